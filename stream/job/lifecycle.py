@@ -265,7 +265,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         sink = TransactionalSink(
             settings,
             shards=shards,
-            positions_after=lambda batch: read_positions(spark, place, batch),
+            positions_after=lambda batch: read_positions(files, place, batch),
             metrics=watch.metrics,
             ownership=ownership,
         )

@@ -116,8 +116,9 @@ class TransactionalSink:
         Args:
             settings: the job's.
             shards: in how many parts the state is divided.
-            positions_after: how far the input had been read by a batch, out of the checkpoint;
-                needed if the last marker is of a release that did not record it.
+            positions_after: how far the input has been read by a batch, out of the checkpoint; by
+                default as far as its messages show it. Behind the last message there may be what
+                is none, as the mark that ends a transaction.
             metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
@@ -238,6 +239,7 @@ class TransactionalSink:
     def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
         begun = time.perf_counter()
         summary = summary_of(buffer)
+        planned = None if self._positions_after is None else self._positions_after(batch)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
@@ -256,9 +258,8 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    marker = replace(
-                        marker, positions=positions_moved(self._positions, marker.offsets)
-                    )
+                    moved = planned or positions_moved(self._positions, marker.offsets)
+                    marker = replace(marker, positions=moved)
                     self._transact(buffer, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)

@@ -5,12 +5,15 @@ out, and nothing is answered from what is left.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
+from spu_assigner.core.base.events import Event
+from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.checkpoint.data_loss import (
     DataLossError,
     PartitionsGoneError,
@@ -23,7 +26,9 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.errors import TopicsError
+from spu_assigner.stream.recover.rebuild import recover
 from support.events.builders import Events
+from support.job.audits import audit
 from support.job.profiled import ENVIRON
 from support.kafka.one_topic import OneTopic
 from support.kafka.shared_broker import SharedBroker
@@ -48,11 +53,11 @@ def spark(
 
 
 @pytest.fixture
-def begin(spark: SparkSession, settings: Settings) -> Iterator[Callable[[], Job]]:
+def begin(spark: SparkSession, settings: Settings) -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
-    def start() -> Job:
-        jobs.append(start_query(spark, replace(settings, shards=1)))
+    def start(changed: Settings = settings) -> Job:
+        jobs.append(start_query(spark, replace(changed, shards=1)))
         return jobs[-1]
 
     yield start
@@ -71,6 +76,44 @@ def stopped(settings: Settings, begin: Callable[[], Job]) -> tuple[Kafka, Events
     process_all(job.query)
     job.end_query()
     return kafka, events
+
+
+def send_in_transaction(settings: Settings, events: Iterable[Event]) -> None:
+    """To partition 0 of the requests; a mark lies behind them then, which is no message."""
+    topic = requests_topic(settings)
+    client = {"bootstrap.servers": settings.bootstrap_servers, "transactional.id": topic.name}
+    producer = Producer(client)
+    producer.init_transactions(PATIENCE_SECONDS)
+    producer.begin_transaction()
+    for event in events:
+        producer.produce(topic.name, encode_event(event), event.cluster_id.encode(), partition=0)
+    producer.commit_transaction(PATIENCE_SECONDS)
+
+
+@pytest.mark.smoke
+def test_what_ends_a_transaction_is_no_loss(
+    settings: Settings, spark: SparkSession, begin: Callable[..., Job], tmp_path: Path
+) -> None:
+    """Its mark lies behind the last message, and retention takes both: nothing was left unread."""
+    kafka, events = Kafka(settings), Events()
+    kafka.send(events.joins(0, 1))
+    job = begin()
+    send_in_transaction(settings, [events.create(f"t{number}") for number in range(3)])
+    kafka.wait("topic-status", 3, job)
+    process_all(job.query)
+    job.end_query()
+    topic = requests_topic(settings)
+    positions = {each.partition: each.next for each in kafka.markers()[-1].positions[topic.name]}
+    assert positions == {0: 4, 1: 0, 2: 0, 3: 0}
+    topic.expire(before=-1)
+    new = replace(settings, checkpoint=str(tmp_path / "new"), shards=1)
+    assert recover(new, spark=spark).skipped == ()
+    job = begin(new)
+    kafka.send([events.create("u")])
+    kafka.wait("topic-status", 4, job)
+    process_all(job.query)
+    status, report = audit(settings.bootstrap_servers, settings.topic_prefix)
+    assert status == 0, report
 
 
 @pytest.mark.smoke
