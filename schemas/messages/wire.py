@@ -106,6 +106,8 @@ class CommitMarker:
     # By input topic, with all batches before: where this one ended, behind all it has read.
     positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
     recovered_from: RecoveredFrom | None = None
+    # By input topic, Kafka's: one that is recreated has another. None of a broker that gives none.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class Origin(StrEnum):

@@ -48,6 +48,10 @@ def id_of(described: Any) -> str | None:
     return None if found == _NO_ID else found
 
 
-def renewed_topics(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def renewed_topics(before: Mapping[str, str], now: Mapping[str, str | None]) -> list[str]:
     """The topics that have another id than before, by name."""
-    return sorted(topic for topic, found in now.items() if before.get(topic, found) != found)
+    return sorted(
+        topic
+        for topic, found in now.items()
+        if found is not None and before.get(topic, found) != found
+    )

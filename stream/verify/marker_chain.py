@@ -3,7 +3,8 @@
 Rules: within a checkpoint batches follow each other without a gap; only a recovery marker (batch
 -1) leads from one checkpoint to the next; of each input partition a batch begins where the one
 before ended, at its position; positions lie behind what was read, within the partition, and never
-move back. `assigner-commits` says what the audit says.
+move back. The input topics keep their ids, but over a recovery. `assigner-commits` says what the
+audit says.
 
 After a finding the chain continues with what there is, in the order of batches, so that one damaged
 marker does not cause findings in all batches behind it.
@@ -21,6 +22,7 @@ from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.kafka.cloud_events import marker_headers
+from spu_assigner.stream.kafka.topic_ids import renewed_topics
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 from spu_assigner.stream.verify.model import (
     CHECKPOINT_SHOWN,
@@ -76,6 +78,7 @@ class MarkerChain:
         self.count = sum(end is None or (entry.at.offset or 0) < end for entry in entries)
         self.is_whole = False  # it begins with the query's very first batch
         self.broken: set[int] = set()  # indices before which a marker is missing
+        self.renewed: set[str] = set()  # input topics that were recreated, and then read anew
         self._inputs = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
         # What batches read of each input partition: first, last, index.
         self._spans: defaultdict[Place, list[tuple[int, int, int]]] = defaultdict(list)
@@ -198,6 +201,7 @@ class _Links:
         self._chain = chain
         self._shards: dict[str, int] = {}  # by checkpoint; 0: not known
         self._following: dict[Place, int] = {}  # where the next batch begins, at the earliest
+        self._ids: dict[str, str] = {}  # of the input topics, Kafka's
 
     def check(self) -> None:
         before: CommitMarker | None = None
@@ -217,6 +221,7 @@ class _Links:
             if marker.count < 0 or (is_batch and not marker.shards > 0):
                 found = f"count {marker.count}, {marker.shards} shards"
                 self._add(entry, found, "no number below 0, and at least 1 shard")
+            self._check_ids(entry, marker)
             if marker.recovered_from is not None and index not in self._chain.broken:
                 self._report_skipped(positions_of(marker, self._history.prefix))
             self._check_offsets(entry, marker)
@@ -237,6 +242,18 @@ class _Links:
         else:
             found = f"batch {batch} as the first marker, and nothing has expired"
             self._add(entry, found, "batch 0 as the first")
+
+    def _check_ids(self, entry: Entry, marker: CommitMarker) -> None:
+        """A recreated topic is read only after a recovery, which begins it anew."""
+        prefix = self._history.prefix
+        for topic in renewed_topics(self._ids, marker.topic_ids):
+            if marker.recovered_from is None:
+                found, expected = marker.topic_ids[topic], self._ids[topic]
+                self._add(entry, f"id {found} of {topic}", f"{expected}, as before")
+            name = topic.removeprefix(prefix)
+            self._chain.renewed.add(name)
+            self._following = {at: to for at, to in self._following.items() if at[0] != name}
+        self._ids |= marker.topic_ids
 
     def _check_offsets(self, entry: Entry, marker: CommitMarker) -> None:
         known = {self._history.prefix + topic for topic in INPUTS}

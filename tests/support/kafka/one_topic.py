@@ -1,4 +1,4 @@
-"""A topic of a test, and what may befall it."""
+"""A topic of the product in a test, and what may befall it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.kafka.topics import TOPICS
 
 PATIENCE_SECONDS = 240.0  # milliseconds on an idle machine
 
@@ -33,7 +34,7 @@ class OneTopic:
         """Back when the broker knows the new topic."""
         before = self.id()
         self.remove()
-        config = {"message.timestamp.type": "LogAppendTime"}
+        config = next(each.required for each in TOPICS if self.name.endswith(each.name))
         topic = NewTopic(self.name, partitions, 1, config=config)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:  # A deletion takes a moment after it was promised.

@@ -187,6 +187,26 @@ def test_a_message_that_a_position_passes_over_is_found() -> None:
     assert "a message that no batch has read" in found
 
 
+def with_ids(topics: Topics, id_of: Callable[[CommitMarker], str]) -> Topics:
+    """The topics with this id of the requests' topic in each marker."""
+    name = f"{PREFIX}topic-events"
+    return with_markers(topics, lambda each: replace(each, topic_ids={name: id_of(each)}))
+
+
+def test_a_recreated_input_is_read_only_after_a_recovery() -> None:
+    """By offsets its events cannot be told from those of the old one, so they are not compared."""
+    topics = written(5, recover=True).topics
+    assert findings(verify(with_ids(topics, lambda _: "one").history())) == []
+    [found] = findings(
+        verify(with_ids(topics, lambda each: "two" if each.batch == 1 else "one").history())
+    )[:1]
+    assert "id two of p-topic-events / one, as before" in found
+    again = with_ids(topics, lambda each: "two" if "again" in each.checkpoint_id else "one")
+    report = verify(again.history())
+    assert findings(report) == []
+    assert [line for line in report.unchecked() if "topic-events was deleted and recreated" in line]
+
+
 def test_the_replay_goes_on_over_a_recovery() -> None:
     """The new checkpoint begins with the same state."""
     report = verify(written(5, recover=True).topics.history())
