@@ -15,6 +15,7 @@ from spu_assigner.stream.checkpoint.data_loss import InputPositions, input_topic
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     Files,
+    Positions,
     batches_in,
     read_lines,
     read_positions,
@@ -40,7 +41,9 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
     begun = batches_in(files, f"{checkpoint}/offsets")
     done = batches_in(files, f"{checkpoint}/commits")
     ids = _read_ids(files, checkpoint)
-    first = {} if recovery is None else recovery.positions
+    first: Positions = {}
+    if recovery is not None:
+        first, ids = recovery.positions, {**recovery.topic_ids, **ids}
     if not begun:
         return InputPositions(following=first, begun=first, ids=ids)
     newest = begun[-1]

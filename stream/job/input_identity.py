@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from confluent_kafka import KafkaException
 from spu_assigner.stream.checkpoint.data_loss import require_same_topics
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 
 
@@ -36,10 +38,22 @@ class InputIdentity:
             TopicsError: likewise: a topic is missing.
             KafkaException: likewise: no broker answers.
         """
-        if self._admin is None:
+        if (admin := self._admin) is None:
             return lambda: None
-        answer = ask_topic_ids(self._admin, self.ids, seconds=RETRY_SECONDS_MAX)
-        return lambda: require_same_topics(self.ids, answer())
+        answer = ask_topic_ids(admin, self.ids, seconds=REQUEST_SECONDS_MAX)
+
+        def settle() -> None:
+            try:
+                found = answer()
+            except KafkaException:  # Of several brokers another one may answer.
+                found = ask_leaders(
+                    admin,
+                    lambda left: ask_topic_ids(admin, self.ids, seconds=left)(),
+                    seconds=RETRY_SECONDS_MAX,
+                )
+            require_same_topics(self.ids, found)
+
+        return settle
 
     def close(self) -> None:
         """Close the client."""

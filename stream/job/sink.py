@@ -117,8 +117,7 @@ class TransactionalSink:
             settings: the job's.
             shards: in how many parts the state is divided.
             positions_after: how far the input has been read by a batch, out of the checkpoint; by
-                default as far as its messages show it. Behind the last message there may be what
-                is none, as the mark that ends a transaction.
+                default behind its last message, where the mark of a transaction may lie.
             metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
@@ -200,6 +199,7 @@ class TransactionalSink:
     def bind(self, checkpoint_id: str, topic_ids: Mapping[str, str] | None = None) -> None:
         """Say which checkpoint the query has, and which topics it reads; batches wait for it."""
         self._checkpoint_id = checkpoint_id
+        self._inputs.close()
         self._inputs = InputIdentity(self._settings, topic_ids or {})
         self._bound.set()
 

@@ -388,7 +388,9 @@ def _partitions(count: int, key: bytes | None) -> Sequence[int]:
 
 
 def _renewed(topic: str) -> RenewedError:
-    return RenewedError(f"{topic} was deleted and recreated while it was read; read it again")
+    return RenewedError(
+        f"{topic} was deleted and recreated while it was read; run this again to read the new one"
+    )
 
 
 def _received(topic: str, message: Message) -> Received:

@@ -287,6 +287,7 @@ def _write(
             positions=report.positions,
             shards=report.shards,
             state_sha256=digest,
+            topic_ids=report.topic_ids,
         )
         write_text(spark, f"{place}/{NOTE_FILE}", recovery.to_json())
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
