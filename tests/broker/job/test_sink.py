@@ -153,7 +153,7 @@ def test_a_marker_says_how_far_the_input_has_been_read(
 def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
     settings: Settings, make_sink: MakeSink
 ) -> None:
-    """Releases before 0.3 wrote no positions."""
+    """Releases before 0.3 wrote no positions. It is asked in any case where a batch ended."""
     sink = make_sink()
     sink._send_once(batch_buffer(b"a"), 0)
     old = replace(last_marker(settings), release="", positions={})
@@ -166,20 +166,15 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
 
     def positions_after(batch: int) -> dict[str, tuple[PartitionPosition, ...]]:
         asked.append(batch)
-        return {topic: (PartitionPosition(partition=1, next=9),)}
+        return {topic: (PartitionPosition(partition=1, next=9 + batch),)}
 
     newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
     newer.open("one")
     newer.bind("one")
     newer._send_once(batch_buffer(b"b", first=1), 1)
     newer.close()
-    assert asked == [0]
-    assert last_marker(settings).positions == {
-        topic: (
-            PartitionPosition(partition=0, next=2),
-            PartitionPosition(partition=1, next=9),
-        )
-    }
+    assert asked == [0, 1]
+    assert last_marker(settings).positions == {topic: (PartitionPosition(partition=1, next=10),)}
 
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
