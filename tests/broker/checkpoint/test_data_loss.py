@@ -122,7 +122,6 @@ def send_in_transaction(settings: Settings, events: Iterable[Event]) -> None:
     producer.commit_transaction(PATIENCE_SECONDS)
 
 
-@pytest.mark.smoke
 def test_what_ends_a_transaction_is_no_loss(
     settings: Settings, spark: SparkSession, begin: Callable[..., Job], tmp_path: Path
 ) -> None:
