@@ -103,9 +103,11 @@ class CommitMarker:
     release: str = ""  # that wrote the batch; empty: one before 0.3, which wrote none of the below
     shards: int = 0
     default_policy: str = ""
-    # By input topic, with all batches before; a partition that never had a message is left out.
+    # By input topic, with all batches before: where this one ended, behind all it has read.
     positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
     recovered_from: RecoveredFrom | None = None
+    # By input topic, Kafka's: one that is recreated has another. None of a broker that gives none.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class Origin(StrEnum):

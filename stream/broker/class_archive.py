@@ -140,7 +140,8 @@ def _warm_up(bootstrap_servers: str) -> None:
     try:
         producer = Producer({**client, "transactional.id": "spu-assigner-image"})
         producer.init_transactions(WARM_UP_SECONDS_MAX)
-        consumer = Consumer({**client, "group.id": "spu-assigner-image"})
+        reading = {"group.id": "spu-assigner-image", "auto.offset.reset": "error"}  # nothing
+        consumer = Consumer({**client, **reading})
         deadline = time.monotonic() + WARM_UP_SECONDS_MAX
         while True:
             try:

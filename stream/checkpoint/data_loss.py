@@ -2,13 +2,14 @@
 
 Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
 messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
-the input topics are checked before the query starts, and again when it has failed.
+the input topics are checked before the query starts, and again when it has failed; their ids also
+while it runs (`job/input_identity.py`).
 
 Rules:
 - A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
 - The error names topic, partition, the offset to be read next, what is there, and what to do.
 - A recreated topic has another id. The ids are noted in the checkpoint when the job first starts
-  with them; of a broker that gives no ids, only offsets are checked.
+  with them, and in each marker; of a broker that gives no ids, only offsets are checked.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
 from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_ids import id_of, renewed_topics
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
-_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
 
 
 class InputError(AssignerError):
@@ -61,14 +62,20 @@ class DataLossError(InputError):
 class TopicReplacedError(InputError):
     """An input topic is not the one that was read before."""
 
-    def __init__(self, *, topic: str, found: str) -> None:
+    def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
         self.topic = topic
-        super().__init__(
-            f"{topic} was deleted and recreated, or set back: {found}. Messages of the old one "
-            "that were not read are lost; give the job the Kafka cluster it had before, or accept "
-            f"the loss on purpose, continue in the new one with {SKIP}, and have what it held "
-            "already sent again"
-        )
+        lost = "Messages of the old one that were not read are lost; give the job the Kafka cluster"
+        if has_other_id:
+            super().__init__(
+                f"{topic} was deleted and recreated: {found}. {lost} it had before, or accept the "
+                f"loss on purpose and read the new one from its beginning with {SKIP}"
+            )
+        else:
+            super().__init__(
+                f"{topic} was deleted and recreated, or set back: {found}. {lost} it had before, "
+                f"or accept the loss on purpose, continue in the new one with {SKIP}, and have "
+                "what it held already sent again"
+            )
 
 
 class PartitionsGoneError(InputError):
@@ -112,10 +119,7 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
         return
     with DiagnosedAdmin(settings.connection().client()) as admin:
         described = _described(admin, topics)
-        for topic in topics:
-            before, now = ids.get(topic), _id(described[topic])
-            if before is not None and now is not None and before != now:
-                raise TopicReplacedError(topic=topic, found=f"its id is {now}, and was {before}")
+        require_same_ids(ids, {topic: id_of(each) for topic, each in described.items()})
         for topic, parts in inputs.following.items():
             there = {each.id for each in described[topic].partitions}
             gone = tuple(each.partition for each in parts if each.partition not in there)
@@ -133,6 +137,18 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
             raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
 
 
+def require_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Check that topics still have the ids that they had.
+
+    Raises:
+        TopicReplacedError: one has another.
+        TopicsError: one is missing.
+    """
+    require_same_ids(before, now)
+    if missing := sorted(before.keys() - now):
+        raise _missing(missing, "the broker does not know them")
+
+
 def input_topics(settings: Settings) -> list[str]:
     """The names of the topics that are read."""
     return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
@@ -146,7 +162,7 @@ def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
     """
     with DiagnosedAdmin(client) as admin:
         described = _described(admin, topics)
-    found = {topic: _id(each) for topic, each in described.items()}
+    found = {topic: id_of(each) for topic, each in described.items()}
     return {topic: each for topic, each in found.items() if each is not None}
 
 
@@ -172,9 +188,15 @@ def input_spans(
     return {place: (earliest[place], latest[place]) for place in earliest}
 
 
-def _id(described: Any) -> str | None:
-    found = str(described.topic_id)
-    return None if found == _NO_ID else found
+def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
+    """Check that the topics that are there still have the ids that they had, where these are known.
+
+    Raises:
+        TopicReplacedError: one has another.
+    """
+    for topic in renewed_topics(before, now):
+        found = f"its id is {now[topic]}, and was {before[topic]}"
+        raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
 
 
 def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
@@ -189,10 +211,14 @@ def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
         )
         return {topic: future.result() for topic, future in futures.items()}
     except KafkaException as reason:
-        raise TopicsError(
-            f"the input topics {', '.join(topics)} cannot be described: "
-            f"{reason.args[0].str()}; the job cannot continue without them"
-        ) from reason
+        raise _missing(topics, reason.args[0].str()) from reason
+
+
+def _missing(topics: list[str], why: str) -> TopicsError:
+    return TopicsError(
+        f"the input topics {', '.join(topics)} cannot be described: {why}; the job cannot continue "
+        "without them"
+    )
 
 
 def _by_place(positions: Positions) -> dict[tuple[str, int], int]:

@@ -8,12 +8,14 @@ has grown past the old ones looks like the old one.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.checkpoint.data_loss import InputPositions, input_topics, topic_ids
 from spu_assigner.stream.checkpoint.files import (
     CheckpointDamagedError,
     Files,
+    Positions,
     batches_in,
     read_lines,
     read_positions,
@@ -39,7 +41,9 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
     begun = batches_in(files, f"{checkpoint}/offsets")
     done = batches_in(files, f"{checkpoint}/commits")
     ids = _read_ids(files, checkpoint)
-    first = {} if recovery is None else recovery.positions
+    first: Positions = {}
+    if recovery is not None:
+        first, ids = recovery.positions, {**recovery.topic_ids, **ids}
     if not begun:
         return InputPositions(following=first, begun=first, ids=ids)
     newest = begun[-1]
@@ -53,20 +57,25 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
     )
 
 
-def note_topics(spark: SparkSession, settings: Settings, checkpoint: str) -> None:
-    """Note the topics that are read, unless that was done.
+def note_topics(
+    spark: SparkSession, settings: Settings, checkpoint: str, known: Mapping[str, str]
+) -> dict[str, str]:
+    """Note the topics that are read, unless that was done; gives their ids.
+
+    Args:
+        known: ids that were noted, here or in a marker.
 
     Raises:
         TopicsError: Kafka does not answer, or a topic is missing.
         Py4JJavaError: it cannot be written.
     """
-    known = _read_ids(spark, checkpoint)
     topics = input_topics(settings)
-    if not known.keys() >= {*topics}:
-        found = topic_ids(settings.connection().client(), topics)
-        if found:
-            text = json.dumps({**found, **known}, sort_keys=True)
-            write_text(spark, f"{checkpoint}/{NOTE}", text + "\n")
+    ids = dict(known)
+    if not ids.keys() >= {*topics}:
+        ids = {**topic_ids(settings.connection().client(), topics), **known}
+    if ids != _read_ids(spark, checkpoint):
+        write_text(spark, f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
+    return ids
 
 
 def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
-from spu_assigner.stream.checkpoint.data_loss import input_spans
+from spu_assigner.stream.checkpoint.data_loss import input_spans, topic_ids
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.topic_admin import partition_counts
+from spu_assigner.stream.kafka.topic_ids import renewed_topics
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, INPUTS, topic_name
 
 GAPS_REPORTED_MAX: Final = 5  # gaps in one message
@@ -33,11 +35,17 @@ class Skipped:
     to: int | None  # where it can be resumed; None: the partition is gone
     earliest: int  # that Kafka has
     end: int
+    is_renewed: bool = False  # the topic was recreated: `to` is the beginning of the new one
 
     def __str__(self) -> str:
         if self.to is None:
             return f"{self.topic} has no partition {self.partition} any more"
         place = f"{self.topic}, partition {self.partition}: read up to offset {self.position}"
+        if self.is_renewed:
+            return (
+                f"{place} of a topic that was deleted and recreated since; what was not read of it "
+                f"is lost, the new one can be read from offset {self.to} on"
+            )
         if self.position > self.end:
             return (
                 f"{place}, and it ends at {self.end}: it was recreated, or has lost messages; send "
@@ -100,9 +108,12 @@ def positions_of(settings: Settings, marker: CommitMarker) -> Positions:
 
 
 def retained_positions(
-    settings: Settings, positions: Positions, *, skip_lost: bool
-) -> tuple[Positions, tuple[Skipped, ...]]:
-    """The positions, and where they had to be moved since messages are gone.
+    settings: Settings, positions: Positions, ids: Mapping[str, str], *, skip_lost: bool
+) -> tuple[Positions, dict[str, str], tuple[Skipped, ...]]:
+    """The positions, the topics' ids, and where positions had to be moved since messages are gone.
+
+    Args:
+        ids: of the topics that the positions are in, as far as they are known.
 
     Raises:
         LostInputError: some had to be moved, and were not to be.
@@ -111,6 +122,8 @@ def retained_positions(
     connection = settings.connection()
     counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
     places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    ids_now = topic_ids(connection.client(), list(counts))
+    renewed = renewed_topics(ids, ids_now)
     with DiagnosedAdmin(connection.client()) as admin:
         spans = input_spans(admin, places)
     kept: dict[str, tuple[PartitionPosition, ...]] = {}
@@ -119,8 +132,10 @@ def retained_positions(
         moved = []
         for part in parts:
             earliest, end = spans.get((topic, part.partition), (0, -1))
-            to = None if end < 0 else min(max(part.next, earliest), end)
-            if to != part.next:
+            is_renewed = topic in renewed
+            read = 0 if is_renewed else part.next
+            to = None if end < 0 else min(max(read, earliest), end)
+            if to != part.next or is_renewed:
                 skipped.append(
                     Skipped(
                         topic=topic,
@@ -129,6 +144,7 @@ def retained_positions(
                         to=to,
                         earliest=earliest,
                         end=end,
+                        is_renewed=is_renewed,
                     )
                 )
             if to is not None:
@@ -136,4 +152,4 @@ def retained_positions(
         kept[topic] = tuple(moved)
     if skipped and not skip_lost:
         raise LostInputError(tuple(skipped))
-    return kept, tuple(skipped)
+    return kept, ids_now, tuple(skipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,7 +12,7 @@ from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVEN
 
 if TYPE_CHECKING:
     from spu_assigner.stream.config.command_options import Form
-    from spu_assigner.stream.kafka.client import Received
+    from spu_assigner.stream.kafka.client import Reader, Received
 
 TOPICS: Final = {
     "maps": REPLICA_MAP,
@@ -19,6 +20,8 @@ TOPICS: Final = {
     "ring": RING_EVENTS,
     "dead-letters": DEAD_LETTER,
 }
+PROBE_SECONDS: Final = 5.0  # between looks whether the topics are still the same
+ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
 
 
 def _topics(_ctx: click.Context, _parameter: click.Parameter, value: str) -> list[str]:
@@ -58,14 +61,33 @@ def watch(
     shown = 0
     with Reader(connection, topics, from_beginning=from_beginning) as reader:
         click.echo("watching; Ctrl-C ends it", err=True)
+        probe_at = time.monotonic() + PROBE_SECONDS
         while True:
-            for received in reader.poll():
+            if time.monotonic() > probe_at:
+                _require_same(reader)
+                probe_at = time.monotonic() + PROBE_SECONDS
+            answers = reader.poll()
+            while reader.passed_over:
+                click.echo(f"warning: {reader.passed_over.pop(0)}", err=True)
+            for received in answers:
                 if cluster_id is not None and _cluster_of(received) != cluster_id:
                     continue
                 click.echo(received_line(received, output))
                 shown += 1
                 if shown == count:
                     return 0
+
+
+def _require_same(reader: Reader) -> None:
+    """Raises RenewedError: a topic was recreated. A broker that does not answer is waited for."""
+    from spu_assigner.stream.kafka.errors import ClientError, RenewedError
+
+    try:
+        reader.require_same(ANSWER_SECONDS_MAX)
+    except RenewedError:
+        raise
+    except ClientError:
+        pass
 
 
 def _cluster_of(received: Received) -> str:

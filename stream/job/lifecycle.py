@@ -20,7 +20,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.data_loss import check_inputs
+from spu_assigner.stream.checkpoint.data_loss import (
+    TopicReplacedError,
+    check_inputs,
+    require_same_ids,
+)
 from spu_assigner.stream.checkpoint.earlier_operator import rename_operator
 from spu_assigner.stream.checkpoint.files import (
     SHUFFLE_PARTITIONS,
@@ -50,7 +54,6 @@ from spu_assigner.stream.kafka.topic_admin import check_topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.job.marker_check import FencedError
     from spu_assigner.stream.job.sink import TransactionalSink
     from spu_assigner.stream.metrics.watcher import Watch
 
@@ -85,9 +88,9 @@ class Job:
         self.restarts = 0  # of the query, since the job was started
         self._restarts_in_a_row = 0
         self._batch_before = -1  # the last one that was sent before the last restart
-        self._fenced: FencedError | None = None
+        self._ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
         self.query = begin()
-        self._owner_watch = OwnerWatch(ownership, self._shut_out)
+        self._owner_watch = OwnerWatch(ownership, self._end_by)
 
     @property
     def ui_url(self) -> str | None:
@@ -111,14 +114,14 @@ class Job:
 
         while True:
             try:
-                if self._fenced is not None:
-                    raise self._fenced
+                if self._ended_by is not None:
+                    raise self._ended_by
                 if timeout_seconds is None:
                     self.query.awaitTermination()
                     ended = True
                 else:
                     ended = bool(self.query.awaitTermination(timeout_seconds))  # type: ignore[arg-type]  # a float will do
-                if not ended or self._fenced is None:
+                if not ended or self._ended_by is None:
                     return ended
             except StreamingQueryException as reason:
                 if not self._may_restart(reason):
@@ -126,7 +129,7 @@ class Job:
                         reason,
                         self.spark,
                         self._settings,
-                        failure=self._fenced or self.sink.failure,
+                        failure=self._ended_by or self.sink.failure,
                     ) from reason
                 self._restart()
                 if timeout_seconds is not None:
@@ -139,7 +142,7 @@ class Job:
 
     def _may_restart(self, reason: BaseException) -> bool:
         """Raises FencedError: this process is the one that was shut out."""
-        if self._fenced is not None or self.sink.failure is not None or not is_by_others(reason):
+        if self._ended_by is not None or self.sink.failure is not None or not is_by_others(reason):
             return False
         self.sink.check_owner()
         sent = -1 if self.sink.last is None else self.sink.last.batch
@@ -164,11 +167,20 @@ class Job:
         self.restarts += 1
         self.watch.resumed(self.query)
 
-    def _shut_out(self, reason: FencedError) -> None:
-        """Stop the query at once: what it wrote from now on would be in its successor's way."""
+    def see_inputs(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        """Stop the query if an input topic has another id than before."""
+        try:
+            require_same_ids(before, now)
+        except TopicReplacedError as reason:
+            self._end_by(reason)
+
+    def _end_by(self, reason: AssignerError) -> None:
+        """Stop the query at once: what it wrote from now on would be in its successor's way, or be
+        an answer to part of what there is.
+        """
         from py4j.protocol import Py4JError
 
-        self._fenced = reason
+        self._ended_by = reason
         with suppress(Py4JError, OSError):  # Who waits for its end says why.
             self.query.stop()
 
@@ -265,7 +277,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         sink = TransactionalSink(
             settings,
             shards=shards,
-            positions_after=lambda batch: read_positions(spark, place, batch),
+            positions_after=lambda batch: read_positions(files, place, batch),
             metrics=watch.metrics,
             ownership=ownership,
         )
@@ -274,9 +286,11 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         with as_recovery(recovery, place):
             sink.open(checkpoint.id)
         watch.health.done(StartStep.MARKER)
-        check_inputs(settings, read_inputs(spark, place, recovery))
+        inputs = read_inputs(spark, place, recovery)
+        inputs = replace(inputs, ids={**sink.topic_ids, **inputs.ids})
+        check_inputs(settings, inputs)
         watch.health.done(StartStep.TOPICS)
-        note_topics(spark, settings, place)
+        topic_ids = note_topics(spark, settings, place, inputs.ids)
         rename_operator(spark, place)
         plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
         register_sink(spark, run, sink)
@@ -292,8 +306,12 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             watch=watch,
             ownership=ownership,
         )
-        sink.bind(job.query.id)
-        watch.begin(job.query, triggers=partial(triggers_begun, spark, run))
+        sink.bind(job.query.id, topic_ids)
+        watch.begin(
+            job.query,
+            triggers=partial(triggers_begun, spark, run),
+            see_inputs=partial(job.see_inputs, topic_ids),
+        )
     except BaseException as reason:
         watch.close()
         if sink is not None:

@@ -127,7 +127,7 @@ def offsets_read(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[Part
 def positions_moved(
     before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
 ) -> dict[str, tuple[PartitionPosition, ...]]:
-    """How far the input has been read after a batch."""
+    """How far the input has been read after a batch, as far as its messages show it."""
     moved = dict(before)
     for topic, read in offsets.items():
         after = {each.partition: each.next for each in moved.get(topic, ())}

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.checkpoint.files import Positions
@@ -31,6 +32,7 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
 from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.job.input_identity import InputIdentity
 from spu_assigner.stream.job.marker import offsets_read, positions_moved, read_placed_marker
 from spu_assigner.stream.job.marker_check import (
     FencedError,
@@ -45,6 +47,7 @@ from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
     deliver,
+    produce_until,
     raise_fatal_cause,
     retry_until,
 )
@@ -56,9 +59,6 @@ from spu_assigner.stream.kafka.topics import (
 )
 from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
 from spu_assigner.stream.shard.bundle import KINDS
-
-if TYPE_CHECKING:
-    pass
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = (
@@ -116,8 +116,8 @@ class TransactionalSink:
         Args:
             settings: the job's.
             shards: in how many parts the state is divided.
-            positions_after: how far the input had been read by a batch, out of the checkpoint;
-                needed if the last marker is of a release that did not record it.
+            positions_after: how far the input has been read by a batch, out of the checkpoint; by
+                default behind its last message, where the mark of a transaction may lie.
             metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
         """
@@ -133,6 +133,7 @@ class TransactionalSink:
         self._producer: Any = None
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
+        self._inputs = InputIdentity(settings, {})
         self._bound = threading.Event()
         self._begun = 0.0  # when the transaction was; wall clock, which runs while a host sleeps
         self._undelivered: Any = None  # the first error of a message of this transaction
@@ -190,9 +191,16 @@ class TransactionalSink:
         except KafkaException as reason:
             self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
 
-    def bind(self, checkpoint_id: str) -> None:
-        """Say which checkpoint the query has; batches wait for it."""
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Of the input topics, as the last marker has them."""
+        return {} if self._marker is None else self._marker.topic_ids
+
+    def bind(self, checkpoint_id: str, topic_ids: Mapping[str, str] | None = None) -> None:
+        """Say which checkpoint the query has, and which topics it reads; batches wait for it."""
         self._checkpoint_id = checkpoint_id
+        self._inputs.close()
+        self._inputs = InputIdentity(self._settings, topic_ids or {})
         self._bound.set()
 
     def check_owner(self) -> None:
@@ -205,11 +213,12 @@ class TransactionalSink:
             self._ownership.check()
 
     def close(self) -> None:
-        """Let the producer go; what was open is aborted."""
+        """Let the clients go; what was open is aborted."""
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
                 producer.abort_transaction(0)
+        self._inputs.close()
 
     def begin(self, batch: int) -> str:
         """As `BatchSink`; `failure` holds what it raises."""
@@ -238,6 +247,7 @@ class TransactionalSink:
     def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
         begun = time.perf_counter()
         summary = summary_of(buffer)
+        planned = None if self._positions_after is None else self._positions_after(batch)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
@@ -248,6 +258,7 @@ class TransactionalSink:
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
+            topic_ids=self._inputs.ids,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
@@ -256,9 +267,8 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    marker = replace(
-                        marker, positions=positions_moved(self._positions, marker.offsets)
-                    )
+                    moved = planned or positions_moved(self._positions, marker.offsets)
+                    marker = replace(marker, positions=moved)
                     self._transact(buffer, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
@@ -347,6 +357,8 @@ class TransactionalSink:
 
     def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
+        # What the batch has read is read: if the topics are the same now, they were then.
+        require_same_inputs = self._inputs.ask()
         with raise_fatal_cause(producer):
             producer.begin_transaction()
             self._begun = time.time()
@@ -357,29 +369,21 @@ class TransactionalSink:
                 try:
                     produce(topic, value, key, headers=headers)
                 except BufferError:
-                    self._produce_when_there_is_room(topic, value, key, headers)
+                    produce_until(producer, topic, value, key, headers)
             data = encode_record(marker, wire=self._settings.wire)
             headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
             for topic in self._marker_topics:
                 produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
             deliver(producer)
+            try:
+                require_same_inputs()
+            except AssignerError:
+                with suppress(KafkaException):
+                    retry_until(producer.abort_transaction)
+                raise
             retry_until(producer.commit_transaction)
             self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
-
-    def _produce_when_there_is_room(
-        self, topic: str, value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]]
-    ) -> None:
-        deadline = time.monotonic() + RETRY_SECONDS_MAX
-        while True:
-            self._producer.poll(0.05)
-            try:
-                self._producer.produce(topic, value, key, headers=headers)
-            except BufferError as reason:
-                if time.monotonic() > deadline:
-                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from reason
-            else:
-                return
 
     def _outgoing(
         self, buffer: BatchBuffer

@@ -45,6 +45,7 @@ from spu_assigner.stream.kafka.errors import (
     error_text,
 )
 from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, renewed_topics
 from spu_assigner.stream.kafka.topics import (
     MAP_MESSAGE_SIZE_MAX,
     MESSAGE_SIZE_MAX,
@@ -168,6 +169,10 @@ class Reader:
     What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
     the partition that has this key. With `back` it begins so many offsets before the present end of
     each partition. A fetch waits `fetch_wait_ms` for something new: short is prompt, and costs.
+
+    What is deleted before it was read is passed over; `spans` and `passed_over` say so. Offsets of
+    a topic that was recreated are never taken for those of the old one: `drain`, `drain_messages`,
+    `remaining` and `require_same` raise RenewedError.
     """
 
     def __init__(
@@ -186,6 +191,7 @@ class Reader:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,  # reports how far has been read
+            "auto.offset.reset": "error",  # the default passes over all that is there
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.message.max.bytes": MAP_MESSAGE_SIZE_MAX,
             "log_level": 0,
@@ -194,6 +200,7 @@ class Reader:
         with ExitStack() as unless_whole:
             unless_whole.enter_context(self._admin)
             counts = _require_topics(self._admin, connection, topics)
+            self._ids = self._topic_ids(REQUEST_SECONDS_MAX)
             self._partitions = [
                 TopicPartition(topic, partition)
                 for topic in self._short
@@ -205,6 +212,7 @@ class Reader:
                 begins = {place: max(oldest[place], end - back) for place, end in begins.items()}
             self._consumer = Consumer({**settings, **connection.client()})
             unless_whole.pop_all()
+        self.passed_over: list[str] = []  # a sentence for each gap
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
         self._consumer.assign(
@@ -226,7 +234,8 @@ class Reader:
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Of each topic, without the prefix, and partition: where reading began, and how far it is.
 
-        Of a reader from the beginnings, the first is the oldest offset that was not deleted.
+        Of a reader from the beginnings, the first is the oldest offset that was not deleted. Where
+        messages were deleted before they were read, the first is the offset behind them.
         """
         return {
             (self._short[topic], partition): (begin, self._progress[topic, partition])
@@ -241,12 +250,21 @@ class Reader:
             ClientError: the broker does not answer.
         """
         ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
+        self.require_same(seconds)
         left = {place: end - self._progress[place] for place, end in ends.items()}
-        if renewed := sorted(topic for (topic, _), count in left.items() if count < 0):
-            raise RenewedError(
-                f"{renewed[0]} ends before what was read of it: it was recreated; read it again"
-            )
+        if shorter := sorted(topic for (topic, _), count in left.items() if count < 0):
+            raise _renewed(shorter[0])
         return sum(left.values())
+
+    def require_same(self, seconds: float) -> None:
+        """Look whether the topics are still those that reading began with.
+
+        Raises:
+            RenewedError: one was recreated.
+            ClientError: the broker does not answer within `seconds`.
+        """
+        if renewed := renewed_topics(self._ids, self._topic_ids(seconds)):
+            raise _renewed(renewed[0])
 
     def settle(self, seconds: float) -> None:
         """Wait until all that is written now is committed or aborted, `seconds` at most.
@@ -281,6 +299,8 @@ class Reader:
                 found.append((self._short[place[0]], message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._progress[place] = int(message.offset() or 0)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                self._resume_after_loss(place)
             elif error.fatal() or (not error.retriable() and error.code() not in _PASSING):
                 raise ClientError(f"cannot read {place[0]}: {error_text(error)}")
         return found
@@ -290,7 +310,12 @@ class Reader:
         return [_received(topic, message) for topic, message in self.drain_messages()]
 
     def drain_messages(self) -> Iterator[tuple[str, Message]]:
-        """As `drain`, but the messages as they are, each with its topic without the prefix."""
+        """As `drain`, but the messages as they are, each with its topic without the prefix.
+
+        Raises:
+            RenewedError: a topic was recreated since it was read; raised at the end.
+            ClientError: the broker cannot be reached any more.
+        """
         ends = self._offsets(OffsetSpec.latest())
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
@@ -303,6 +328,34 @@ class Reader:
                     "check that all of Kafka's brokers run, and try again"
                 )
             yield from found
+        self.require_same(REQUEST_SECONDS_MAX)
+
+    def _resume_after_loss(self, place: tuple[str, int]) -> None:
+        """Continue at the first offset that is there: what was to be read next is not.
+
+        Raises:
+            RenewedError: nothing was deleted before it, so the topic is another one.
+        """
+        first, due = self._offsets(OffsetSpec.earliest())[place], self._progress[place]
+        if first < due:
+            raise _renewed(place[0])
+        self.passed_over.append(
+            f"{place[0]}, partition {place[1]}: offsets {due} to {first - 1} were deleted before "
+            "they were read"
+        )
+        self._begins[place] = self._progress[place] = first
+        again = [TopicPartition(*place, first)]  # The client has given it up: it cannot seek.
+        self._consumer.incremental_unassign(again)
+        self._consumer.incremental_assign(again)
+
+    def _topic_ids(self, seconds: float) -> dict[str, str]:
+        try:
+            return ask_topic_ids(self._admin, self._short, seconds=seconds)()
+        except KafkaException as reason:
+            raise ClientError(
+                f"the topics cannot be described: {error_text(reason)}; "
+                "check that all of Kafka's brokers run"
+            ) from reason
 
     def _offsets(
         self,
@@ -332,6 +385,12 @@ def _partitions(count: int, key: bytes | None) -> Sequence[int]:
     """All partitions, or that of a key: where librdkafka's default partitioner, which the job
     writes with, puts it."""
     return range(count) if key is None else (zlib.crc32(key) % count,)
+
+
+def _renewed(topic: str) -> RenewedError:
+    return RenewedError(
+        f"{topic} was deleted and recreated while it was read; run this again to read the new one"
+    )
 
 
 def _received(topic: str, message: Message) -> Received:

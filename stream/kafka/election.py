@@ -92,6 +92,7 @@ class LeaderElection:
                 "session.timeout.ms": SESSION_SECONDS * 1000,
                 "heartbeat.interval.ms": SESSION_SECONDS * 1000 // 4,
                 "enable.auto.commit": False,
+                "auto.offset.reset": "error",  # nothing is read
                 "log_level": 0,
             }
         )

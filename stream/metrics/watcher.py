@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.topic_ids import id_of
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 from spu_assigner.stream.metrics.counters import Metrics, Place, add_job
 from spu_assigner.stream.metrics.health import JobHealth, StartStep
@@ -53,6 +54,7 @@ class Watch:
         self._query_lock = threading.Lock()
         self.triggers: Callable[[], int] = lambda: 0  # that the query has begun
         self._triggers_seen = 0
+        self._see_inputs: Callable[[Mapping[str, str]], None] = lambda ids: None
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
@@ -64,21 +66,36 @@ class Watch:
         """Where metrics are."""
         return None if self._server is None else f"{self._server.url}/metrics"
 
-    def begin(self, query: StreamingQuery, *, triggers: Callable[[], int]) -> None:
-        """Watch the query, which has begun, until `close`; `triggers` counts its triggers."""
+    def begin(
+        self,
+        query: StreamingQuery,
+        *,
+        triggers: Callable[[], int],
+        see_inputs: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        """Watch the query, which has begun, until `close`.
+
+        Args:
+            triggers: counts its triggers.
+            see_inputs: is given Kafka's ids of the input topics at each look.
+        """
         self.health.done(StartStep.QUERY)
         self.triggers = triggers
+        self._see_inputs = see_inputs
+        self._start("watch-kafka", self._watch_kafka)
         if self._server is None:
-            return  # Nobody will ask.
+            return  # Nobody will ask for the rest.
         from spu_assigner.stream.kafka.moves_record import MovesFollower
 
         self._query = query._jsq
-        for name, run in (("watch-spark", self._watch_spark), ("watch-kafka", self._watch_kafka)):
-            thread = DaemonThread(run, name)
-            thread.start()
-            self._threads.append(thread)
+        self._start("watch-spark", self._watch_spark)
         self._moves = MovesFollower(self._settings.connection())
         self._moves.start()
+
+    def _start(self, name: str, run: Callable[[], None]) -> None:
+        thread = DaemonThread(run, name)
+        thread.start()
+        self._threads.append(thread)
 
     def resumed(self, query: StreamingQuery) -> None:
         """Watch a query that continues where the former one stopped."""
@@ -149,22 +166,35 @@ class Watch:
             while True:
                 ends: dict[Place, tuple[int, int]] | None = None
                 with suppress(KafkaException):  # Then there is no lag to read.
-                    ends = _input_ends(admin, topics)
+                    described = _described(admin, topics)
+                    self._see_inputs(_ids(described))
+                    ends = _input_ends(admin, described)
                 self.metrics.ends(ends)
                 if self._over.wait(LAG_SECONDS):
                     return
 
 
-def _input_ends(admin: AdminClient, topics: list[str]) -> dict[Place, tuple[int, int]]:
+def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
+    from confluent_kafka import TopicCollection
+
+    asked = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX)
+    return {topic: future.result() for topic, future in asked.items()}
+
+
+def _ids(described: Mapping[str, Any]) -> dict[str, str]:
+    found = {topic: id_of(each) for topic, each in described.items()}
+    return {topic: each for topic, each in found.items() if each is not None}
+
+
+def _input_ends(admin: AdminClient, described: Mapping[str, Any]) -> dict[Place, tuple[int, int]]:
     """The first offset and the end of each partition."""
-    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    described = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX)
     places = [
         TopicPartition(topic, partition.id)
-        for topic, future in described.items()
-        for partition in future.result().partitions
+        for topic, each in described.items()
+        for partition in each.partitions
     ]
     first, end = (
         {

@@ -22,6 +22,7 @@ import hashlib
 import tempfile
 import uuid
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -100,6 +101,7 @@ class RecoverReport:
     recovered_from: RecoveredFrom
     shards: int
     positions: Positions
+    topic_ids: Mapping[str, str]  # Kafka's, of the input topics
     skipped: tuple[Skipped, ...]
     clusters: int
     spus: int
@@ -203,8 +205,9 @@ def _read(
     settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
 ) -> tuple[RecoverReport, PublishedState]:
     """Read and check all that a new checkpoint is made of."""
-    positions, skipped = retained_positions(
-        settings, positions_of(settings, marker), skip_lost=skip_lost
+    before = positions_of(settings, marker)
+    positions, topic_ids, skipped = retained_positions(
+        settings, before, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection())
     counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
@@ -221,6 +224,7 @@ def _read(
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
         shards=_shards(settings, marker),
         positions=positions,
+        topic_ids=topic_ids,
         skipped=skipped,
         messages=published.messages,
         **counts,
@@ -283,6 +287,7 @@ def _write(
             positions=report.positions,
             shards=report.shards,
             state_sha256=digest,
+            topic_ids=report.topic_ids,
         )
         write_text(spark, f"{place}/{NOTE_FILE}", recovery.to_json())
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
@@ -306,6 +311,7 @@ def _mark(
         default_policy=last.default_policy,
         positions=report.positions,
         recovered_from=report.recovered_from,
+        topic_ids=report.topic_ids,
     )
     try:
         sink.mark(marker)

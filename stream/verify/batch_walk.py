@@ -21,6 +21,7 @@ from spu_assigner.stream.verify.marker_chain import (
     MarkerChain,
     MessageOrigin,
     offsets_of,
+    positions_of,
 )
 from spu_assigner.stream.verify.model import (
     COMPACTED,
@@ -245,20 +246,28 @@ class InputTopics:
         entry = self._chain.entries[index]
         messages: list[tuple[int, Read]] = []
         lacking: list[str] = []
-        for place, (first, last, count) in offsets_of(entry.marker, self._prefix):
+        marker = entry.marker
+        reads = dict(offsets_of(marker, self._prefix))
+        positions = positions_of(marker, self._prefix)
+        for place in sorted(reads.keys() | positions):
             topic, partition = place
-            known = self._following.get(place, 0 if self._chain.is_whole else first)
-            self._following[place] = last + 1
+            first, last, count = reads.get(place, (0, -1, 0))
+            position = max(last + 1, positions.get(place, 0))
+            begun = 0 if self._chain.is_whole else first if place in reads else position
+            known = self._following.get(place, begun)
+            self._following[place] = position
             count_before = len(messages)
-            while (read := self._heads.get(place)) is not None and read.offset <= last:
+            while (read := self._heads.get(place)) is not None and read.offset < position:
                 self._heads[place] = next(self._rests[place], None)
-                if read.offset >= first:
+                if first <= read.offset <= last:
                     messages.append((INPUTS.index(topic), read))
-                elif read.offset >= known:
+                elif read.offset >= known and marker.recovered_from is None:
                     found = "a message that no batch has read"
-                    expected = f"an answer; batch {entry.label.batch} begins at {first}"
+                    expected = f"an answer; batch {entry.label.batch} read up to {position}"
                     self._report.add(FindingKind.INPUT, found, expected, read, batch=index)
             found_count, begin = len(messages) - count_before, self._begins.get(place)
+            if place not in reads:
+                continue
             if begin is None or begin > first:
                 what = "is not there" if begin is None else f"begins at {begin}"
                 lacking.append(f"inputs expired: {topic}/{partition} {what}, read from {first}")

@@ -2,7 +2,9 @@
 
 Rules: within a checkpoint batches follow each other without a gap; only a recovery marker (batch
 -1) leads from one checkpoint to the next; of each input partition a batch begins where the one
-before ended; positions are those offsets summed up. `assigner-commits` says what the audit says.
+before ended, at its position; positions lie behind what was read, within the partition, and never
+move back. The input topics keep their ids, but over a recovery. `assigner-commits` says what the
+audit says.
 
 After a finding the chain continues with what there is, in the order of batches, so that one damaged
 marker does not cause findings in all batches behind it.
@@ -20,6 +22,7 @@ from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.kafka.cloud_events import marker_headers
+from spu_assigner.stream.kafka.topic_ids import renewed_topics
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 from spu_assigner.stream.verify.model import (
     CHECKPOINT_SHOWN,
@@ -75,6 +78,7 @@ class MarkerChain:
         self.count = sum(end is None or (entry.at.offset or 0) < end for entry in entries)
         self.is_whole = False  # it begins with the query's very first batch
         self.broken: set[int] = set()  # indices before which a marker is missing
+        self.renewed: set[str] = set()  # input topics that were recreated, and then read anew
         self._inputs = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
         # What batches read of each input partition: first, last, index.
         self._spans: defaultdict[Place, list[tuple[int, int, int]]] = defaultdict(list)
@@ -90,9 +94,10 @@ class MarkerChain:
             positions, reads = positions_of(marker, prefix), dict(offsets_of(marker, prefix))
             # After a recovery there is a batch 0 as well: if anything has expired, only one that
             # reads from the very beginning is the first.
-            is_first = bool(marker.release) and positions == {
-                place: last + 1 for place, (first, last, _) in reads.items() if first == 0
-            }
+            is_first = bool(marker.release) and all(
+                position == 0 or (place in reads and reads[place][0] == 0)
+                for place, position in positions.items()
+            )
             self.is_whole = marker.batch == 0 and (history.audit.begin == 0 or is_first)
             self._starts = positions | {place: first for place, (first, _, _) in reads.items()}
             self._starts_known = bool(marker.release)
@@ -195,8 +200,8 @@ class _Links:
         self._report = report
         self._chain = chain
         self._shards: dict[str, int] = {}  # by checkpoint; 0: not known
-        self._following: dict[Place, int] = {}  # by offsets
-        self._positions: dict[Place, int] | None = None  # as they must be; None: not known
+        self._following: dict[Place, int] = {}  # where the next batch begins, at the earliest
+        self._ids: dict[str, str] = {}  # of the input topics, Kafka's
 
     def check(self) -> None:
         before: CommitMarker | None = None
@@ -206,7 +211,6 @@ class _Links:
                 self._first(entry)
             elif problem := _gap(before, marker):
                 self._chain.broken.add(index)
-                self._positions = None
                 self._add(entry, *problem)
             shards = self._shards.setdefault(marker.checkpoint_id, marker.shards) or marker.shards
             if shards != marker.shards:
@@ -217,15 +221,20 @@ class _Links:
             if marker.count < 0 or (is_batch and not marker.shards > 0):
                 found = f"count {marker.count}, {marker.shards} shards"
                 self._add(entry, found, "no number below 0, and at least 1 shard")
+            self._check_ids(entry, marker)
+            if marker.recovered_from is not None and index not in self._chain.broken:
+                self._report_skipped(positions_of(marker, self._history.prefix))
             self._check_offsets(entry, marker)
             self._check_positions(entry, marker)
             before = marker
+        if self._chain.count:
+            self._check_ends(self._chain.entries[self._chain.count - 1])
 
     def _first(self, entry: Entry) -> None:
         begin, (checkpoint_id, batch) = self._history.audit.begin, entry.label
         if self._chain.is_whole:
-            self._positions = {}
-        elif begin > 0:
+            return
+        if begin > 0:
             self._report.not_checked(
                 f"batches before {batch} of checkpoint {checkpoint_id[:CHECKPOINT_SHOWN]}: their "
                 f"markers have expired ({ASSIGNER_AUDIT} begins at offset {begin})"
@@ -233,6 +242,18 @@ class _Links:
         else:
             found = f"batch {batch} as the first marker, and nothing has expired"
             self._add(entry, found, "batch 0 as the first")
+
+    def _check_ids(self, entry: Entry, marker: CommitMarker) -> None:
+        """A recreated topic is read only after a recovery, which begins it anew."""
+        prefix = self._history.prefix
+        for topic in renewed_topics(self._ids, marker.topic_ids):
+            if marker.recovered_from is None:
+                found, expected = marker.topic_ids[topic], self._ids[topic]
+                self._add(entry, f"id {found} of {topic}", f"{expected}, as before")
+            name = topic.removeprefix(prefix)
+            self._chain.renewed.add(name)
+            self._following = {at: to for at, to in self._following.items() if at[0] != name}
+        self._ids |= marker.topic_ids
 
     def _check_offsets(self, entry: Entry, marker: CommitMarker) -> None:
         known = {self._history.prefix + topic for topic in INPUTS}
@@ -253,31 +274,26 @@ class _Links:
 
     def _check_positions(self, entry: Entry, marker: CommitMarker) -> None:
         if not marker.release:
-            self._positions = None  # It has none, and offsets may lie beyond the last message.
-            return
-        reads = offsets_of(marker, self._history.prefix)
-        moved = {place: last + 1 for place, (_, last, _) in reads}
+            return  # It has none.
         positions = positions_of(marker, self._history.prefix)
-        if self._positions is not None and marker.recovered_from is None:
-            due = self._positions | moved
-            wrong = {
-                at: due.get(at, 0) for at in positions | due if positions.get(at) != due.get(at)
-            }
-            self._positions = due
-        else:
-            if self._positions is not None:
-                self._report_skipped(self._positions, positions)
-            due = self._following if self._positions is None else self._positions
-            wrong = {at: to for at, to in due.items() if positions.get(at, -1) < to}
-            wrong |= {at: to for at, to in moved.items() if positions.get(at) != to}
-            self._positions = positions
-        for (topic, partition), expected in sorted(wrong.items()):
-            found = f"position {positions.get((topic, partition), 'none')} of {topic}/{partition}"
-            self._add(entry, found, f"{expected}, where the batches up to this one end")
+        for place in sorted(self._following.keys() | positions):
+            position, least = positions.get(place, -1), self._following.get(place, 0)
+            if position < least:
+                found = f"position {positions.get(place, 'none')} of {place[0]}/{place[1]}"
+                self._add(entry, found, f"at least {least}, up to which was read")
+            self._following[place] = max(position, least)
 
-    def _report_skipped(self, known: Mapping[Place, int], positions: Mapping[Place, int]) -> None:
+    def _check_ends(self, entry: Entry) -> None:
+        """The last positions: no batch has read what is not there."""
+        ends = {(part.topic, part.partition): part.end for part in self._history.inputs}
+        for place, position in positions_of(entry.marker, self._history.prefix).items():
+            if (end := ends.get(place, position)) < position:
+                found = f"position {position} of {place[0]}/{place[1]}"
+                self._add(entry, found, f"at most {end}, where the partition ends")
+
+    def _report_skipped(self, positions: Mapping[Place, int]) -> None:
         """A recovery may skip input that is lost; that must be reported."""
-        for (topic, partition), before in known.items():
+        for (topic, partition), before in self._following.items():
             after = positions.get((topic, partition), before)
             if after > before:
                 self._report.not_checked(

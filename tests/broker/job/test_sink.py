@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import KafkaException, Message
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.stream.checkpoint.data_loss import TopicReplacedError, topic_ids
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
@@ -25,10 +26,12 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka import retry
+from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer
 from support.job.profiled import ENVIRON
+from support.kafka.one_topic import OneTopic
 from support.kafka.reading import committed, outputs, settled
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.throttle import throttle
@@ -85,6 +88,32 @@ def sent_values(settings: Settings) -> list[bytes | None]:
 
 
 @pytest.mark.smoke
+def test_a_batch_is_sent_only_while_its_input_topics_are_the_same(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """What it has read may be of another topic; and readers are not kept waiting for it."""
+    names = [f"{settings.topic_prefix}{name}" for name in ("spu-events", "topic-events")]
+    topic, ids = OneTopic(settings.bootstrap_servers, names[1]), input_ids(settings, names)
+    sink = make_sink()
+    sink.bind("one", ids)
+    sink._send_once(batch_buffer(b"a"), 0)
+    assert last_marker(settings).topic_ids == ids
+    topic.recreate()
+    with pytest.raises(TopicReplacedError, match=f"{topic.name} was deleted and recreated"):
+        sink._send_once(batch_buffer(b"b", first=1), 1)
+    assert sent_values(settings) == [b"a"]
+    sink.bind("one", input_ids(settings, names))
+    topic.remove()
+    with pytest.raises(TopicsError, match=f"{topic.name} cannot be described"):
+        sink._send_once(batch_buffer(b"c", first=1), 1)
+    assert sent_values(settings) == [b"a"]
+
+
+def input_ids(settings: Settings, names: list[str]) -> dict[str, str]:
+    return topic_ids({"bootstrap.servers": settings.bootstrap_servers}, names)
+
+
+@pytest.mark.smoke
 def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink: MakeSink) -> None:
     """The marker says what was read and what was written."""
     make_sink()._send_once(batch_buffer(b"a", None, first=4), 0)
@@ -124,7 +153,7 @@ def test_a_marker_says_how_far_the_input_has_been_read(
 def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
     settings: Settings, make_sink: MakeSink
 ) -> None:
-    """Releases before 0.3 wrote no positions."""
+    """Releases before 0.3 wrote no positions. It is asked in any case where a batch ended."""
     sink = make_sink()
     sink._send_once(batch_buffer(b"a"), 0)
     old = replace(last_marker(settings), release="", positions={})
@@ -137,20 +166,15 @@ def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
 
     def positions_after(batch: int) -> dict[str, tuple[PartitionPosition, ...]]:
         asked.append(batch)
-        return {topic: (PartitionPosition(partition=1, next=9),)}
+        return {topic: (PartitionPosition(partition=1, next=9 + batch),)}
 
     newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
     newer.open("one")
     newer.bind("one")
     newer._send_once(batch_buffer(b"b", first=1), 1)
     newer.close()
-    assert asked == [0]
-    assert last_marker(settings).positions == {
-        topic: (
-            PartitionPosition(partition=0, next=2),
-            PartitionPosition(partition=1, next=9),
-        )
-    }
+    assert asked == [0, 1]
+    assert last_marker(settings).positions == {topic: (PartitionPosition(partition=1, next=10),)}
 
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:

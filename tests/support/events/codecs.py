@@ -186,6 +186,7 @@ def messages() -> st.SearchStrategy[Any]:
             offsets=by_topic(PartitionOffsets),
             positions=by_topic(PartitionPosition),
             recovered_from=st.none() | built(RecoveredFrom),
+            topic_ids=st.dictionaries(NAME, NAME, max_size=2),
         ),
         built(AppliedTopic, recorded_at=LONG),
     )

@@ -199,7 +199,8 @@ def _otherwise(
             number = draw.randrange(len(positions))
             positions[number] = PartitionPosition(
                 partition=positions[number].partition,
-                next=positions[number].next + draw.choice([-1, 1]),
+                # Of what lies behind the last message a mark takes one.
+                next=positions[number].next + draw.choice([-2, 1]),
             )
             return replace(marker, positions={**marker.positions, topic: tuple(positions)})
     return None

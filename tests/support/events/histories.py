@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom, Wire
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
-from spu_assigner.stream.job.marker import offsets_read, positions_moved
+from spu_assigner.stream.job.marker import offsets_read
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
@@ -155,6 +155,13 @@ class Writer:
                     buffer.add(label, sequence, bundle)
             summary = summary_of(buffer)
             offsets = offsets_read(summary.ranges, PREFIX)
+            positions = {
+                f"{PREFIX}{topic}": tuple(
+                    PartitionPosition(partition=number, next=self._read[topic, number])
+                    for number in range(PARTITIONS)
+                )
+                for topic in INPUTS
+            }
             before = self._marker
             marker = CommitMarker(
                 query="q",
@@ -163,7 +170,7 @@ class Writer:
                 count=summary.count,
                 digest=summary.digest,
                 offsets=offsets,
-                positions=positions_moved({} if before is None else before.positions, offsets),
+                positions=positions,
                 **self._common(),
             )
             written = set()

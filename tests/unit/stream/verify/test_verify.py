@@ -19,6 +19,7 @@ from spu_assigner.stream.verify.audit import verify
 from spu_assigner.stream.verify.model import AuditReport, FindingKind, How, Read, VerifyError
 from spu_assigner.stream.verify.replay import wire_of
 from support.events import corruptions
+from support.events.builders import Events
 from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
 from support.events.histories import PREFIX, Log, Story, Topics, Writer, written
 from support.events.random_lives import Life, life_of, rebalanced_life
@@ -163,6 +164,47 @@ def with_markers(topics: Topics, change: Callable[[CommitMarker], CommitMarker])
             for read in topics.logs[log]
         ]
     return changed
+
+
+def test_a_message_that_a_position_passes_over_is_found() -> None:
+    """No batch names it, and the next one would begin behind it."""
+    writer = written(3)
+    writer.send([Outgoing.of_event(Events("c0", first=900).create("unread"), 0)])
+    last = max(decoded(read).batch for read in writer.topics.logs[AUDIT])
+    end = writer.topics.ends["topic-events", 0]
+
+    def passing(marker: CommitMarker) -> CommitMarker:
+        topic = f"{PREFIX}topic-events"
+        parts = tuple(
+            replace(each, next=end) if (marker.batch, each.partition) == (last, 0) else each
+            for each in marker.positions[topic]
+        )
+        return replace(marker, positions={**marker.positions, topic: parts})
+
+    assert findings(verify(writer.topics.history())) == []
+    [found] = findings(verify(with_markers(writer.topics, passing).history()))
+    assert found.startswith(f"INPUT {last} topic-events/0@")
+    assert "a message that no batch has read" in found
+
+
+def with_ids(topics: Topics, id_of: Callable[[CommitMarker], str]) -> Topics:
+    """The topics with this id of the requests' topic in each marker."""
+    name = f"{PREFIX}topic-events"
+    return with_markers(topics, lambda each: replace(each, topic_ids={name: id_of(each)}))
+
+
+def test_a_recreated_input_is_read_only_after_a_recovery() -> None:
+    """By offsets its events cannot be told from those of the old one, so they are not compared."""
+    topics = written(5, recover=True).topics
+    assert findings(verify(with_ids(topics, lambda _: "one").history())) == []
+    [found] = findings(
+        verify(with_ids(topics, lambda each: "two" if each.batch == 1 else "one").history())
+    )[:1]
+    assert "id two of p-topic-events / one, as before" in found
+    again = with_ids(topics, lambda each: "two" if "again" in each.checkpoint_id else "one")
+    report = verify(again.history())
+    assert findings(report) == []
+    assert [line for line in report.unchecked() if "topic-events was deleted and recreated" in line]
 
 
 def test_the_replay_goes_on_over_a_recovery() -> None:

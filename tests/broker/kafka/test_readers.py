@@ -1,0 +1,180 @@
+"""Readers that go by offsets: what is deleted or recreated under them is never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from spu_assigner.core.base.events import Event
+from spu_assigner.stream.client import rendering
+from spu_assigner.stream.client import watch as watch_module
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.follow.kafka import AnnouncedReader
+from spu_assigner.stream.kafka import client as client_module
+from spu_assigner.stream.kafka.client import Reader, Sender
+from spu_assigner.stream.kafka.errors import RenewedError
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.events.builders import Events
+from support.kafka.one_topic import OneTopic
+from support.kafka.shared_broker import SharedBroker
+
+TOPIC = "topic-status"
+
+
+@pytest.fixture
+def connection(kafka: SharedBroker, topic_prefix: str) -> Connection:
+    """To topics that are there."""
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix, partitions=1)
+    return Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
+
+
+def write(connection: Connection, *values: int) -> None:
+    producer = Producer({"bootstrap.servers": connection.bootstrap_servers})
+    for value in values:
+        producer.produce(connection.prefix + TOPIC, b"%d" % value, b"key")
+    assert producer.flush(30) == 0
+
+
+def send(connection: Connection, events: Iterable[Event]) -> None:
+    errors: list[str | None] = []
+    sender = Sender(connection, lambda sent: errors.append(sent.error))
+    for event in events:
+        sender.send(event)
+    sender.flush()
+    assert {*errors} == {None}
+
+
+def topic(connection: Connection) -> OneTopic:
+    return OneTopic(connection.bootstrap_servers, connection.prefix + TOPIC)
+
+
+def values(messages: Any) -> list[int]:
+    return [int(message.value()) for _, message in messages]
+
+
+@pytest.fixture
+def after_offsets(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Has something happen once, when a reader has asked where its topics begin and end."""
+
+    def arrange(happens: Callable[[], None]) -> None:
+        asked = client_module.list_offsets
+
+        def listed(*given: Any, **named: Any) -> Mapping[tuple[str, int], int]:
+            found = asked(*given, **named)
+            monkeypatch.setattr(client_module, "list_offsets", asked)
+            happens()
+            return found
+
+        monkeypatch.setattr(client_module, "list_offsets", listed)
+
+    return arrange
+
+
+@pytest.mark.smoke
+def test_a_reader_whose_start_expires_reads_all_that_is_left_and_says_so(
+    connection: Connection, after_offsets: Callable[[Callable[[], None]], None]
+) -> None:
+    """By default the client would jump to the end: nothing would be read, and all counted."""
+    write(connection, *range(30))
+    after_offsets(lambda: topic(connection).expire(before=15))
+    with Reader(connection, [TOPIC], from_beginning=True) as reader:
+        assert values(reader.drain_messages()) == [*range(15, 30)]
+        assert reader.spans() == {(TOPIC, 0): (15, 30)}
+        assert reader.remaining(10) == 0
+        assert reader.passed_over == [
+            f"{connection.prefix}{TOPIC}, partition 0: offsets 0 to 14 were deleted before they "
+            "were read"
+        ]
+
+
+def test_a_reader_from_the_end_reads_what_is_left_of_what_has_come_since(
+    connection: Connection, after_offsets: Callable[[Callable[[], None]], None]
+) -> None:
+    """Who waits for an answer is slow, and retention short."""
+    write(connection, *range(3))
+
+    def happens() -> None:
+        write(connection, *range(3, 9))
+        topic(connection).expire(before=5)
+
+    after_offsets(happens)
+    with Reader(connection, [TOPIC]) as reader:
+        assert values(reader.drain_messages()) == [*range(5, 9)]
+        assert reader.spans() == {(TOPIC, 0): (5, 9)}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("written", [9, 5, 2, 0])
+def test_a_reader_of_a_topic_that_was_recreated_says_so(
+    connection: Connection, written: int
+) -> None:
+    """By offsets alone what the new one has before them would be passed over."""
+    write(connection, *range(5))
+    with Reader(connection, [TOPIC], from_beginning=True) as reader:
+        assert values(reader.drain_messages()) == [*range(5)]
+        topic(connection).recreate(partitions=1)
+        write(connection, *range(written))
+        said = f"{connection.prefix}{TOPIC} was deleted and recreated while it was read"
+        for look in (lambda: [*reader.drain_messages()], lambda: reader.remaining(10)):
+            with pytest.raises(RenewedError, match=said):
+                look()
+
+
+def test_a_reader_of_a_topic_that_is_recreated_while_it_is_read_says_so(
+    connection: Connection, after_offsets: Callable[[Callable[[], None]], None]
+) -> None:
+    """Its ends are those of the old one, its messages the new one's."""
+    write(connection, *range(5))
+    with Reader(connection, [TOPIC], from_beginning=True) as reader:
+
+        def happens() -> None:
+            topic(connection).recreate(partitions=1)
+            write(connection, *range(10, 19))
+
+        after_offsets(happens)
+        with pytest.raises(RenewedError, match="was deleted and recreated"):
+            reader.drain()
+
+
+def test_watch_ends_where_a_topic_is_recreated(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would show what comes to the new one from the old one's offsets on."""
+    write(connection, *range(5))
+    monkeypatch.setattr(watch_module, "PROBE_SECONDS", 0.1)
+    line = rendering.received_line
+
+    def shown(*given: Any) -> str:
+        monkeypatch.setattr(rendering, "received_line", line)
+        topic(connection).recreate(partitions=1)
+        return line(*given)
+
+    monkeypatch.setattr(rendering, "received_line", shown)
+    arguments = ["-b", connection.bootstrap_servers, "--topic-prefix", connection.prefix]
+    arguments += ["--from-beginning", "--topics", "status"]
+    result = CliRunner().invoke(watch_module.watch, arguments)
+    assert isinstance(result.exception, RenewedError)
+
+
+def test_what_is_announced_is_read_again_where_its_topic_is_recreated(
+    connection: Connection,
+) -> None:
+    """`follow` would decide by what the old topic said, and pass over the new one's first."""
+    events = Events()
+    reader = AnnouncedReader(connection, "c1")
+    try:
+        send(connection, events.joins(0, 1))
+        reader.catch_up()
+        assert [*reader.announced.by_spu()] == [0, 1]
+        OneTopic(connection.bootstrap_servers, f"{connection.prefix}spu-events").recreate(1)
+        send(connection, events.joins(2, 3, 4))
+        with pytest.raises(RenewedError, match="spu-events was deleted and recreated"):
+            reader.catch_up()
+    finally:
+        reader.close()
+    again = AnnouncedReader(connection, "c1")
+    again.close()
+    assert [*again.announced.by_spu()] == [2, 3, 4]

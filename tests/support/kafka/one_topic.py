@@ -1,0 +1,61 @@
+"""A topic of the product in a test, and what may befall it."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.kafka.topics import TOPICS
+
+PATIENCE_SECONDS = 240.0  # milliseconds on an idle machine
+
+
+class OneTopic:
+    """Of a broker that tests share."""
+
+    def __init__(self, bootstrap_servers: str, name: str) -> None:
+        self.name = name
+        self._client = {"bootstrap.servers": bootstrap_servers}
+
+    def expire(self, before: int, partition: int = 0) -> None:
+        """As retention does; -1: all that is there."""
+        place = TopicPartition(self.name, partition, before)
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_records([place]).values():
+                future.result(PATIENCE_SECONDS)
+
+    def remove(self) -> None:
+        with AdminClient(self._client) as admin:
+            for future in admin.delete_topics([self.name]).values():
+                future.result()
+
+    def recreate(self, partitions: int = 4) -> None:
+        """Back when the broker knows the new topic."""
+        before = self.id()
+        self.remove()
+        config = next(each.required for each in TOPICS if self.name.endswith(each.name))
+        topic = NewTopic(self.name, partitions, 1, config=config)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:  # A deletion takes a moment after it was promised.
+            try:
+                with AdminClient(self._client) as admin:
+                    for future in admin.create_topics([topic]).values():
+                        future.result()
+            except KafkaException:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            else:
+                break
+        while self.id() in (None, before):  # The controller answers before its broker knows.
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def id(self) -> str | None:
+        """Kafka's of the topic; None: the broker knows of none."""
+        try:
+            with AdminClient(self._client) as admin:
+                (found,) = admin.describe_topics(TopicCollection([self.name])).values()
+                return str(found.result().topic_id)
+        except KafkaException:
+            return None
