@@ -25,6 +25,26 @@ def deliver(producer: Any) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
+def produce_when_there_is_room(
+    producer: Any, topic: str, value: bytes | None, key: bytes | None, headers: Any
+) -> None:
+    """Produce a message as soon as the producer's queue takes it.
+
+    Raises:
+        KafkaException: it takes none for `RETRY_SECONDS_MAX` seconds.
+    """
+    deadline = time.monotonic() + RETRY_SECONDS_MAX
+    while True:
+        producer.poll(0.05)
+        try:
+            producer.produce(topic, value, key, headers=headers)
+        except BufferError as reason:
+            if time.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from reason
+        else:
+            return
+
+
 def retry_until(request: Callable[[float], None]) -> None:
     """Ask until it is done; librdkafka says when the same request may be made again."""
     deadline = time.monotonic() + RETRY_SECONDS_MAX

@@ -1,0 +1,103 @@
+"""Whose the transactional id is: what Kafka's errors say of it, and what Kafka answers when asked.
+
+Kafka reports to a producer that it is fenced only when it sends. A query without events sends
+nothing, so it asks: the id's producer is this process's as long as producer id and epoch are those
+of the moment when it took the id. Batches change neither, with the protocol that librdkafka speaks.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
+
+ASK_SECONDS: Final = 5.0  # between questions: two requests each
+ANSWER_MS_MAX: Final = 3_000
+
+FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+# What the client says of all other messages once something has failed: no cause.
+PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+UNKNOWN_OUTCOME: Final = frozenset(
+    {
+        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
+    }
+)
+
+
+def transactional_id(settings: Settings) -> str:
+    """The one of a query."""
+    return f"{settings.topic_prefix}{settings.query_name}"
+
+
+def taken_over(settings: Settings) -> FencedError:
+    """Another process has the id."""
+    return FencedError(
+        f"another process has taken over query {settings.query_name!r} (transactional id "
+        f"{transactional_id(settings)!r}); the one that was started last continues, this one must "
+        "stop"
+    )
+
+
+def expired(
+    settings: Settings, *, batch: int, seconds: float, seconds_max: int
+) -> TransactionExpiredError:
+    """The transaction of a batch was open for longer than Kafka permits."""
+    return TransactionExpiredError(
+        f"the transaction of batch {batch} was open for {seconds:.0f} s and Kafka permits "
+        f"{seconds_max} s: broker, network or this machine stood still; nothing of it is visible, "
+        "start the job again to repeat it (unless another process has taken over query "
+        f"{settings.query_name!r} meanwhile)"
+    )
+
+
+class IdOwner:
+    """Asks Kafka whether the id is still that of the producer that this process had take it.
+
+    By the JVM's Kafka client: librdkafka has no such request.
+    """
+
+    def __init__(self, extension: Any, settings: Settings) -> None:
+        """Args: extension: the package of `stream/jvm/spark_extension` in the JVM."""
+        limits = dict.fromkeys(
+            ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms"), str(ANSWER_MS_MAX)
+        )
+        options = {**settings.connection().spark(), **limits}
+        self._kafka = extension.TransactionalId(options, transactional_id(settings))
+        self._own: str | None = None  # None: not known
+
+    def taken(self) -> None:
+        """This process has taken the id."""
+        self._own = self._kafka.producer()
+
+    def is_lost(self) -> bool:
+        """Whether another producer has it; False where Kafka does not say."""
+        from py4j.protocol import Py4JError
+
+        own = self._own
+        if own is None:
+            return False
+        with suppress(Py4JError, OSError):  # Whoever needs the JVM reports that it is gone.
+            return self._kafka.producer() not in (None, own)
+        return False
+
+    def close(self) -> None:
+        from py4j.protocol import Py4JError
+
+        with suppress(Py4JError, OSError):
+            self._kafka.close()
