@@ -15,10 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import OffsetSpec
-from spu_assigner.stream.kafka.errors import POLL_SECONDS, ClientError
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import POLL_SECONDS, REQUEST_SECONDS_MAX, ClientError
 from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_admin import partition_counts
+from spu_assigner.stream.kafka.topics import INPUTS
 
 ENDING: Final = (
     "stop the producer that left it open, or wait until Kafka aborts it (at the latest after the "
@@ -76,6 +80,27 @@ def held_messages(
         for (topic, partition), end in sorted(ends.items())
         if stable[topic, partition] < end
     )
+
+
+def held_inputs(connection: Connection) -> tuple[HeldMessages, ...]:
+    """What is held back of the job's inputs; nothing where Kafka does not say.
+
+    It is asked with a producer's rights, after a wait that was in vain.
+    """
+    try:
+        counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
+        places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+        with DiagnosedAdmin(connection.client()) as admin:
+            ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=REQUEST_SECONDS_MAX)
+            return held_messages(admin, ends, seconds=REQUEST_SECONDS_MAX)
+    except (ClientError, KafkaException):
+        return ()
+
+
+def why_unanswered(connection: Connection) -> str:
+    """What may keep the job from answering: a sentence for a message after a wait."""
+    held = "; ".join(map(str, held_inputs(connection)))
+    return f"{held}; {ENDING}." if held else "is the job running on these topics?"
 
 
 def await_stable(

@@ -524,7 +524,7 @@ def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
     assert done.returncode == 3
     [complaint] = done.stderr.splitlines()
     assert "not answered within 0.5 s: e1; is the job running on these topics?" in complaint
-    assert "It answers what was sent also when it starts later." in complaint
+    assert "The job answers what was sent also when it starts later." in complaint
 
 
 @pytest.mark.smoke

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
@@ -14,10 +15,12 @@ ENDED_SECONDS_MAX = 30.0
 class OpenTransaction:
     """A transaction that has written one message, which may be none that its readers know."""
 
-    def __init__(self, servers: str, topic: str, *, key: bytes, value: bytes) -> None:
+    def __init__(
+        self, client: Mapping[str, Any], topic: str, *, key: bytes = b"k", value: bytes = b"v"
+    ) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": servers,
+                **client,
                 "transactional.id": f"open-{secrets.token_hex(8)}",
                 "transaction.timeout.ms": 300_000,  # longer than a test waits
                 "log_level": 0,
@@ -40,7 +43,7 @@ def open_transaction(
     servers: str, topic: str, *, key: bytes = b"k", value: bytes = b"v"
 ) -> Iterator[OpenTransaction]:
     """Open in the block, unless it is ended there."""
-    transaction = OpenTransaction(servers, topic, key=key, value=value)
+    transaction = OpenTransaction({"bootstrap.servers": servers}, topic, key=key, value=value)
     try:
         yield transaction
     finally:
