@@ -49,22 +49,22 @@ from spu_assigner.stream.job.transactional_id import (
     UNKNOWN_OUTCOME,
     IdOwner,
     expired,
+    producer_options,
     taken_over,
     transactional_id,
 )
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, error_text
+from spu_assigner.stream.kafka.errors import error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
     deliver,
-    produce_when_there_is_room,
+    produce_until,
     raise_fatal_cause,
     retry_until,
 )
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
-    MAP_MESSAGE_SIZE_MAX,
     topic_name,
 )
 from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
@@ -74,7 +74,6 @@ ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = (
     120  # a batch of 1 GB takes a fraction; readers wait for a dead one
 )
-QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
 
 
@@ -316,7 +315,9 @@ class TransactionalSink:
     def _connect(self) -> None:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
-            producer = Producer(self._producer_options())
+            producer = Producer(
+                producer_options(self._settings, TRANSACTION_SECONDS_MAX, self._note_undelivered)
+            )
             if self._ownership is None:
                 retry_until(producer.init_transactions)
             else:
@@ -347,25 +348,6 @@ class TransactionalSink:
             return marker.positions
         return self._positions_after(marker.batch)
 
-    def _producer_options(self) -> dict[str, Any]:
-        return {
-            **self._settings.connection().client(),
-            "client.id": self._transactional_id,
-            "transactional.id": self._transactional_id,
-            "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
-            "acks": "all",
-            "linger.ms": 5,  # committing flushes at once; while a large batch is queued it groups
-            "batch.size": 1_000_000,
-            "compression.type": "lz4",  # maps are regular; readers and disks see a fraction
-            "message.max.bytes": MAP_MESSAGE_SIZE_MAX,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": QUEUE_SIZE,
-            "log_level": 0,  # what goes wrong is raised
-            "logger": CLIENT_LOGGER,
-            "delivery.report.only.error": True,
-            "on_delivery": self._note_undelivered,
-        }
-
     def _note_undelivered(self, error: Any, _message: object) -> None:
         if self._undelivered is None and error.code() not in PURGED:
             self._undelivered = error
@@ -382,7 +364,7 @@ class TransactionalSink:
                 try:
                     produce(topic, value, key, headers=headers)
                 except BufferError:
-                    produce_when_there_is_room(producer, topic, value, key, headers)
+                    produce_until(producer, topic, value, key, headers)
             data = encode_record(marker, wire=self._settings.wire)
             headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
             for topic in self._marker_topics:

@@ -7,15 +7,19 @@ of the moment when it took the id. Batches change neither, with the protocol tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
+from spu_assigner.stream.kafka.errors import CLIENT_LOGGER
+from spu_assigner.stream.kafka.topics import MAP_MESSAGE_SIZE_MAX
 
 ASK_SECONDS: Final = 5.0  # between questions: two requests each
 ANSWER_MS_MAX: Final = 3_000
+QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 
 FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -43,6 +47,29 @@ UNKNOWN_OUTCOME: Final = frozenset(
 def transactional_id(settings: Settings) -> str:
     """The one of a query."""
     return f"{settings.topic_prefix}{settings.query_name}"
+
+
+def producer_options(
+    settings: Settings, transaction_seconds: int, on_delivery: Callable[[Any, Any], None]
+) -> dict[str, Any]:
+    """What the producer that takes the id is made with."""
+    return {
+        **settings.connection().client(),
+        "client.id": transactional_id(settings),
+        "transactional.id": transactional_id(settings),
+        "transaction.timeout.ms": transaction_seconds * 1000,
+        "acks": "all",
+        "linger.ms": 5,  # committing flushes at once; while a large batch is queued it groups
+        "batch.size": 1_000_000,
+        "compression.type": "lz4",  # maps are regular; readers and disks see a fraction
+        "message.max.bytes": MAP_MESSAGE_SIZE_MAX,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": QUEUE_SIZE,
+        "log_level": 0,  # what goes wrong is raised
+        "logger": CLIENT_LOGGER,
+        "delivery.report.only.error": True,
+        "on_delivery": on_delivery,
+    }
 
 
 def taken_over(settings: Settings) -> FencedError:

@@ -25,14 +25,14 @@ def deliver(producer: Any) -> None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
-def produce_when_there_is_room(
-    producer: Any, topic: str, value: bytes | None, key: bytes | None, headers: Any
+def produce_until(
+    producer: Any,
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    headers: list[tuple[str, bytes]],
 ) -> None:
-    """Produce a message as soon as the producer's queue takes it.
-
-    Raises:
-        KafkaException: it takes none for `RETRY_SECONDS_MAX` seconds.
-    """
+    """Hand a message to a producer whose queue is full, once there is room."""
     deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         producer.poll(0.05)

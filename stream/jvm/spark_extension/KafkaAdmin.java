@@ -9,10 +9,11 @@ import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.errors.RetriableException;
 
 /**
- * An admin client that is made when it is first needed, and anew after a request that failed: one
- * that has lost a broker may wait for it, and for no other.
+ * An admin client that is made when it is first needed, and anew after a request without an answer:
+ * one that has lost a broker may wait for it, and for no other.
  */
 final class KafkaAdmin implements AutoCloseable {
   private static final String PREFIX = "kafka."; // of the options that are the client's
@@ -45,7 +46,9 @@ final class KafkaAdmin implements AutoCloseable {
     try {
       return request.apply(client).get();
     } catch (ExecutionException reason) {
-      close();
+      if (reason.getCause() instanceof RetriableException) {
+        close();
+      }
       throw reason;
     }
   }
