@@ -41,13 +41,7 @@ from spu_assigner.stream.job.marker_check import (
     require_own_marker,
 )
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import (
-    begin_query,
-    build_query,
-    end_run,
-    extension,
-    register_sink,
-)
+from spu_assigner.stream.job.query import begin_query, build_query, end_run, register_sink
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.source import triggers_begun
 from spu_assigner.stream.job.transactional_id import IdOwner
@@ -276,7 +270,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             positions_after=lambda batch: read_positions(spark, place, batch),
             metrics=watch.metrics,
             ownership=ownership,
-            id_owner=IdOwner(extension(spark), settings),
+            id_owner=IdOwner(spark, settings),
         )
         if not is_early(place):
             require_own_marker(files, settings, place)

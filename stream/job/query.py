@@ -57,7 +57,7 @@ def build_query(
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
     if is_here and not master.startswith("local-cluster"):
-        extension(spark).ShardServers.prepare(
+        _extension(spark).ShardServers.prepare(
             spark.sparkContext.pythonExec,
             run,
             options_to_json(options, spills=True),
@@ -88,7 +88,7 @@ def events_to_bundles(
     from spu_assigner.stream.shard.server import options_to_json
 
     spark = events.sparkSession
-    plan = extension(spark).ShardProcessor.plan(
+    plan = _extension(spark).ShardProcessor.plan(
         events._jdf,
         None if state is None else state._jdf,
         python or spark.sparkContext.pythonExec,
@@ -121,7 +121,7 @@ class _Listener:
 def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
     """Have the sink given the batches of the queries of this run, by this session's JVM alone."""
     require_token(spark)
-    extension(spark).AnswersProvider.register(run, _Listener(sink))
+    _extension(spark).AnswersProvider.register(run, _Listener(sink))
 
 
 def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery:
@@ -138,11 +138,11 @@ def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery
 
 def end_run(spark: SparkSession, run: str) -> None:
     """Let go what belongs to a run: the sink, and the shard servers of this machine."""
-    extension(spark).AnswersProvider.unregister(run)
-    extension(spark).ShardServers.end(run)
+    _extension(spark).AnswersProvider.unregister(run)
+    _extension(spark).ShardServers.end(run)
 
 
-def extension(spark: SparkSession) -> Any:
+def _extension(spark: SparkSession) -> Any:
     """The package of `stream/jvm/spark_extension`."""
     return spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.kafka.errors import CLIENT_LOGGER
 from spu_assigner.stream.kafka.topics import MAP_MESSAGE_SIZE_MAX
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ASK_SECONDS: Final = 5.0  # between questions: two requests each
 ANSWER_MS_MAX: Final = 3_000
@@ -99,31 +102,33 @@ class IdOwner:
     By the JVM's Kafka client: librdkafka has no such request.
     """
 
-    def __init__(self, extension: Any, settings: Settings) -> None:
-        """Args: extension: the package of `stream/jvm/spark_extension` in the JVM."""
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
         limits = dict.fromkeys(
             ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms"), str(ANSWER_MS_MAX)
         )
         options = {**settings.connection().spark(), **limits}
+        extension: Any = spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
         self._kafka = extension.TransactionalId(options, transactional_id(settings))
         self._own: str | None = None  # None: not known
 
     def taken(self) -> None:
         """This process has taken the id."""
-        self._own = self._kafka.producer()
+        self._own = self._producer()
 
     def is_lost(self) -> bool:
         """Whether another producer has it; False where Kafka does not say."""
+        own = self._own
+        return own is not None and self._producer() not in (None, own)
+
+    def _producer(self) -> str | None:
         from py4j.protocol import Py4JError
 
-        own = self._own
-        if own is None:
-            return False
         with suppress(Py4JError, OSError):  # Whoever needs the JVM reports that it is gone.
-            return self._kafka.producer() not in (None, own)
-        return False
+            return self._kafka.producer()  # type: ignore[no-any-return]  # a text, or null
+        return None
 
     def close(self) -> None:
+        """Close the client."""
         from py4j.protocol import Py4JError
 
         with suppress(Py4JError, OSError):
