@@ -56,7 +56,7 @@ class OpenTransactionError(ClientError):
         self.held = tuple(held)
         found = "; ".join(map(str, self.held))
         super().__init__(
-            f"{found}; it was waited for {seconds:.0f} s, and {unread}: {ENDING}, then try again"
+            f"{found}; waited {seconds:.0f} s, and {unread}: {ENDING}, then try again"
         )
 
 
