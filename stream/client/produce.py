@@ -410,20 +410,22 @@ def _send(
     for cluster_id, spu_ids in awaited.drained.items():
         _complain(_drained(cluster_id, spu_ids))
     if not in_time:
-        _complain(_not_answered(awaited, wait or 0))
+        _complain(_not_answered(awaited, wait or 0, connection))
         return NOT_ANSWERED
     return 1 if failures or awaited.refused else 0
 
 
-def _not_answered(awaited: Awaited, seconds: float) -> str:
+def _not_answered(awaited: Awaited, seconds: float, connection: Connection) -> str:
+    from spu_assigner.stream.kafka.open_transactions import why_unanswered
+
     names = awaited.unanswered or awaited.waiting
     named = ", ".join(names[:IDS_NAMED]) + (", …" if len(names) > IDS_NAMED else "")
     if not awaited.unanswered:
         return f"still waiting for SPUs or slots after {seconds:g} s: {named}; they stay in line"
     return (
-        f"not answered within {seconds:g} s: {named}; is the job running on these topics? "
-        "It answers what was sent also when it starts later. An event whose id was used before is "
-        "not answered"
+        f"not answered within {seconds:g} s: {named}; {why_unanswered(connection)} "
+        "The job answers what was sent also when it starts later. An event whose id was used "
+        "before is not answered"
     )
 
 

@@ -168,7 +168,7 @@ def apply_desired(
     elif not plan.events:
         for line in desired_lines(plan):
             click.echo(line)
-    return _report_rest(plan, report, seconds=seconds, is_json=is_json)
+    return _report_rest(plan, report, request.connection, seconds=seconds, is_json=is_json)
 
 
 def _report_json(plan: DesiredPlan, report: SendReport, answers: list[Any]) -> dict[str, Any]:
@@ -185,8 +185,17 @@ def _report_json(plan: DesiredPlan, report: SendReport, answers: list[Any]) -> d
     }
 
 
-def _report_rest(plan: DesiredPlan, report: SendReport, *, seconds: float, is_json: bool) -> int:
+def _report_rest(
+    plan: DesiredPlan,
+    report: SendReport,
+    connection: Connection,
+    *,
+    seconds: float,
+    is_json: bool,
+) -> int:
     """Report what was not done, and return the exit status."""
+    from spu_assigner.stream.kafka.open_transactions import why_unanswered
+
     for failure in report.failed:
         click.echo(f"apply: {failure}; run it again", err=True)
     if plan.events and not is_json:
@@ -196,8 +205,8 @@ def _report_rest(plan: DesiredPlan, report: SendReport, *, seconds: float, is_js
         named = ", ".join(report.unanswered[:IDS_NAMED])
         more = ", …" if len(report.unanswered) > IDS_NAMED else ""
         click.echo(
-            f"apply: not answered within {seconds:g} s: {named}{more}; is the job running on these "
-            "topics? Run this again: what was sent is not done twice",
+            f"apply: not answered within {seconds:g} s: {named}{more}; "
+            f"{why_unanswered(connection)} Run this again: what was sent is not done twice",
             err=True,
         )
         return NOT_ANSWERED

@@ -7,6 +7,7 @@ the checkpoint is read before the marker and once more after it, and a marker be
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -20,12 +21,14 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.broker_checks import Broker, Rights
 from spu_assigner.stream.doctor.checkpoint_checks import FoundCheckpoint, progress_of
 from spu_assigner.stream.doctor.checks import Check, Unchecked
-from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker import PrefixTakenError, read_marker
 from spu_assigner.stream.job.marker_check import ForeignCheckpointError, check_checkpoint
 from spu_assigner.stream.kafka.errors import ClientError, is_denied
+from spu_assigner.stream.kafka.open_transactions import OpenTransactionError, await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, INPUTS
 
+HELD_SECONDS_MAX: Final = 1.0  # a batch of a job that runs is sent by then
 OLDEST: Final = "before 0.3"  # releases whose markers name none
 
 _INPUT_CODES: Final = {CheckpointError: "D506", DataLossError: "D504", InputError: "D505"}
@@ -50,7 +53,19 @@ def check_marker(
     try:
         marker = None
         if not _is_empty(broker, topic, check.seconds_left):
-            marker = read_marker(settings, topic=topic, seconds_max=check.seconds_left)
+            left = check.seconds_left
+            marker = read_marker(
+                settings,
+                topic=topic,
+                seconds_max=left,
+                held_seconds=min(HELD_SECONDS_MAX, left / 3),
+            )
+    except OpenTransactionError as reason:
+        _report_held(check, reason)
+        return
+    except PrefixTakenError as reason:
+        check.report_error(reason, {PrefixTakenError: "D510"})
+        return
     except KafkaException as reason:
         error = reason.args[0]
         if is_denied(error):
@@ -120,6 +135,28 @@ def _check_release(check: Check, marker: CommitMarker) -> None:
         )
 
 
+def _report_held(check: Check, reason: OpenTransactionError) -> None:
+    for held in reason.held:
+        check.report("D511", str(held))
+
+
+def _check_open_transactions(check: Check, broker: Broker, topics: Sequence[str]) -> None:
+    places = [(topic, number) for topic in topics for number in broker.topics[topic].partitions]
+    left = check.seconds_left / 3
+    try:
+        await_stable(
+            broker.admin,
+            places,
+            seconds=left,
+            held_seconds=min(HELD_SECONDS_MAX, left),
+            unread="it is still open",
+        )
+    except OpenTransactionError as reason:
+        _report_held(check, reason)
+    except KafkaException as reason:
+        check.left_out.append(f"open transactions: {reason.args[0].str()}")
+
+
 def check_input(
     check: Check,
     *,
@@ -128,7 +165,10 @@ def check_input(
     checkpoint: FoundCheckpoint,
     settings: Settings,
 ) -> None:
-    """Whether what is to be read next is still in Kafka."""
+    """Whether what is to be read next is still in Kafka, and can be read."""
+    _check_open_transactions(
+        check, broker, [name for name in map(broker.name, INPUTS) if name in topics]
+    )
     if not checkpoint.inputs.following and not checkpoint.inputs.ids:
         check.summary = "nothing was read yet"
         return

@@ -23,6 +23,7 @@ from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.drain.move_limit import move_limit
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
+from spu_assigner.stream.kafka.open_transactions import why_unanswered
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.plan.model import TopicsPlan
@@ -91,8 +92,8 @@ class Rebalancing:
             is_answered = exchange.run([event], lambda _: None)
         if not is_answered:
             raise RebalanceError(
-                f"the job did not answer within {wait_seconds:g} s; check that it runs on these "
-                "topics, and run this again; it rebalances also when it starts later"
+                f"the job did not answer within {wait_seconds:g} s; {why_unanswered(connection)} "
+                "Run this again; the job rebalances also when it starts later"
             )
         if event.event_id in exchange.rejected:
             raise RebalanceError(

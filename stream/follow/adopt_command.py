@@ -128,6 +128,7 @@ def adopt(
     from spu_assigner.stream.follow.adoption import AdoptionOptions
     from spu_assigner.stream.follow.decision import Size
     from spu_assigner.stream.follow.rendering import Progress
+    from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
     request = AdoptRequest(
         connection=connection,
@@ -152,7 +153,7 @@ def adopt(
     if report.unanswered:
         click.echo(
             f"adopt: {counted(report.unanswered, 'event')} not answered within {wait_seconds:g} s; "
-            "is the job running on these topics? Run this again: what is equal by then is not sent",
+            f"{why_unanswered(connection)} Run this again: what is equal by then is not sent",
             err=True,
         )
         return NOT_ANSWERED

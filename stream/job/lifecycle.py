@@ -48,6 +48,7 @@ from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.job.query import begin_query, build_query, end_run, register_sink
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.source import triggers_begun
+from spu_assigner.stream.job.transactional_id import IdOwner
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics
 
@@ -90,7 +91,7 @@ class Job:
         self._batch_before = -1  # the last one that was sent before the last restart
         self._ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
         self.query = begin()
-        self._owner_watch = OwnerWatch(ownership, self._end_by)
+        self._owner_watch = OwnerWatch(ownership, self._end_by, sink.check_id)
 
     @property
     def ui_url(self) -> str | None:
@@ -181,6 +182,7 @@ class Job:
         from py4j.protocol import Py4JError
 
         self._ended_by = reason
+        self.watch.health.ended(str(reason))
         with suppress(Py4JError, OSError):  # Who waits for its end says why.
             self.query.stop()
 
@@ -280,6 +282,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             positions_after=lambda batch: read_positions(files, place, batch),
             metrics=watch.metrics,
             ownership=ownership,
+            id_owner=IdOwner(spark, settings),
         )
         if not is_early(place):
             require_own_marker(files, settings, place)

@@ -1,22 +1,46 @@
-"""What a commit marker holds of the input, and reading the last one back from Kafka."""
+"""What a commit marker holds of the input, and reading the last one back from Kafka.
+
+Rules:
+- A marker is the last one only if nothing is hidden behind it: an open transaction of another
+  producer hides what was committed after its beginning. So the last stable offset has to reach the
+  end that the topic has when it is asked; until then no marker is read.
+- A topic prefix has one query: its topics hold the answers of one. A marker of another query after
+  the last own one, or without an own one, is a named error.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from spu_assigner.core.base.errors import InvariantError
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.open_transactions import await_stable
+from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, SourceRange
 
 FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
+
+
+class PrefixTakenError(AssignerError):
+    """Another query writes its answers to the topics of this prefix."""
+
+    def __init__(self, *, topic: str, query: str, other: str) -> None:
+        self.other = other
+        super().__init__(
+            f"the last marker on {topic} is of query {other!r}, and this is query {query!r}: the "
+            "topics of a prefix hold the answers of one query, and a second one would answer every "
+            f"event again; give the job the query name {other!r}, or another topic prefix"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +51,51 @@ class PlacedMarker:
     written_at: float  # seconds since the epoch, the broker's
 
 
-def read_marker(settings: Settings, *, topic: str, seconds_max: float) -> CommitMarker | None:
+def read_marker(
+    settings: Settings, *, topic: str, seconds_max: float, held_seconds: float | None = None
+) -> CommitMarker | None:
     """The same without the time.
 
     Raises:
-        KafkaException: the broker does not answer within `seconds_max` seconds.
+        KafkaException, OpenTransactionError, PrefixTakenError: as `read_placed_marker`.
     """
-    found = read_placed_marker(settings, topic=topic, seconds_max=seconds_max)
+    found = read_placed_marker(
+        settings, topic=topic, seconds_max=seconds_max, held_seconds=held_seconds
+    )
     return None if found is None else found.marker
 
 
 def read_placed_marker(
-    settings: Settings, *, topic: str, seconds_max: float
+    settings: Settings, *, topic: str, seconds_max: float, held_seconds: float | None = None
 ) -> PlacedMarker | None:
     """The last committed marker of the query; None if there is none.
 
     Looks from the end backwards in growing steps, since every batch leaves a marker and compaction
     lags behind.
 
+    Args:
+        seconds_max: for the broker's answers.
+        held_seconds: for open transactions on the topic; by default as long.
+
     Raises:
         KafkaException: the broker does not answer within `seconds_max` seconds.
+        OpenTransactionError: a transaction stays open, so the last marker may be hidden.
+        PrefixTakenError: the last marker is of another query.
     """
+    place = (topic, 0)
+    client = settings.connection().client()
+    with AdminClient({**client, "log_level": 0}) as admin:
+        (end,) = await_stable(
+            admin,
+            [place],
+            seconds=seconds_max,
+            held_seconds=seconds_max if held_seconds is None else held_seconds,
+            unread="the last marker may be behind it",
+        ).values()
+        (first,) = list_offsets(admin, [place], OffsetSpec.earliest(), seconds=seconds_max).values()
     consumer = Consumer(
         {
-            **settings.connection().client(),
+            **client,
             "group.id": f"{settings.topic_prefix}{settings.query_name}-marker",  # never committed
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -63,49 +108,56 @@ def read_placed_marker(
     )
     try:
         deadline = time.monotonic() + seconds_max
-        place = TopicPartition(topic, 0)
-        first, end = ask_leaders(
-            consumer,
-            lambda left: consumer.get_watermark_offsets(place, timeout=left),
-            seconds=seconds_max,
-        )
         span = FIRST_LOOK
         while True:
             start = max(first, end - span)
-            found = _last_in(consumer, topic, start, settings.query_name, deadline)
-            if found is not None or start == first:
-                return found
+            last = _last_by_query(consumer, topic, start, deadline)
+            own = last.get(settings.query_name)
+            if own is not None or start == first:
+                break
             span *= 8
     finally:
         consumer.close()
+    _require_own_prefix(last, topic=topic, query=settings.query_name)
+    return None if own is None else _placed(own)
 
 
-def _last_in(
-    consumer: Consumer, topic: str, start: int, query: str, deadline: float
-) -> PlacedMarker | None:
-    """The query's last marker from an offset to the end."""
+def _require_own_prefix(last: Mapping[str, Message], *, topic: str, query: str) -> None:
+    """Refuse a prefix whose last marker is of another query; what is no marker is passed over."""
+    after = _offset(last[query]) if query in last else -1
+    for other, message in last.items():
+        if other != query and _offset(message) > after:
+            with suppress(DecodeError):
+                if isinstance(decode_record(message.value() or b""), CommitMarker):
+                    raise PrefixTakenError(topic=topic, query=query, other=other)
+
+
+def _last_by_query(
+    consumer: Consumer, topic: str, start: int, deadline: float
+) -> dict[str, Message]:
+    """The last marker of each query from an offset to the end, without those that are deleted."""
     consumer.assign([TopicPartition(topic, 0, start)])
-    last: Message | None = None
+    last: dict[str, Message] = {}
     while True:
         messages: list[Message] = consumer.consume(1_000, 0.1)
         for message in messages:
             error = message.error()
             if error is None:
-                if message.key() == query.encode():
-                    last = message
+                last[(message.key() or b"").decode("utf-8", "replace")] = message
             elif error.code() == KafkaError._PARTITION_EOF:
-                return None if last is None else _placed(last)
+                return {query: each for query, each in last.items() if each.value() is not None}
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # It joins no group.
                 raise KafkaException(error)
         if not messages and time.monotonic() > deadline:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the marker was not read"))
 
 
-def _placed(message: Message) -> PlacedMarker | None:
-    value = message.value()
-    if value is None:
-        return None
-    marker = decode_record(value)
+def _offset(message: Message) -> int:
+    return int(message.offset() or 0)
+
+
+def _placed(message: Message) -> PlacedMarker:
+    marker = decode_record(message.value() or b"")
     if not isinstance(marker, CommitMarker):
         raise InvariantError(f"the marker's topic holds a {type(marker).__name__}")
     _, milliseconds = message.timestamp()

@@ -37,6 +37,7 @@ from spu_assigner.stream.checkpoint.recovered import (
 )
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 
 LOOK_SECONDS_MAX: Final = 10.0  # it takes a tenth of a second; the sink waits longer
@@ -143,6 +144,7 @@ def refuse_foreign_early(settings: Settings) -> None:
 
     Raises:
         ForeignCheckpointError, RecoveryError: the marker is of another checkpoint.
+        PrefixTakenError: it is of another query.
     """
     place = absolute(settings.checkpoint)
     if is_early(place):
@@ -151,16 +153,20 @@ def refuse_foreign_early(settings: Settings) -> None:
 
 
 def require_own_marker(files: Files, settings: Settings, place: str) -> None:
-    """Look at the last marker; nobody is shut out. If Kafka does not answer, nothing is refused.
+    """Look at the last marker; nobody is shut out. If it is not known, nothing is refused.
+
+    It is not known if Kafka does not answer, or while a transaction is open: this job's own one, if
+    it was killed in it, is aborted only when the transactional id is taken.
 
     Raises:
         ForeignCheckpointError, RecoveryError: it is of another checkpoint.
+        PrefixTakenError: it is of another query.
         CheckpointDamagedError: the checkpoint cannot be read.
     """
     checkpoint = read_checkpoint(files, place)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
-    with suppress(KafkaException):
-        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX)
+    with suppress(KafkaException, OpenTransactionError):
+        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX, held_seconds=0.0)
         if marker is None or marker.checkpoint_id == checkpoint.id:
             return
         recovery = pending_recovery(

@@ -13,8 +13,8 @@ Rules:
 - Whoever starts waits until lower ones that are starting have taken the id or given up, and takes
   it then. So ids are taken in the order of the numbers, and a higher number that took it proves
   that Kafka has shut the lower ones out.
-- Kafka is the authority. Where these notes cannot be read, or are missing, nobody is shut out by
-  them. They are removed by the next one that starts.
+- Kafka is the authority, and is asked too (`transactional_id.py`). Where these notes cannot be
+  read, or are missing, nobody is shut out by them. They are removed by the next one that starts.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from spu_assigner.stream.checkpoint.files import (
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.marker_check import FencedError
+from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 
 FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's
 LOOK_SECONDS: Final = 1.0  # between looks at a folder of this machine: some 20 µs each
@@ -185,12 +186,25 @@ class Ownership:
 
 
 class OwnerWatch:
-    """Looks from a thread of its own whether a later process is the owner."""
+    """Looks from a thread of its own whether a later process is the owner, by notes and by Kafka:
+    who has taken the transactional id need not have this checkpoint.
+    """
 
-    def __init__(self, ownership: Ownership, shut_out: Callable[[FencedError], None]) -> None:
-        """Args: shut_out: called once, when it is so."""
+    def __init__(
+        self,
+        ownership: Ownership,
+        shut_out: Callable[[FencedError], None],
+        check_id: Callable[[], None] = lambda: None,
+    ) -> None:
+        """A watch that has begun.
+
+        Args:
+            shut_out: called once, when it is so.
+            check_id: asks Kafka, and raises FencedError if it is so.
+        """
         self._ownership = ownership
         self._shut_out = shut_out
+        self._check_id = check_id
         self._over = Event()
         self._thread = DaemonThread(self._run, "watch-owner")
         self._thread.start()
@@ -202,9 +216,13 @@ class OwnerWatch:
             self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
+        asked_at = time.monotonic()
         while True:
             try:
                 self._ownership.check()
+                if time.monotonic() >= asked_at + ASK_SECONDS:
+                    self._check_id()
+                    asked_at = time.monotonic()
             except FencedError as reason:
                 self._shut_out(reason)
                 return

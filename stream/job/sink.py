@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -33,17 +33,30 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.input_identity import InputIdentity
-from spu_assigner.stream.job.marker import offsets_read, positions_moved, read_placed_marker
+from spu_assigner.stream.job.marker import (
+    PlacedMarker,
+    offsets_read,
+    positions_moved,
+    read_placed_marker,
+)
 from spu_assigner.stream.job.marker_check import (
-    FencedError,
     SinkError,
-    TransactionExpiredError,
     check_checkpoint,
     is_sent,
 )
 from spu_assigner.stream.job.ownership import Ownership
+from spu_assigner.stream.job.transactional_id import (
+    FENCED,
+    PURGED,
+    UNKNOWN_OUTCOME,
+    IdOwner,
+    expired,
+    producer_options,
+    taken_over,
+    transactional_id,
+)
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
-from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, error_text
+from spu_assigner.stream.kafka.errors import error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
     deliver,
@@ -54,7 +67,6 @@ from spu_assigner.stream.kafka.retry import (
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_AUDIT,
     ASSIGNER_COMMITS,
-    MAP_MESSAGE_SIZE_MAX,
     topic_name,
 )
 from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
@@ -64,30 +76,7 @@ ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = (
     120  # a batch of 1 GB takes a fraction; readers wait for a dead one
 )
-QUEUE_SIZE: Final = 256 * 1024  # KiB in the producer; beyond it sending waits
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
-
-_FENCED: Final = frozenset(
-    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-)
-# What the client says of all other messages once something has failed: no cause.
-_PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-_UNKNOWN_OUTCOME: Final = frozenset(
-    {
-        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.INVALID_TXN_STATE,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +99,7 @@ class TransactionalSink:
         positions_after: Callable[[int], Positions] | None = None,
         metrics: Metrics | None = None,
         ownership: Ownership | None = None,
+        id_owner: IdOwner | None = None,
     ) -> None:
         """A sink that is not yet connected.
 
@@ -120,6 +110,7 @@ class TransactionalSink:
                 default behind its last message, where the mark of a transaction may lie.
             metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
+            id_owner: asks Kafka whose the transactional id is; None: nobody asks.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
@@ -129,6 +120,8 @@ class TransactionalSink:
         self._shards = shards
         self._positions_after = positions_after
         self._ownership = ownership
+        self._id_owner = id_owner
+        self._is_sending = False  # or has failed to: then it knows by itself what is wrong
         self._positions: Positions = {}  # how far the input was read by the last marker's batch
         self._producer: Any = None
         self._marker: CommitMarker | None = None
@@ -141,7 +134,7 @@ class TransactionalSink:
         self._parts: dict[str, float] = {}  # seconds of the batch at hand
         self._armed = armed()
         prefix = settings.topic_prefix
-        self._transactional_id = f"{prefix}{settings.query_name}"
+        self._transactional_id = transactional_id(settings)
         self._routes = [
             (
                 topic_name(topic, prefix=prefix),
@@ -163,6 +156,8 @@ class TransactionalSink:
         Raises:
             ForeignCheckpointError: the marker belongs to another one.
             FencedError: a process that was started later has taken over meanwhile.
+            PrefixTakenError: the last marker is of another query.
+            OpenTransactionError: another producer's transaction may hide the last marker.
             SinkError: the broker does not answer.
         """
         self._connect()
@@ -212,8 +207,21 @@ class TransactionalSink:
         if self._ownership is not None:
             self._ownership.check()
 
+    def check_id(self) -> None:
+        """Ask Kafka whether the transactional id is still this process's.
+
+        Raises:
+            FencedError: it is another one's, and no batch is under way that says so.
+        """
+        if self._id_owner is None or self._is_sending:
+            return
+        if self._id_owner.is_lost() and not self._is_sending:
+            raise taken_over(self._settings)
+
     def close(self) -> None:
         """Let the clients go; what was open is aborted."""
+        if self._id_owner is not None:
+            self._id_owner.close()
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(KafkaException):
@@ -238,7 +246,9 @@ class TransactionalSink:
             with BatchBuffer() as buffer:
                 buffer.take(bundles)
                 self._bound.wait()
+                self._is_sending = True
                 self._send_once(buffer, batch)
+                self._is_sending = False
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
         except BaseException as reason:
             self.failure = reason
@@ -269,7 +279,7 @@ class TransactionalSink:
                 if not repeated:
                     moved = planned or positions_moved(self._positions, marker.offsets)
                     marker = replace(marker, positions=moved)
-                    self._transact(buffer, marker)
+                    self._send_alone(buffer, marker)
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
@@ -279,6 +289,22 @@ class TransactionalSink:
                 self._parts["send"] = time.perf_counter() - begun
                 self._report(summary, marker, is_replay=repeated and attempt == 1)
                 return
+
+    def _send_alone(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
+        """Send a batch; the first one only if no other query has the prefix, which may have begun
+        at the same time. Of two that send it in the same moment, both see the later marker.
+        """
+        is_first = self._marker is None
+        if is_first:
+            self._read_marker()
+        self._transact(buffer, marker)
+        if is_first:
+            self._read_marker()
+
+    def _read_marker(self) -> PlacedMarker | None:
+        return read_placed_marker(
+            self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
+        )
 
     def _report(self, summary: Summary, marker: CommitMarker, *, is_replay: bool) -> None:
         events = {
@@ -301,14 +327,16 @@ class TransactionalSink:
     def _connect(self) -> None:
         """The start sequence: shut out older processes, settle what they left, read the marker."""
         try:
-            producer = Producer(self._producer_options())
+            producer = Producer(
+                producer_options(self._settings, TRANSACTION_SECONDS_MAX, self._note_undelivered)
+            )
             if self._ownership is None:
                 retry_until(producer.init_transactions)
             else:
                 self._ownership.take(lambda: retry_until(producer.init_transactions))
-            found = read_placed_marker(
-                self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
-            )
+            if self._id_owner is not None:
+                self._id_owner.taken()
+            found = self._read_marker()
             self._marker = None if found is None else found.marker
         except KafkaException as reason:
             error = reason.args[0]
@@ -332,27 +360,8 @@ class TransactionalSink:
             return marker.positions
         return self._positions_after(marker.batch)
 
-    def _producer_options(self) -> dict[str, Any]:
-        return {
-            **self._settings.connection().client(),
-            "client.id": self._transactional_id,
-            "transactional.id": self._transactional_id,
-            "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
-            "acks": "all",
-            "linger.ms": 5,  # committing flushes at once; while a large batch is queued it groups
-            "batch.size": 1_000_000,
-            "compression.type": "lz4",  # maps are regular; readers and disks see a fraction
-            "message.max.bytes": MAP_MESSAGE_SIZE_MAX,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": QUEUE_SIZE,
-            "log_level": 0,  # what goes wrong is raised
-            "logger": CLIENT_LOGGER,
-            "delivery.report.only.error": True,
-            "on_delivery": self._note_undelivered,
-        }
-
     def _note_undelivered(self, error: Any, _message: object) -> None:
-        if self._undelivered is None and error.code() not in _PURGED:
+        if self._undelivered is None and error.code() not in PURGED:
             self._undelivered = error
 
     def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
@@ -407,7 +416,7 @@ class TransactionalSink:
     def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
         """Throw the producer away; raise unless the batch may be tried again."""
         error = reason.args[0]
-        is_fenced = error.code() in _FENCED
+        is_fenced = error.code() in FENCED
         producer, self._producer = self._producer, None
         if producer is not None and not error.fatal():
             try:
@@ -415,11 +424,11 @@ class TransactionalSink:
             except KafkaException as refusal:
                 # It may name a successor that the first error did not name. Of a transaction that
                 # was open too long it says the same, and that one may be sent again.
-                is_fenced |= refusal.args[0].code() in _FENCED and not self._is_expired()
+                is_fenced |= refusal.args[0].code() in FENCED and not self._is_expired()
         self.check_owner()  # Where a successor is known, all else follows from it.
         if is_fenced:
             raise self._fenced(batch) from reason
-        if error.code() in _UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
+        if error.code() in UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
             return
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
@@ -428,23 +437,15 @@ class TransactionalSink:
         ) from reason
 
     def _fenced(self, batch: int) -> SinkError:
-        """Why Kafka does not take this producer any more; of an expired transaction it says the
-        same as of a successor.
-        """
-        query = self._settings.query_name
+        """What has happened: of an expired transaction Kafka says the same as of a successor."""
         if self._is_expired():
-            return TransactionExpiredError(
-                f"the transaction of batch {batch} was open for {time.time() - self._begun:.0f} s "
-                f"and Kafka permits "
-                f"{TRANSACTION_SECONDS_MAX} s: broker, network or this machine stood still; "
-                f"nothing of it is visible, start the job again to repeat it (unless another "
-                f"process has taken over query {query!r} meanwhile)"
+            return expired(
+                self._settings,
+                batch=batch,
+                seconds=time.time() - self._begun,
+                seconds_max=TRANSACTION_SECONDS_MAX,
             )
-        return FencedError(
-            f"another process has taken over query {query!r} (transactional id "
-            f"{self._transactional_id!r}); the one that was started last continues, this one must "
-            "stop"
-        )
+        return taken_over(self._settings)
 
     def _is_expired(self) -> bool:
         return time.time() - self._begun >= TRANSACTION_SECONDS_MAX

@@ -2,7 +2,9 @@
 
 The order of the union matters. Spark asks its sources for their latest offsets one after the other,
 in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
-a create was sent is therefore in the create's batch or an earlier one, never in a later one.
+a create was sent is therefore in the create's batch or an earlier one, never in a later one. While
+another producer's transaction is open on the SPU events, a join that was acknowledged after its
+beginning cannot be read yet; topic events are held back until it can (`HeldEvents.java`).
 
 While nothing comes, the source that is asked first waits at the broker for events of both topics
 (`LongPollKafkaProvider.java`), so an idle job takes little CPU time of its own and of the broker's.
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings, SettingsError
-from spu_assigner.stream.kafka.topics import topic_name
+from spu_assigner.stream.kafka.topics import SPU_EVENTS, topic_name
 from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, InputSource
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def read_events(
         InputSource.TOPIC_EVENTS,
         begins,
         longPollFirst="true",
+        heldBehind=topic_name(SPU_EVENTS, prefix=settings.topic_prefix),
         **sources,
         # Only this one is limited: in a backlog membership is caught up first.
         maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),

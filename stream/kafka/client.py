@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -44,6 +44,7 @@ from spu_assigner.stream.kafka.errors import (
     TopicsError,
     error_text,
 )
+from spu_assigner.stream.kafka.open_transactions import OpenTransactionError, await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, renewed_topics
 from spu_assigner.stream.kafka.topics import (
@@ -272,13 +273,25 @@ class Reader:
         A transaction's end reaches one partition before another; after this they show the same of
         what was written before.
         """
-        written = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            settled = self._offsets(OffsetSpec.latest())
-            if all(settled[place] >= end for place, end in written.items()):
-                return
-            time.sleep(POLL_SECONDS)
+        with suppress(OpenTransactionError):
+            self.require_settled(seconds)
+
+    def require_settled(self, seconds: float) -> None:
+        """The same.
+
+        Raises:
+            OpenTransactionError: a transaction is open after these seconds.
+            ClientError: the broker does not answer.
+        """
+        places = [(place.topic, place.partition) for place in self._partitions]
+        with self._offsets_known():
+            await_stable(
+                self._admin,
+                places,
+                seconds=REQUEST_SECONDS_MAX,
+                held_seconds=seconds,
+                unread="what is committed behind it is not known",
+            )
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
         """What has come, after waiting `seconds` at most for the first.
@@ -360,14 +373,20 @@ class Reader:
     def _offsets(
         self,
         spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
         *,
         seconds: float = REQUEST_SECONDS_MAX,
     ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
         places = [(place.topic, place.partition) for place in self._partitions]
+        with self._offsets_known():
+            return list_offsets(
+                self._admin, places, spec, seconds=seconds, isolation=IsolationLevel.READ_COMMITTED
+            )
+
+    @contextmanager
+    def _offsets_known(self) -> Iterator[None]:
         try:
-            return list_offsets(self._admin, places, spec, seconds=seconds, isolation=isolation)
+            yield
         except KafkaException as reason:
             raise ClientError(
                 f"the topics' offsets are not known: {error_text(reason)}; "

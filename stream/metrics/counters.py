@@ -128,6 +128,7 @@ class Metrics(Collector):
         self._marker: tuple[int, float] | None = None
         self._positions: dict[Place, int] = {}
         self._ends: dict[Place, tuple[int, int]] = {}  # the first offset, and the end
+        self._held: dict[Place, float] = {}
         self._state: tuple[int, int] | None = None  # rows, bytes
 
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
@@ -189,10 +190,18 @@ class Metrics(Collector):
                 for topic, parts in (source.get("endOffset") or {}).items():
                     self._move({(topic, int(part)): offset for part, offset in parts.items()})
 
-    def ends(self, ends: Mapping[Place, tuple[int, int]] | None) -> None:
-        """The first offset and the end of each input partition; None: they are not known."""
+    def ends(
+        self,
+        ends: Mapping[Place, tuple[int, int]] | None,
+        held: Mapping[Place, float] | None = None,
+    ) -> None:
+        """The first offset and the end of each input partition; None: they are not known.
+
+        Args:
+            held: of the partitions that an open transaction holds back, for how many seconds.
+        """
         with self._lock:
-            self._ends = dict(ends or {})
+            self._ends, self._held = dict(ends or {}), dict(held or {})
 
     def description(self, query: str, batch: int) -> str:
         """What Spark's UI says of a batch that begins, in lines.
@@ -218,6 +227,7 @@ class Metrics(Collector):
             shares = dict(self._shares)
             known = sum(self._cluster_counts.values())
             marker, state = self._marker, self._state
+            held = {place: self._held.get(place, 0.0) for place in sorted(self._ends)}
             lag = {
                 place: max(0, end - self._positions.get(place, first))
                 for place, (first, end) in sorted(self._ends.items())
@@ -244,6 +254,13 @@ class Metrics(Collector):
         family = GaugeMetricFamily(PREFIX + "lag_messages", what, labels=["topic", "partition"])
         for (topic, partition), count in lag.items():
             family.add_metric([topic, str(partition)], count)
+        yield family
+        what = "for how long an open transaction has held back messages of the input; 0: none does"
+        family = GaugeMetricFamily(
+            PREFIX + "held_back_seconds", what, labels=["topic", "partition"]
+        )
+        for (topic, partition), seconds in held.items():
+            family.add_metric([topic, str(partition)], seconds)
         yield family
         values: list[tuple[str, str, float]] = []
         if state is not None:

@@ -4,7 +4,8 @@ Rules:
 - Live is what a restart would not fix: while the job starts, and as long as its query shows signs
   of life. A query that waits for events shows one at each look; one at work shows one with each
   batch. Without one for `SILENCE_SECONDS_MAX` it is stuck.
-- Ready is a query that has begun: the topics were checked, the last marker was read, it runs.
+- Ready is a query that has begun: the topics were checked, the last marker was read, it runs. It is
+  not ready while an open transaction has held its input back for `HELD_SECONDS_MAX`.
 - An answer says why in one line, without anything foreign or secret in it.
 """
 
@@ -20,6 +21,8 @@ from typing import Any, Final
 # A first batch that reads a million topics takes half a minute, the largest answers a minute, and
 # a broker that stands still is waited for during a transaction's two.
 SILENCE_SECONDS_MAX: Final = 300.0
+# Producers' transactions last less, or are given up: Kafka's clients have 60 s by default.
+HELD_SECONDS_MAX: Final = 60.0
 
 
 class StartStep(StrEnum):
@@ -49,6 +52,7 @@ class JobHealth:
         self._sign = clock()  # of life
         self._batch: int | None = None
         self._ended: str | None = None
+        self._held: str | None = None
 
     def done(self, step: StartStep) -> None:
         """A step of the start is completed."""
@@ -68,6 +72,11 @@ class JobHealth:
         with self._lock:
             self._ended = self._ended or reason
 
+    def hold(self, reason: str | None) -> None:
+        """Why events are not answered although the query runs; None: they are."""
+        with self._lock:
+            self._held = reason
+
     def resumed(self) -> None:
         """The query runs again."""
         with self._lock:
@@ -82,11 +91,10 @@ class JobHealth:
     def ready(self) -> Verdict:
         """Whether events are answered."""
         with self._lock:
-            return self._verdict(
-                "ready", missing=[step for step in StartStep if step not in self._done]
-            )
+            missing = [step for step in StartStep if step not in self._done]
+            return self._verdict("ready", missing=missing, held=self._held)
 
-    def _verdict(self, what: str, *, missing: list[StartStep]) -> Verdict:
+    def _verdict(self, what: str, *, missing: list[StartStep], held: str | None = None) -> Verdict:
         reason, silence = self._ended, self._clock() - self._sign
         if reason is None and StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
             reason = (
@@ -95,6 +103,7 @@ class JobHealth:
             )
         if reason is None and missing:
             reason = f"it is starting; still to be done: {', '.join(missing)}"
+        reason = reason or held
         body = {
             what: reason is None,
             "reason": reason,

@@ -1,7 +1,7 @@
 """Observes what the job does not report by itself: Spark's progress, signs of life, where the input
 ends.
 
-It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, two
+It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, four
 requests to the broker each `LAG_SECONDS`, and two a second where moves are recorded. What does not
 answer is left out and asked again; the query continues in either case.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +20,14 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topic_ids import id_of
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 from spu_assigner.stream.metrics.counters import Metrics, Place, add_job
-from spu_assigner.stream.metrics.health import JobHealth, StartStep
+from spu_assigner.stream.metrics.health import HELD_SECONDS_MAX, JobHealth, StartStep
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from pyspark.sql.streaming.query import StreamingQuery
     from spu_assigner.stream.kafka.moves_record import MovesFollower
+    from spu_assigner.stream.kafka.open_transactions import HeldMessages
 
 # Spark keeps the last 100 progresses: ten seconds of its smallest batches.
 LOOK_SECONDS: Final = 1.0
@@ -160,8 +162,10 @@ class Watch:
     def _watch_kafka(self) -> None:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
+        from spu_assigner.stream.kafka.open_transactions import held_messages
 
         topics = [topic_name(topic, prefix=self._settings.topic_prefix) for topic in INPUTS]
+        held = HeldInput()
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
                 ends: dict[Place, tuple[int, int]] | None = None
@@ -169,9 +173,49 @@ class Watch:
                     described = _described(admin, topics)
                     self._see_inputs(_ids(described))
                     ends = _input_ends(admin, described)
-                self.metrics.ends(ends)
+                    last = {place: end for place, (_, end) in ends.items()}
+                    held.look(held_messages(admin, last, seconds=REQUEST_SECONDS_MAX))
+                self.metrics.ends(ends, held.seconds())
+                self.health.hold(held.reason())
                 if self._over.wait(LAG_SECONDS):
                     return
+
+
+class HeldInput:
+    """For how long open transactions have held back the same messages of the input."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._held: dict[Place, tuple[HeldMessages, float]] = {}  # and since when
+
+    def look(self, found: Iterable[HeldMessages]) -> None:
+        """What is held back now."""
+        before, self._held = self._held, {}
+        for each in found:
+            last = before.get((each.topic, each.partition))
+            is_same = last is not None and last[0].stable == each.stable
+            since = last[1] if last is not None and is_same else self._clock()
+            self._held[each.topic, each.partition] = each, since
+
+    def seconds(self) -> dict[Place, float]:
+        """By partition, for how long."""
+        return {place: self._clock() - since for place, (_, since) in self._held.items()}
+
+    def reason(self) -> str | None:
+        """Why events are not answered, once a transaction is open for longer than is usual."""
+        from spu_assigner.stream.kafka.open_transactions import ENDING
+
+        long = [
+            f"{each} for {self._clock() - since:.0f} s"
+            for each, since in self._held.values()
+            if self._clock() - since >= HELD_SECONDS_MAX
+        ]
+        if not long:
+            return None
+        return (
+            f"{'; '.join(long)}: what is behind it is not answered, nor are topic events while SPU "
+            f"events are held back; {ENDING}"
+        )
 
 
 def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:

@@ -154,15 +154,22 @@ class PublishedState:
         )
 
 
-def read_published(connection: Connection) -> PublishedState:
+def read_published(connection: Connection, *, held_seconds: float | None = None) -> PublishedState:
     """All that is committed now.
+
+    Args:
+        held_seconds: how long to wait for open transactions, which may hide what is committed; by
+            default what is hidden is not read.
 
     Raises:
         DamagedOutputError: a key is none of the job's.
+        OpenTransactionError: a transaction stays open.
         ClientError: Kafka cannot be reached, or topics are missing.
     """
     published = PublishedState(connection.prefix)
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        if held_seconds is not None:
+            reader.require_settled(held_seconds)
         for topic, message in reader.drain_messages():
             place = int(message.partition() or 0), int(message.offset() or 0)
             published.take(topic, message.key() or b"", message.value(), place=place)

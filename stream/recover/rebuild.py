@@ -74,6 +74,7 @@ from spu_assigner.stream.shard.state_log import first_writes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HELD_SECONDS_MAX: Final = 30.0  # that other producers' transactions are waited for
 LOOKS_MAX: Final = 3  # of a dry run, while a job writes
 APPLICATION: Final = "spu-assigner-recover"
 PIECE_SIZE: Final = 16 * 1024 * 1024  # of the state's file: what is in memory at once
@@ -209,7 +210,7 @@ def _read(
     positions, topic_ids, skipped = retained_positions(
         settings, before, marker.topic_ids, skip_lost=skip_lost
     )
-    published = read_published(settings.connection())
+    published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
     counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
     for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
         state = published.restored(cluster_id)

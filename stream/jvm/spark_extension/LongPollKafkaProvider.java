@@ -52,7 +52,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Options beside those of the Kafka source: {@code eventSource} and {@code eventShards} (labels,
  * with commas between them), for {@link EventReaders}; {@code longPollGroup}, equal for all sources of a
  * query and for them alone; {@code longPollSources}, how many they are; {@code longPollFirst}, true
- * for the one that Spark asks first; {@code longPollIntervalMs}, how long after the begin of a batch
+ * for the one that Spark asks first; {@code heldBehind}, a topic whose events are read first ({@link
+ * HeldEvents}); {@code longPollIntervalMs}, how long after the begin of a batch
  * of several events the next one begins at the earliest. A batch costs the same for one event as for
  * a hundred: under a steady load fewer batches answer as many. After a batch of few events, as of
  * who asks for one thing at a time, the next one begins at once; so it does when a thousand wait.
@@ -123,6 +124,7 @@ public final class LongPollKafkaProvider implements TableProvider {
     private final MicroBatchStream kafka;
     private final SupportsTriggerAvailableNow admission;
     private final LongPoll poll;
+    private final HeldEvents held; // null: events of this source overtake none
     private final boolean isFirst;
     private final int source;
     private final int[] shards;
@@ -137,6 +139,11 @@ public final class LongPollKafkaProvider implements TableProvider {
       shards =
           Arrays.stream(options.get("eventShards").split(",")).mapToInt(Integer::parseInt).toArray();
       poll = LongPoll.of(options);
+      String behind = options.get("heldBehind");
+      held =
+          behind == null
+              ? null
+              : new HeldEvents(behind, new KafkaAdmin(options.asCaseSensitiveMap()));
     }
 
     @Override
@@ -144,12 +151,24 @@ public final class LongPollKafkaProvider implements TableProvider {
       if (!isBounded && (isFirst ? poll.await() : poll.hasWaited())) {
         return latest;
       }
-      Offset found = admission.latestOffset(start, limit);
+      Offset found = admitted(start, limit);
       if (found != null && !found.equals(latest)) {
         latest = found;
         poll.moved(this, found);
       }
       return found;
+    }
+
+    private Offset admitted(Offset start, ReadLimit limit) {
+      if (held == null) {
+        return admission.latestOffset(start, limit);
+      }
+      try {
+        return held.admitted(start, () -> admission.latestOffset(start, limit));
+      } catch (InterruptedException reason) {
+        LongPoll.<RuntimeException>raise(reason);
+        return start;
+      }
     }
 
     @Override
@@ -161,6 +180,9 @@ public final class LongPollKafkaProvider implements TableProvider {
     @Override
     public void stop() {
       poll.close();
+      if (held != null) {
+        held.close();
+      }
       kafka.stop();
     }
 

@@ -22,6 +22,7 @@ from confluent_kafka import Producer
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.run.scenario import examples
+from support.kafka.open_transaction import open_transaction
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -550,7 +551,20 @@ def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
     assert done.returncode == 3
     [complaint] = done.stderr.splitlines()
     assert "not answered within 0.5 s: e1; is the job running on these topics?" in complaint
-    assert "It answers what was sent also when it starts later." in complaint
+    assert "The job answers what was sent also when it starts later." in complaint
+
+
+def test_no_answer_behind_an_open_transaction_names_it(topics: list[str]) -> None:
+    """Whether the job runs is another question."""
+    servers, prefix = topics[1], topics[3]
+    create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t", "--event-id", "e1"]
+    with open_transaction(servers, f"{prefix}spu-events"):
+        done = call(*create, "--wait=0.5", *topics)
+    assert done.returncode == 3
+    [complaint] = done.stderr.splitlines()
+    assert f"partition 0 of {prefix}spu-events: offsets 0 to 0 are held back" in complaint
+    assert "kafka-transactions.sh" in complaint
+    assert "is the job running" not in complaint
 
 
 @pytest.mark.smoke

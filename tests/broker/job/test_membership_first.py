@@ -9,13 +9,15 @@ from urllib.request import urlopen
 
 import pytest
 from spu_assigner.core.base.records import TopicStatus
-from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
 from support.events.builders import Events
-from support.kafka.traffic import Kafka
+from support.kafka.open_transaction import open_transaction
+from support.kafka.traffic import Kafka, process_all
 
 ROUNDS = 2_000  # pairs at most; some tens are enough unless batches are very slow
+OPEN_SECONDS = 3.0  # the job asks once a second; a create that is not held is answered in 0.2
 BATCHES = 10  # a join and its create have fallen into one batch and into two by then
 
 
@@ -69,6 +71,36 @@ def test_a_create_never_overtakes_a_join_acknowledged_before_it(
         source["description"].partition(settings.topic_prefix)[2] for source in progress["sources"]
     ]
     assert sources == ["topic-events]]", "spu-events]]"]
+
+
+def statuses(kafka: Kafka, count: int, job: Job) -> list[str]:
+    records = [decode_record(m.value() or b"") for m in kafka.wait("topic-status", count, job)]
+    return [record.status.value for record in records if isinstance(record, TopicStatus)]
+
+
+@pytest.mark.long("a whole job is shown to hold a create back")
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_create_waits_for_a_join_behind_an_open_transaction(
+    settings: Settings, run: Callable[..., Job], end: str
+) -> None:
+    """Both joins were acknowledged before the create was sent."""
+    kafka, events, other = Kafka(settings), Events(), Events("other")
+    job = run()
+    kafka.send([events.join(0), events.create("before", 1, 1)])
+    kafka.wait("topic-status", 1, job)
+    join = events.join(1)
+    with open_transaction(
+        settings.bootstrap_servers,
+        f"{settings.topic_prefix}spu-events",
+        key=b"other",
+        value=encode_event(other.join(0)),
+    ) as transaction:
+        kafka.send([join, events.create("after", 1, 2)])
+        process_all(job.query)
+        time.sleep(OPEN_SECONDS)
+        assert len(kafka.read("topic-status")) == 1
+        getattr(transaction, end)()
+    assert statuses(kafka, 2, job) == ["assigned", "assigned"]
 
 
 def test_the_spark_ui_shows_the_query_by_its_name(

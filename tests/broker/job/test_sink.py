@@ -16,7 +16,7 @@ from spu_assigner.stream.checkpoint.data_loss import TopicReplacedError, topic_i
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker import FIRST_LOOK, read_marker
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     FencedError,
@@ -355,24 +355,14 @@ def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(
 
 
 def test_a_marker_far_from_the_end_is_found(settings: Settings, make_sink: MakeSink) -> None:
-    """Another query of the same prefix may have written many since."""
+    """Behind it are batches that were not committed."""
     make_sink()._send_once(batch_buffer(b"a"), 0)
-    other = TransactionalSink(
-        Settings.load(
-            flags={
-                "bootstrap_servers": settings.bootstrap_servers,
-                "topic_prefix": settings.topic_prefix,
-                "query_name": "other",
-            },
-            environ=ENVIRON,
-        ),
-        shards=2,
-    )
-    other.open(None)
-    other.bind("three")
-    for batch in range(40):
-        other._send_once(BatchBuffer(), batch)
-    other.close()
+    sink = make_sink()
+    for _ in range(3 * FIRST_LOOK // 2):
+        sink._producer.begin_transaction()
+        sink._producer.produce(f"{settings.topic_prefix}assigner-commits", b"m", b"spu-assigner")
+        sink._producer.flush()
+        sink._producer.abort_transaction()
     found = last_marker(settings)
     assert (found.query, found.batch) == ("spu-assigner", 0)
 

@@ -25,6 +25,7 @@ from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership
 from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 from spu_assigner.stream.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
@@ -377,3 +378,25 @@ def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_ou
     assert not Path(settings.checkpoint, FOLDER).exists()
     owner._send_once(batch_buffer(b"b", first=1), 1)
     owner.close()
+
+
+@pytest.mark.long("an idle job asks Kafka each five seconds whose the id is")
+def test_an_idle_job_whose_transactional_id_was_taken_ends_without_an_event(
+    settings: Settings, run: Callable[..., Job]
+) -> None:
+    """`recover` takes it, and a job on another checkpoint: neither leaves a note in this one."""
+    kafka, events = Kafka(settings), Events()
+    job = run()
+    kafka.send([*events.joins(0, 1), events.create("a")])
+    kafka.wait("topic-status", 1, job)
+    kafka.send([events.create("b")])  # Its own batch is no other producer's.
+    assert not job.await_termination(2 * ASK_SECONDS)
+    assert job.watch.health.ready().ok
+    other = TransactionalSink(settings, shards=SHARDS)
+    other.take_over()
+    with pytest.raises(FencedError, match=TAKEN):
+        job.await_termination(PATIENCE_SECONDS)
+    other.close()
+    ready = job.watch.health.ready()
+    assert not ready.ok
+    assert TAKEN in ready.body["reason"]

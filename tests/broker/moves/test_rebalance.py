@@ -75,7 +75,7 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
             assert "moves " not in again.stdout
         late = operator(*asked, "--wait", "0.1")
         assert (late.exit_code, late.stdout) == (1, "")
-        assert "the job did not answer within 0.1 s; check that it runs" in late.stderr
+        assert "the job did not answer within 0.1 s; is the job running" in late.stderr
     assert operator.plan().exit_code == 0
     assert mover.throttles("orders") == {}
     assert mover.leaders("orders") == [row[0] for row in operator.lists("orders")["orders"]]

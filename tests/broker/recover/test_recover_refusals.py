@@ -18,7 +18,9 @@ from spu_assigner.stream.checkpoint.past_positions import LostInputError, NoPosi
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
+from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.recover import rebuild
 from spu_assigner.stream.recover.command import recover as command
 from spu_assigner.stream.recover.published import DamagedOutputError, UnsoundError
 from spu_assigner.stream.recover.rebuild import (
@@ -32,6 +34,7 @@ from support.events.builders import Events
 from support.job.profiled import ENVIRON
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
+from support.kafka.open_transaction import open_transaction
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -65,6 +68,20 @@ def test_a_profile_gets_the_shards_that_suit_it(settings: Settings) -> None:
     settings = replace(settings, profile=Profile.LATENCY)
     assert survey(settings).shards == 1
     assert survey(replace(settings, shards=3)).shards == 3
+
+
+def test_maps_behind_an_open_transaction_are_not_left_out(
+    settings: Settings, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint would lack what the job has committed behind its first message."""
+    monkeypatch.setattr(rebuild, "HELD_SECONDS_MAX", 0.5)
+    topic, events = f"{settings.topic_prefix}replica-map", Events("c1", first=100)
+    with open_transaction(settings.bootstrap_servers, topic, key=b"", value=b"") as transaction:
+        job.answer_unsettled([events.create(f"t{number}", 1, 1) for number in range(9)])
+        with pytest.raises(OpenTransactionError, match=r"replica-map: offsets \d+ to \d+ are held"):
+            survey(settings)
+        transaction.abort()
+        assert survey(settings).topics == 11
 
 
 def write(settings: Settings, topic: str, key: bytes, value: bytes | None) -> None:

@@ -25,6 +25,7 @@ from support.doctor.installations import (
     rewrite,
     write_sums,
 )
+from support.kafka.open_transaction import OpenTransaction
 
 Prepare = Callable[[InstallationFactory, Path], Installation]
 
@@ -292,6 +293,19 @@ def input_replaced(factory: InstallationFactory, folder: Path) -> Installation:
     for left in factory.messages:
         if left.topic == "assigner-commits":
             factory.send(prefix + left.topic, left.value, left.key or b"")
+    return factory.sound(folder, prefix)
+
+
+def open_input(factory: InstallationFactory, folder: Path) -> Installation:
+    """A producer died in its transaction."""
+    prefix = factory.filled("doctor-open-input.")
+    OpenTransaction(factory.client, f"{prefix}spu-events")
+    return factory.sound(folder, prefix)
+
+
+def open_markers(factory: InstallationFactory, folder: Path) -> Installation:
+    prefix = factory.filled("doctor-open-markers.")
+    OpenTransaction(factory.client, f"{prefix}assigner-commits")
     return factory.sound(folder, prefix)
 
 

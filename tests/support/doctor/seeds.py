@@ -128,13 +128,15 @@ SEEDS: Sequence[Seed] = (
     Seed("sums lost", "D411", changed(lambda it: (it / "offsets/.12.crc").unlink())),
     Seed("another checkpoint", "D501", changed(faults.be_another)),
     Seed("older copy", "D502", changed(faults.be_older)),
-    Seed("another query", "D503", given(SPU_ASSIGNER_QUERY_NAME="another")),
+    Seed("another query", "D510", given(SPU_ASSIGNER_QUERY_NAME="another")),
     Seed("input lost", "D504", faults.input_lost),
     Seed("input replaced", "D505", faults.input_replaced),
     Seed("another prefix", "D503 D506", faults.other_prefix),
     Seed("newer release", "D507", faults.newer_release, "install release 9.1.0"),
     Seed("repeated by another release", "D508", changed(lambda it: (it / "commits/12").unlink())),
     Seed("garbled marker", "D509", faults.garbled_marker),
+    Seed("open transaction on the input", "D511", faults.open_input),
+    Seed("open transaction on the markers", "D511", faults.open_markers),
 )
 
 

@@ -61,6 +61,12 @@ class SmallJob:
             self._answered[message.topic, 0] += 1
         self._run(rows)
 
+    def answer_unsettled(self, events: Iterable[Event]) -> None:
+        """As `apply`, while a transaction is open; back when the answers are committed."""
+        outputs, self._outputs = self._outputs, []
+        self.apply(events)
+        self._outputs = outputs
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Answer what others send meanwhile, as a job that runs."""

@@ -22,6 +22,7 @@ from spu_assigner.core.state.figures import Figures, figures_of
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.kafka.open_transactions import HeldMessages
 from spu_assigner.stream.metrics.counters import (
     CLUSTERS_SHOWN,
     NAMES_IN_A_DESCRIPTION,
@@ -32,8 +33,14 @@ from spu_assigner.stream.metrics.counters import (
     add_job,
     largest_clusters,
 )
-from spu_assigner.stream.metrics.health import SILENCE_SECONDS_MAX, JobHealth, StartStep
+from spu_assigner.stream.metrics.health import (
+    HELD_SECONDS_MAX,
+    SILENCE_SECONDS_MAX,
+    JobHealth,
+    StartStep,
+)
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
+from spu_assigner.stream.metrics.watcher import HeldInput
 from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.shard.tally import Answered, Tally
@@ -416,6 +423,37 @@ def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     health.sign(batch=4)
     assert health.live().body["last_batch"] == 4
     assert health.live().ok
+
+
+def test_an_input_that_is_held_back_for_long_is_not_ready_and_says_why() -> None:
+    """A restart fixes nothing, so it stays live; the time counts from the same message on."""
+    now = 0.0
+    health, held = JobHealth("q"), HeldInput(clock=lambda: now)
+    for step in StartStep:
+        health.done(step)
+    first = HeldMessages(topic="spu-events", partition=1, stable=4, end=6)
+    for now, found in ((0.0, first), (59.0, first), (60.0, first)):
+        held.look([found])
+        health.hold(held.reason())
+        assert health.ready().ok == (now < HELD_SECONDS_MAX)
+    assert held.seconds() == {("spu-events", 1): 60.0}
+    reason = health.ready().body["reason"]
+    assert "partition 1 of spu-events: offsets 4 to 5 are held back" in reason
+    assert "for 60 s" in reason
+    assert health.live().ok
+    held.look([HeldMessages(topic="spu-events", partition=1, stable=6, end=9)])  # another one
+    health.hold(held.reason())
+    assert health.ready().ok
+    held.look([])
+    assert held.seconds() == {}
+
+
+def test_how_long_the_input_is_held_back_is_measured() -> None:
+    metrics = Metrics()
+    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12)}, {("e", 1): 7.5})
+    found = scraped(metrics)
+    name = "spu_assigner_held_back_seconds"
+    assert (found[name, "0", "e"], found[name, "1", "e"]) == (0.0, 7.5)
 
 
 def test_an_ended_query_is_neither_live_nor_ready_until_it_is_resumed() -> None:
