@@ -63,7 +63,7 @@ def _become(command: list[str], *, supervisor: int) -> NoReturn:
     try:
         os.execv(command[0], command)
     except OSError as reason:
-        os.write(2, f"{command[0]}: {reason.strerror}\n".encode())
+        print(f"{command[0]}: {reason.strerror}", file=sys.stderr, flush=True)
         os._exit(127)
 
 

@@ -71,13 +71,14 @@ def serve(label: int, folder: Path, options: Options, *, spills: bool) -> None:
     """Answer tasks, one after the other, until standard input ends or nobody asks any more."""
     private_folder(folder)
     path = folder / str(label)
-    lock = os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.fdopen(os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return  # Another task has started one at the same time.
-    os.truncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())  # Who looks for the shard's process finds it here.
+    lock.truncate(0)
+    lock.write(str(os.getpid()))  # Who looks for the shard's process finds it here.
+    lock.flush()
     path.unlink(missing_ok=True)
     try:
         with Listener(str(path), family="AF_UNIX") as listener:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.input_batch import Batch
@@ -94,6 +96,32 @@ def test_what_fails_in_the_server_fails_the_task(server: ShardServer) -> None:
         list(server.run(store, batch(events.join(0))))
     del store.current["head"]
     assert maps_given(server, store, events.join(0), events.create("t"), first=0) == [b"c1/t"]
+
+
+def test_answers_that_do_not_fit_on_the_disk_fail_the_task_by_name(tmp_path: Path) -> None:
+    """The disk is full, and not the server gone: who starts the job again makes room before."""
+    server = ShardServer(tmp_path / "servers", LABEL, OPTIONS, spills=True)
+    store, events = DictStore(), Events()
+    sent_before = [*events.joins(0, 1, capacity=10**6), events.create("small", 1, 1)]
+    assert maps_given(server, store, *sent_before) == [b"c1/small"]
+    store.commit()
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+    large = [events.create(f"t{number}", 20_000, 2) for number in range(8)]
+    with pytest.raises(ShardFailedError, match=r"SpillError: the file .* \(File too large\)"):
+        list(server.run(store, batch(*large, first=9)))
+    store.abort()
+    assert not list(server.folder.glob("*.spill"))
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    with BatchBuffer() as buffer:
+        for sequence, row in enumerate(server.run(store, batch(*large, first=9))):
+            buffer.add(LABEL, sequence, row)
+        messages = [message for bundle in buffer.bundles() for message in bundle.messages()]
+    maps = [message.key for message in messages if message.kind == MessageKind.REPLICA_MAP]
+    assert maps == [b"c1/t%d" % number for number in range(8)]
+    server.hang_up()
+    server.end()
+    assert server.process.wait(60) == 0
 
 
 def test_a_segment_that_is_damaged_fails_the_task_and_not_the_next_one(server: ShardServer) -> None:

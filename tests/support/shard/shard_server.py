@@ -34,10 +34,11 @@ class ShardFailedError(Exception):
 class ShardServer:
     """A server, and the connection of the tasks that use it."""
 
-    def __init__(self, folder: Path, label: int, options: Options) -> None:
+    def __init__(self, folder: Path, label: int, options: Options, *, spills: bool = False) -> None:
         self.folder = folder
         self.label = label
         self._options = options
+        self._spills = spills
         self._connection: Connection | None = None
         self.process = self._started()
 
@@ -45,7 +46,7 @@ class ShardServer:
         command = [sys.executable, "-m", "spu_assigner.stream.shard.server", str(self.label)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert process.stdin is not None
-        text = f"{self.folder}\n{options_to_json(self._options, spills=False)}\n"
+        text = f"{self.folder}\n{options_to_json(self._options, spills=self._spills)}\n"
         process.stdin.write(text.encode())
         process.stdin.flush()
         return process
