@@ -74,6 +74,7 @@ def events_to_bundles(
     spills: bool,
     state: DataFrame | None = None,
     python: str | None = None,
+    silence_seconds_max: float | None = None,
 ) -> DataFrame:
     """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 
@@ -83,19 +84,30 @@ def events_to_bundles(
         spills: whether tasks run on this machine, so that large answers may go by files.
         state: rows of shard, key, value that the state begins with.
         python: the interpreter of the shard servers; by default that of Spark's workers.
+        silence_seconds_max: how long a shard server may be silent when it was asked; by default
+            its own SILENCE_SECONDS_MAX.
     """
     from pyspark.sql import DataFrame
-    from spu_assigner.stream.shard.server import options_to_json
+    from spu_assigner.stream.shard.server import SILENCE_SECONDS_MAX, options_to_json
 
     spark = events.sparkSession
+    silence = SILENCE_SECONDS_MAX if silence_seconds_max is None else silence_seconds_max
     plan = _extension(spark).ShardProcessor.plan(
         events._jdf,
         None if state is None else state._jdf,
         python or spark.sparkContext.pythonExec,
         run,
         options_to_json(options, spills=spills),
+        int(silence * 1000),
     )
     return DataFrame(plan, spark)
+
+
+def signs_of_life(spark: SparkSession, run: str) -> int:
+    """How many signs the query of this run has given: triggers, and those from inside batches."""
+    from spu_assigner.stream.job.source import triggers_begun
+
+    return triggers_begun(spark, run) + int(_extension(spark).BatchSigns.count(run))
 
 
 class BatchSink(Protocol):

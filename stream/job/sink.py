@@ -250,6 +250,7 @@ class TransactionalSink:
             default_policy=self._settings.default_policy.value,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.metrics.attempts += 1
             try:
                 if self._producer is None:
                     self._connect()

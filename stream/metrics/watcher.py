@@ -51,8 +51,8 @@ class Watch:
         self._server: MetricsServer | None = None
         self._query: Any = None  # Spark's own: it gives JSON at once, not by fields
         self._query_lock = threading.Lock()
-        self.triggers: Callable[[], int] = lambda: 0  # that the query has begun
-        self._triggers_seen = 0
+        self.signs: Callable[[], int] = lambda: 0  # that the query has given
+        self._signs_seen = 0
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
@@ -64,10 +64,10 @@ class Watch:
         """Where metrics are."""
         return None if self._server is None else f"{self._server.url}/metrics"
 
-    def begin(self, query: StreamingQuery, *, triggers: Callable[[], int]) -> None:
-        """Watch the query, which has begun, until `close`; `triggers` counts its triggers."""
+    def begin(self, query: StreamingQuery, *, signs: Callable[[], int]) -> None:
+        """Watch the query, which has begun, until `close`; `signs` counts its signs of life."""
         self.health.done(StartStep.QUERY)
-        self.triggers = triggers
+        self.signs = signs
         if self._server is None:
             return  # Nobody will ask.
         from spu_assigner.stream.kafka.moves_record import MovesFollower
@@ -115,9 +115,9 @@ class Watch:
     def _look(self) -> None:
         query = self._query
         is_active = query.isActive()
-        begun = self.triggers()
-        if is_active and begun != self._triggers_seen:
-            self._triggers_seen = begun
+        signs = self.signs() + self.metrics.attempts
+        if is_active and signs != self._signs_seen:
+            self._signs_seen = signs
             self.health.sign()
         self._report_progress(query)
         if not is_active:
