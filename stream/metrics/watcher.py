@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 from spu_assigner.stream.metrics.counters import Metrics, Place, add_job
@@ -57,7 +58,10 @@ class Watch:
         listening = listen(settings)
         if listening is not None:
             add_job(self.metrics, self.health, query=settings.query_name)
-            self._server = MetricsServer(listening, application(self.metrics.registry, self.health))
+            pages = application(
+                self.metrics.registry, self.health, is_loopback=is_loopback(listening)
+            )
+            self._server = MetricsServer(listening, pages)
 
     @property
     def url(self) -> str | None:
