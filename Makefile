@@ -71,8 +71,7 @@ $(READY): $(WHEEL) stream/jvm/requirements-java.lock stream/jvm/jars.lock.json
 
 define BRING
 @echo "setup 3/3: Java and jars"
-@$(BIN)/python -m spu_assigner.stream.setup
-@touch $(READY)
+@$(BIN)/python -m spu_assigner.stream.setup --stamp $(READY)
 endef
 
 # uv installs in a quarter of the time that pip takes. pip brings it; it does not read where pip is set to
@@ -172,8 +171,7 @@ $(OTHER)/ready.stamp: $(OTHER_LOCK) $(READY)
 	  --no-build-isolation --target "$$packages" --requirement $<; \
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 	  > "$$packages/venv.pth"
-	@$(OTHER)/bin/python -m spu_assigner.stream.setup
-	@touch $@
+	@$(OTHER)/bin/python -m spu_assigner.stream.setup --stamp $@
 
 .PHONY: tiers
 tiers: $(READY) ## write CONTRIBUTING's table of which tests are in which tier

@@ -2,28 +2,35 @@
 what makes broker and Spark start faster.
 
 Run by `make setup`; may be run again at any time, and is quick when nothing is missing. With `--s3`
-it brings the jars that a checkpoint on S3 needs as well; else the first start with one does.
+it brings the jars that a checkpoint on S3 needs as well; else the first start with one does. With
+`--stamp FILE` it touches that file when nothing is left to be made: without the archive of Spark's
+classes the job works, so that its making failed is no error, but it is tried again next time.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.broker.embedded import prepare
 from spu_assigner.stream.jvm.build_cache import cache_home
 from spu_assigner.stream.jvm.jars import Group, ensure_all
-from spu_assigner.stream.jvm.java import Java, JavaError, ensure_java, install_java
+from spu_assigner.stream.jvm.java import JavaError, ensure_java, install_java
 from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
 
 NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
 FOR_S3: Final[Group] = "spark-s3"
 
 
-def set_up(report: Callable[[str], None], *, with_s3: bool = False) -> Java:
+def set_up(report: Callable[[str], None], *, with_s3: bool = False) -> bool:
     """Find or bring a Java, fetch the jars, and report what was done, a line each.
+
+    Returns whether it is complete; False: what makes Spark start faster could not be made this
+    time.
 
     Args:
         with_s3: whether the jars for checkpoints on S3 are wanted.
@@ -40,20 +47,22 @@ def set_up(report: Callable[[str], None], *, with_s3: bool = False) -> Java:
     jars = ensure_all([*NEEDED, *([FOR_S3] if with_s3 else [])], report=report)
     report(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
     prepare(report=report)
-    ensure_spark_image(java, jars["spark-local"], report=report)
-    return java
+    return ensure_spark_image(java, jars["spark-local"], report=report)
 
 
 def main() -> int:
-    """The command `python -m spu_assigner.stream.setup [--s3]`; its exit status."""
-    if sys.argv[1:] not in ([], ["--s3"]):
-        print("usage: python -m spu_assigner.stream.setup [--s3]", file=sys.stderr)
-        return 2
+    """The command `python -m spu_assigner.stream.setup`; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m spu_assigner.stream.setup")
+    parser.add_argument("--s3", action="store_true", help="bring the jars for a checkpoint on S3")
+    parser.add_argument("--stamp", type=Path, help="touch this file when nothing is left to do")
+    asked = parser.parse_args()
     try:
-        set_up(lambda message: print(f"  {message}", flush=True), with_s3=bool(sys.argv[1:]))
+        is_complete = set_up(lambda message: print(f"  {message}", flush=True), with_s3=asked.s3)
     except AssignerError as reason:
         print(f"setup: {reason}", file=sys.stderr)
         return 1
+    if is_complete and asked.stamp is not None:
+        asked.stamp.touch()
     return 0
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from spu_assigner.stream.broker.process import BROKER_SETTINGS, BrokerError, BrokerProcess, Ports
+from spu_assigner.stream.common.child_processes import run_to_end
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.jvm.build_cache import cache_home, class_path_key, key_of, made_once
 from spu_assigner.stream.jvm.java import Java
@@ -116,18 +117,19 @@ def _format(process: BrokerProcess) -> None:
         *("kafka.tools.StorageTool", "format"),
         *("--cluster-id", _new_cluster_id(), "--config", str(settings)),
     )
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=FORMAT_SECONDS_MAX,
-        check=False,
-    )
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+    log = process.folder / "format.log"
+    try:
+        with log.open("wb") as output:
+            status = run_to_end(command, output=output, seconds_max=FORMAT_SECONDS_MAX)
+    except subprocess.TimeoutExpired as reason:
         raise BrokerError(
-            f"Kafka's storage tool ended with status {done.returncode}: {said}; "
+            f"Kafka's storage tool did not end within {FORMAT_SECONDS_MAX:.0f} s; run "
+            "`python -m spu_assigner.stream.setup` again when the machine has less to do"
+        ) from reason
+    if status != 0:
+        said = log.read_text(encoding="utf-8", errors="replace").strip() or "no output"
+        raise BrokerError(
+            f"Kafka's storage tool ended with status {status}: {said.splitlines()[-1]}; "
             "run `python -m spu_assigner.stream.setup`, which checks Java and the jars"
         )
 

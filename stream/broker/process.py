@@ -12,7 +12,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.child_processes import supervised
 from spu_assigner.stream.common.private_files import MASK, open_private
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.jvm.java import Java
@@ -158,12 +158,11 @@ class BrokerProcess:
         Raises:
             BrokerError: it ended, or did not answer in time; the message names its log.
         """
-        supervise = Path(__file__).with_name("supervise.py")
         with self._folder_lock() as lock, open_private(self.log) as log:
             command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", supervise, str(STOP_SECONDS_MAX), *command],
+                supervised(command, grace_seconds=STOP_SECONDS_MAX),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

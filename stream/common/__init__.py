@@ -1,4 +1,5 @@
-"""Small helpers without Kafka and Spark: files, texts, threads, signals.
+"""Small helpers without Kafka and Spark: files, texts, threads, signals,
+child processes.
 
 Imports nothing else of `stream`.
 """

@@ -2,7 +2,8 @@
 
 The plan runs once. Spark hands the rows over one state partition after another, as each is done,
 so neither the driver's JVM nor this process ever holds a whole large batch. What a shard has put
-into a file already (`shard/spill.py`) is read from there.
+into a file already (`shard/spill.py`) is read from there. Whatever comes out of a file is held
+against the digest of what went in, each time it is read: for the marker, and to be sent.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import struct
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,15 +20,42 @@ from typing import IO, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.shard.bundle import Bundle, SourceRange, merged_ranges
-from spu_assigner.stream.shard.spill import Note, read_note
+from spu_assigner.stream.shard.spill import Note, digest_of, read_note
 from spu_assigner.stream.shard.tally import Tally
 
 _PLACE: Final = struct.Struct(">iii")
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
+_REPEATED: Final = "start the job again to repeat the batch"
 
 
 class BatchBufferError(AssignerError):
-    """A shard's file of bundles cannot be read."""
+    """A file of bundles cannot be written or read, or holds what was not written to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a bundle is in a file, and what it must be."""
+
+    file: IO[bytes]
+    position: int
+    size: int
+    digest: bytes
+
+    def read(self) -> bytes:
+        self.file.seek(self.position)
+        data = self.file.read(self.size)
+        if len(data) != self.size:
+            raise BatchBufferError(
+                f"a file with a part of the batch ends {self.size - len(data)} bytes early; "
+                f"expected {self.size} from {self.position} on; {_REPEATED}"
+            )
+        if digest_of(data) != self.digest:
+            raise BatchBufferError(
+                f"the {self.size} bytes from {self.position} on of a file with a part of the batch "
+                "are not what was written there: something else has written to it, or the disk "
+                f"fails; {_REPEATED}"
+            )
+        return data
 
 
 class BatchBuffer:
@@ -37,8 +66,7 @@ class BatchBuffer:
         self._size = 0
         self._file: IO[bytes] | None = None
         self._spills: dict[Path, IO[bytes]] = {}
-        # (shard, sequence): the bundle, or in which file it is, and where.
-        self._places: dict[tuple[int, int], bytes | tuple[IO[bytes], int, int]] = {}
+        self._places: dict[tuple[int, int], bytes | _Place] = {}  # by shard and sequence
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +79,8 @@ class BatchBuffer:
     ) -> None:
         for file in (self._file, *self._spills.values()):
             if file is not None:
-                file.close()
+                with suppress(OSError):  # Nobody needs any more what did not fit.
+                    file.close()
 
     @property
     def is_spilled(self) -> bool:
@@ -70,7 +99,12 @@ class BatchBuffer:
         """Keep one bundle, which may lie in a file of its shard's."""
         note = read_note(bundle)
         if note is not None:
-            self._places[shard, sequence] = (self._opened(note), note.position, note.size)
+            self._places[shard, sequence] = _Place(
+                file=self._opened(note),
+                position=note.position,
+                size=note.size,
+                digest=note.digest,
+            )
             return
         self._size += len(bundle)
         self._places[shard, sequence] = bundle
@@ -85,17 +119,29 @@ class BatchBuffer:
         """The same, each with its shard."""
         for place in sorted(self._places):
             where = self._places[place]
-            yield place[0], Bundle(where if isinstance(where, bytes) else _read(*where))
+            yield place[0], Bundle(where if isinstance(where, bytes) else where.read())
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="spu-assigner-batch-")  # noqa: SIM115
-        position = self._file.seek(0, 2)
-        for place, bundle in self._places.items():
-            if isinstance(bundle, bytes):
-                self._file.write(bundle)
-                self._places[place] = (self._file, position, len(bundle))
-                position += len(bundle)
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="spu-assigner-batch-")  # noqa: SIM115
+            position = self._file.seek(0, 2)
+            for place, bundle in self._places.items():
+                if isinstance(bundle, bytes):
+                    self._file.write(bundle)
+                    self._places[place] = _Place(
+                        file=self._file,
+                        position=position,
+                        size=len(bundle),
+                        digest=digest_of(bundle),
+                    )
+                    position += len(bundle)
+            self._file.flush()
+        except OSError as reason:
+            raise BatchBufferError(
+                f"a file with a part of the batch cannot be written ({reason.strerror}); make room "
+                f"in {tempfile.gettempdir()}, or name another folder with TMPDIR, and {_REPEATED}"
+            ) from reason
         self._size = 0
 
     def _opened(self, note: Note) -> IO[bytes]:
@@ -108,7 +154,7 @@ class BatchBuffer:
             except OSError as reason:
                 raise BatchBufferError(
                     f"the file {note.path} with a part of the batch cannot be read "
-                    f"({reason.strerror}); start the job again to repeat the batch"
+                    f"({reason.strerror}); {_REPEATED}"
                 ) from reason
         return file
 
@@ -138,14 +184,3 @@ def summary_of(buffer: BatchBuffer) -> Summary:
     return Summary(
         digest=digest.hexdigest(), count=count, ranges=merged_ranges(ranges), tallies=tallies
     )
-
-
-def _read(file: IO[bytes], position: int, size: int) -> bytes:
-    file.seek(position)
-    data = file.read(size)
-    if len(data) != size:
-        raise BatchBufferError(
-            f"a file with a part of the batch ends {size - len(data)} bytes early; expected "
-            f"{size} from {position} on; start the job again to repeat the batch"
-        )
-    return data

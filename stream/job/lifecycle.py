@@ -45,9 +45,14 @@ from spu_assigner.stream.job.marker_check import (
     require_own_marker,
 )
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
-from spu_assigner.stream.job.query import begin_query, build_query, end_run, register_sink
+from spu_assigner.stream.job.query import (
+    begin_query,
+    build_query,
+    end_run,
+    register_sink,
+    signs_of_life,
+)
 from spu_assigner.stream.job.session import build_session, ensure_jars
-from spu_assigner.stream.job.source import triggers_begun
 from spu_assigner.stream.job.transactional_id import IdOwner
 from spu_assigner.stream.jvm.java import ensure_java
 from spu_assigner.stream.kafka.topic_admin import check_topics
@@ -312,7 +317,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         sink.bind(job.query.id, topic_ids)
         watch.begin(
             job.query,
-            triggers=partial(triggers_begun, spark, run),
+            signs=partial(signs_of_life, spark, run),
             see_inputs=partial(job.see_inputs, topic_ids),
         )
     except BaseException as reason:

@@ -57,7 +57,7 @@ def build_query(
     if shards == 1 and tuning(settings.profile).in_one_task:
         events = events.coalesce(1)
     if is_here and not master.startswith("local-cluster"):
-        _extension(spark).ShardServers.prepare(
+        extension(spark).ShardServers.prepare(
             spark.sparkContext.pythonExec,
             run,
             options_to_json(options, spills=True),
@@ -74,6 +74,7 @@ def events_to_bundles(
     spills: bool,
     state: DataFrame | None = None,
     python: str | None = None,
+    silence_seconds_max: float | None = None,
 ) -> DataFrame:
     """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 
@@ -83,19 +84,30 @@ def events_to_bundles(
         spills: whether tasks run on this machine, so that large answers may go by files.
         state: rows of shard, key, value that the state begins with.
         python: the interpreter of the shard servers; by default that of Spark's workers.
+        silence_seconds_max: how long a shard server may be silent when it was asked; by default
+            its own SILENCE_SECONDS_MAX.
     """
     from pyspark.sql import DataFrame
-    from spu_assigner.stream.shard.server import options_to_json
+    from spu_assigner.stream.shard.server import SILENCE_SECONDS_MAX, options_to_json
 
     spark = events.sparkSession
-    plan = _extension(spark).ShardProcessor.plan(
+    silence = SILENCE_SECONDS_MAX if silence_seconds_max is None else silence_seconds_max
+    plan = extension(spark).ShardProcessor.plan(
         events._jdf,
         None if state is None else state._jdf,
         python or spark.sparkContext.pythonExec,
         run,
         options_to_json(options, spills=spills),
+        int(silence * 1000),
     )
     return DataFrame(plan, spark)
+
+
+def signs_of_life(spark: SparkSession, run: str) -> int:
+    """How many signs the query of this run has given: triggers, and those from inside batches."""
+    from spu_assigner.stream.job.source import triggers_begun
+
+    return triggers_begun(spark, run) + int(extension(spark).BatchSigns.count(run))
 
 
 class BatchSink(Protocol):
@@ -121,7 +133,7 @@ class _Listener:
 def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
     """Have the sink given the batches of the queries of this run, by this session's JVM alone."""
     require_token(spark)
-    _extension(spark).AnswersProvider.register(run, _Listener(sink))
+    extension(spark).AnswersProvider.register(run, _Listener(sink))
 
 
 def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery:
@@ -138,11 +150,11 @@ def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery
 
 def end_run(spark: SparkSession, run: str) -> None:
     """Let go what belongs to a run: the sink, and the shard servers of this machine."""
-    _extension(spark).AnswersProvider.unregister(run)
-    _extension(spark).ShardServers.end(run)
+    extension(spark).AnswersProvider.unregister(run)
+    extension(spark).ShardServers.end(run)
 
 
-def _extension(spark: SparkSession) -> Any:
+def extension(spark: SparkSession) -> Any:
     """The package of `stream/jvm/spark_extension`."""
     return spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
 

@@ -271,6 +271,7 @@ class TransactionalSink:
             topic_ids=self._inputs.ids,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.metrics.attempts += 1
             try:
                 if self._producer is None:
                     self._connect()

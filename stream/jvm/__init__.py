@@ -1,4 +1,4 @@
 """Java, jars, trust stores and class archives on this machine.
 
-Imports nothing else of `stream`.
+Imports `common`.
 """

@@ -23,6 +23,7 @@ from typing import Final, Literal, get_args
 from xml.sax.saxutils import quoteattr
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.child_processes import run_to_end
 from spu_assigner.stream.jvm.build_cache import cache_home, key_of, locked, put_in_place, scratch
 from spu_assigner.stream.jvm.java import Java, ensure_java
 from spu_assigner.stream.jvm.trust_store import PASSWORD, machine_bundle, trust_store
@@ -278,19 +279,12 @@ def run_ivy(
     log = cache_home(environ) / "ivy.log"
     try:
         with log.open("wb") as output:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=FETCH_SECONDS_MAX,
-                check=False,
-            )
+            status = run_to_end(command, output=output, seconds_max=FETCH_SECONDS_MAX)
     except subprocess.TimeoutExpired as reason:
         raise JarError(
             f"fetching jars took longer than {FETCH_SECONDS_MAX:.0f} s; try again on a better line"
         ) from reason
-    if done.returncode != 0:
+    if status != 0:
         raise JarError(_why_ivy_failed(log))
 
 

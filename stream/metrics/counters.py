@@ -91,6 +91,7 @@ class Metrics(Collector):
         moves: Callable[[], MovesRun | None] = lambda: None,
     ) -> None:
         self.registry = prometheus.CollectorRegistry(auto_describe=False)
+        self.attempts = 0  # to send a batch: each is a sign of life
         self._answers = self._counter(
             "answers", "messages of topic-status in committed batches", "request", "status", "code"
         )

@@ -2,8 +2,9 @@
 
 Rules:
 - Live is what a restart would not fix: while the job starts, and as long as its query shows signs
-  of life. A query that waits for events shows one at each look; one at work shows one with each
-  batch. Without one for `SILENCE_SECONDS_MAX` it is stuck.
+  of life. A query that waits for events shows one at each look; one at work shows them from inside
+  the batch, however long that takes: as its shards decide one event after the other, and with each
+  attempt to send it. Without one for `SILENCE_SECONDS_MAX` it is stuck.
 - Ready is a query that has begun: the topics were checked, the last marker was read, it runs. It is
   not ready while an open transaction has held its input back for `HELD_SECONDS_MAX`.
 - An answer says why in one line, without anything foreign or secret in it.
@@ -18,8 +19,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-# A first batch that reads a million topics takes half a minute, the largest answers a minute, and
-# a broker that stands still is waited for during a transaction's two.
+# Between two signs a first batch reads a million topics in half a minute, an event takes seconds,
+# the largest answers are sent within a minute, and a broker that stands still is waited for during
+# a transaction's two.
 SILENCE_SECONDS_MAX: Final = 300.0
 # Producers' transactions last less, or are given up: Kafka's clients have 60 s by default.
 HELD_SECONDS_MAX: Final = 60.0
@@ -61,7 +63,7 @@ class JobHealth:
             self._sign = self._clock()
 
     def sign(self, *, batch: int | None = None) -> None:
-        """The query waits for events, or has finished a batch."""
+        """The query waits for events, gets on with a batch, or has finished one."""
         with self._lock:
             self._sign = self._clock()
             if batch is not None:

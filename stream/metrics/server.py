@@ -1,7 +1,8 @@
 """Metrics and health over HTTP: `/metrics`, `/live` and `/ready`, to read and no more.
 
-It has no authentication, so it listens on the loopback unless a setting says otherwise, and shows
-nothing that is secret: counts, names of clusters and topics.
+It has no authentication, so it listens on the loopback unless a setting says otherwise, and there
+it refuses other names than this machine's own. It shows nothing that is secret: counts, names of
+clusters and topics.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from flask import Flask, Response, request
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.config.setting_spec import SettingsError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.metrics.health import JobHealth, Verdict
@@ -27,9 +29,17 @@ REQUEST_SIZE_MAX: Final = 16 * 1024  # bytes; of a scrape a few hundred
 END_SECONDS: Final = 5.0
 
 
-def application(registry: CollectorRegistry, health: JobHealth) -> Flask:
-    """The WSGI application."""
+def application(
+    registry: CollectorRegistry, health: JobHealth, *, is_loopback: bool = True
+) -> Flask:
+    """The WSGI application.
+
+    Args:
+        is_loopback: only this machine may ask; other names than its own are refused.
+    """
     app = Flask(__name__, static_folder=None)
+    if is_loopback:
+        app.before_request(_refuse_foreign_names)
     app.json.sort_keys = False  # type: ignore[attr-defined]  # of Flask's own provider
 
     @app.get("/metrics")
@@ -55,6 +65,11 @@ def application(registry: CollectorRegistry, health: JobHealth) -> Flask:
         return response
 
     return app
+
+
+def _refuse_foreign_names() -> Response | None:
+    refusal = foreign_name(request.host)
+    return None if refusal is None else Response(f"{refusal}\n", 400, mimetype="text/plain")
 
 
 def _answer(verdict: Verdict) -> tuple[dict[str, Any], int]:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topic_ids import id_of
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
@@ -54,14 +55,17 @@ class Watch:
         self._server: MetricsServer | None = None
         self._query: Any = None  # Spark's own: it gives JSON at once, not by fields
         self._query_lock = threading.Lock()
-        self.triggers: Callable[[], int] = lambda: 0  # that the query has begun
-        self._triggers_seen = 0
+        self.signs: Callable[[], int] = lambda: 0  # that the query has given
+        self._signs_seen = 0
         self._see_inputs: Callable[[Mapping[str, str]], None] = lambda ids: None
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
             add_job(self.metrics, self.health, query=settings.query_name)
-            self._server = MetricsServer(listening, application(self.metrics.registry, self.health))
+            pages = application(
+                self.metrics.registry, self.health, is_loopback=is_loopback(listening)
+            )
+            self._server = MetricsServer(listening, pages)
 
     @property
     def url(self) -> str | None:
@@ -72,17 +76,17 @@ class Watch:
         self,
         query: StreamingQuery,
         *,
-        triggers: Callable[[], int],
+        signs: Callable[[], int],
         see_inputs: Callable[[Mapping[str, str]], None],
     ) -> None:
         """Watch the query, which has begun, until `close`.
 
         Args:
-            triggers: counts its triggers.
+            signs: counts its signs of life.
             see_inputs: is given Kafka's ids of the input topics at each look.
         """
         self.health.done(StartStep.QUERY)
-        self.triggers = triggers
+        self.signs = signs
         self._see_inputs = see_inputs
         self._start("watch-kafka", self._watch_kafka)
         if self._server is None:
@@ -134,9 +138,9 @@ class Watch:
     def _look(self) -> None:
         query = self._query
         is_active = query.isActive()
-        begun = self.triggers()
-        if is_active and begun != self._triggers_seen:
-            self._triggers_seen = begun
+        signs = self.signs() + self.metrics.attempts
+        if is_active and signs != self._signs_seen:
+            self._signs_seen = signs
             self.health.sign()
         self._report_progress(query)
         if not is_active:

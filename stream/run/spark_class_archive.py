@@ -4,7 +4,8 @@ Java's class data sharing: instead of reading, checking and laying out some 15,0
 maps them as they were when another run ended. That run is a short real one: broker, job and the
 bundled scenario. An archive is valid for one Java and one class path; a JVM of another ignores it.
 
-It is made by `make setup`, since it takes longer than it saves at one start.
+It is made by `make setup`, since it takes longer than it saves at one start. Whatever the run that
+makes it has started, broker, JVM and shard servers, ends with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.child_processes import run_to_end
 from spu_assigner.stream.jvm.build_cache import cache_home, locked, put_in_place, scratch
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.jvm.spark_class_archive import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
 PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s
+LOG: Final = "spark_class_archive.log"  # in the cache, of the last run that made none
 PACKAGE_NOTE: Final = "pyspark-folder"  # names the folder that the archive is of, and its jars
 _WITHOUT: Final = "Spark starts without an archive of its classes"
 _MARK: Final = "spark_image: "  # before the reason that the run gives itself
@@ -46,11 +49,12 @@ def ensure_spark_image(
     jars: Sequence[Path],
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda message: None,
-) -> None:
+) -> bool:
     """Make the archive for this Java and these jars unless it is there; half a minute.
 
-    Without it the job works as well, so what fails here is reported and no error. The broker's
-    image must be there (`broker.prepare`): who makes it waits for the lock that is held here.
+    Without it the job works as well, so what fails here is reported and no error; it returns False
+    where another attempt may make it. The broker's image must be there (`broker.prepare`): making
+    it waits for the lock that is held here.
 
     Args:
         jars: what Spark is given besides its own, in the order of its class path.
@@ -59,24 +63,26 @@ def ensure_spark_image(
     """
     home, folder = cache_home(environ), archive_folder(java, jars, environ)
     if folder.is_dir():
-        return
+        return True
     with locked(home):
         if folder.is_dir():  # Another process may have made it while this one waited.
-            return
+            return True
         _remove_orphans(folder.parent)
         if problem := _unable(java):
             report(f"{_WITHOUT}: {problem}")
-            return
+            return True
         report("running the job once, so that Spark starts in half the time from now on (30 s)")
         with scratch(home) as made:
             archive = made / "image" / ARCHIVE
             archive.parent.mkdir()
-            if problem := _run(archive, made / "log", environ):
-                report(f"{_WITHOUT}: {problem}")
-                return
+            if problem := _run(archive, home / LOG, environ):
+                report(f"{_WITHOUT}: {problem}; its log is {home / LOG}")
+                return False
+            (home / LOG).unlink()
             note = archive.parent / PACKAGE_NOTE
             note.write_text("\n".join(package_key(pyspark_folder())), encoding="utf-8")
             put_in_place(archive.parent, folder)
+    return True
 
 
 def _remove_orphans(images: Path) -> None:
@@ -94,25 +100,26 @@ def _remove_orphans(images: Path) -> None:
 
 def _run(archive: Path, log: Path, environ: Mapping[str, str] | None) -> str | None:
     """Make it in a process of its own; None, or what went wrong."""
-    with log.open("wb") as output:
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "spu_assigner.stream.run.spark_class_archive", str(archive)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=None if environ is None else dict(environ),
-                timeout=MAKE_SECONDS_MAX,
-                check=False,
+    module = "spu_assigner.stream.run.spark_class_archive"
+    try:
+        with log.open("wb") as output:
+            status = run_to_end(
+                [sys.executable, "-m", module, str(archive)],
+                output=output,
+                seconds_max=MAKE_SECONDS_MAX,
+                environ=environ,
             )
-        except subprocess.TimeoutExpired:
-            return f"the run that makes it did not end within {MAKE_SECONDS_MAX:.0f} s"
-        except OSError as reason:
-            return str(reason)
-    if done.returncode == 0 and archive.is_file():
+    except subprocess.TimeoutExpired:
+        return (
+            f"the run that makes it did not end within {MAKE_SECONDS_MAX:.0f} s and was ended; "
+            "when the machine has less to do, `python -m spu_assigner.stream.setup` tries again"
+        )
+    except OSError as reason:
+        return str(reason)
+    if status == 0 and archive.is_file():
         return None
     said = log.read_text(encoding="utf-8", errors="replace")
-    return cause_in(said) or f"the run that makes it ended with status {done.returncode}"
+    return cause_in(said) or f"the run that makes it ended with status {status}"
 
 
 def cause_in(log: str) -> str | None:

@@ -7,7 +7,7 @@ neighbours are answered. Decisions are the core's; there is none here. Nor is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -92,6 +92,10 @@ class Options:
     wire: Wire
 
 
+def _nothing() -> None:
+    """Nobody wants to know whether events are still decided."""
+
+
 class ShardBatch:
     """Applies one batch to a shard's clusters and collects what goes out and what is kept."""
 
@@ -111,13 +115,17 @@ class ShardBatch:
         self._repeated = self._granted = 0
         self._dead_letters: Counter[str] = Counter()
 
-    def apply(self, batch: Batch) -> Iterator[bytes]:
-        """Answer every message; gives bundles as they fill, the last one when all are answered."""
+    def apply(self, batch: Batch, alive: Callable[[], None] = _nothing) -> Iterator[bytes]:
+        """Answer every message; gives bundles as they fill, the last one when all are answered.
+
+        `alive` is called between two messages.
+        """
         sources, partitions = batch.source.tolist(), batch.partition.tolist()
         offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
         keys, values, bundler = batch.keys, batch.values, self._bundler
         leads: dict[tuple[int, int], bytes] = {}  # of the ids of an input partition's events
         for index in batch.order():
+            alive()
             source, value, time_ms = sources[index], values[index], times[index]
             partition = source, partitions[index]
             lead = leads.get(partition)
@@ -265,7 +273,12 @@ def _answered(event: Event, status: TopicStatus) -> Answered:
     return request.value, status.status.value, "" if status.code is None else status.code.value
 
 
-def process(shard: Shard[Clusters], batch: Batch, options: Options) -> Iterator[bytes | Write]:
+def process(
+    shard: Shard[Clusters],
+    batch: Batch,
+    options: Options,
+    alive: Callable[[], None] = _nothing,
+) -> Iterator[bytes | Write]:
     """A shard's part of a batch: gives bundles, and what is to be written to the state.
 
     Of a large batch the state is written piece by piece. If anything raises, the copy is not
@@ -273,7 +286,7 @@ def process(shard: Shard[Clusters], batch: Batch, options: Options) -> Iterator[
     """
     shard_batch = ShardBatch(shard.copy, options)
     size = 0
-    for bundle in shard_batch.apply(batch):
+    for bundle in shard_batch.apply(batch, alive):
         yield bundle
         size += len(bundle)
         if size >= HELD_SIZE_MAX:

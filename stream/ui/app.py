@@ -14,9 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import Any, Final
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
@@ -25,6 +23,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.explain.rendering import decision_lines
@@ -298,13 +297,8 @@ class _Pages:
 
 
 def _refuse_foreign_names() -> None:
-    name = urlsplit(f"//{request.host}").hostname or ""
-    try:
-        is_own = name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        is_own = False
-    if not is_own:
-        abort(400, f"this page is not called {name[:250]!r}; expected localhost or 127.0.0.1")
+    if (refusal := foreign_name(request.host)) is not None:
+        abort(400, refusal)
 
 
 def _text(name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import signal
 import socket
 from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.config.command_options import broker_options, target_options
 from spu_assigner.stream.config.connection import Connection
 
@@ -56,8 +56,8 @@ def ui(
     noted = _note_signals()
     moved = connection.to_target(target_connection)
     with _listening(host, port) as listener, Live(connection, moved=moved) as live:
-        is_loopback = _is_loopback(listener)
-        if not is_loopback:
+        is_local = is_loopback(listener)
+        if not is_local:
             click.echo(
                 f"warning: everybody who reaches {host} may read the page: it has no password",
                 err=True,
@@ -65,7 +65,7 @@ def ui(
         bound, number = listener.getsockname()[:2]
         shown = f"[{bound}]" if ":" in bound else bound
         click.echo(f"page  http://{shown}:{number}/  (Ctrl-C ends it)")
-        _serve(make_app(live, is_loopback=is_loopback), listener)
+        _serve(make_app(live, is_loopback=is_local), listener)
     return 128 + noted[0] if noted else 0
 
 
@@ -80,10 +80,6 @@ def _listening(host: str, port: int) -> socket.socket:
         raise AddressError(
             f"cannot listen on {host}:{port}: {why}; name another with --host and --port"
         ) from reason
-
-
-def _is_loopback(listener: socket.socket) -> bool:
-    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def _note_signals() -> list[int]:

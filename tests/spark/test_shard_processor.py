@@ -25,23 +25,32 @@ from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIA
 from spu_assigner.stream.checkpoint.recovered import STATE_SCHEMA
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.query import SINK, end_run, events_to_bundles, register_sink
+from spu_assigner.stream.job.query import (
+    SINK,
+    end_run,
+    events_to_bundles,
+    register_sink,
+    signs_of_life,
+)
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.jvm.spark_class_archive import jvm_options
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Message, MessageKind
 from spu_assigner.stream.shard.clusters import read_shards
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import HEAD
 from support.events.builders import Events
+from support.shard.shard_server import changed_python
 from support.shard.stores import batch_of
 
 SHARDS = 2
 LABEL = shard_labels(SHARDS)[0]
 OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
 EVENTS = "shard int, event binary"
+HEARTBEAT = "spark.executor.heartbeatInterval"  # by default 10 s
 
 
 def events_of(batch: Batch) -> list[bytes]:
@@ -97,7 +106,13 @@ class Query:
         self._numbers = itertools.count()
         self._query: Any = None
 
-    def start(self, state: DataFrame | None = None, *, python: str | None = None) -> None:
+    def start(
+        self,
+        state: DataFrame | None = None,
+        *,
+        python: str | None = None,
+        silence_seconds_max: float | None = None,
+    ) -> None:
         register_sink(self._spark, self.run, self.taken)
         files = self._spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
         plan = events_to_bundles(
@@ -107,6 +122,7 @@ class Query:
             spills=False,
             state=state,
             python=python,
+            silence_seconds_max=silence_seconds_max,
         )
         self._query = (
             plan.writeStream.option("checkpointLocation", str(self.checkpoint))
@@ -145,7 +161,10 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     checkpoint = str(tmp_path_factory.mktemp("session"))
     flags = {"checkpoint": checkpoint, "ui_port": 0, "master": "local[2]"}
-    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    options = [*jvm_options(java, jars.local), f"-D{HEARTBEAT}=250ms"]
+    session = build_session(
+        Settings.load(flags=flags, environ={}), java=java, jars=jars, jvm_options=options
+    )
     session.conf.set(SHUFFLE_PARTITIONS, str(SHARDS))
     yield session
     session.stop()
@@ -290,3 +309,63 @@ def test_the_servers_end_with_the_run(query: Query) -> None:
     [process] = servers(query.run)
     query.stop()
     wait_until(lambda: not Path(f"/proc/{process}").exists() and not servers(query.run))
+
+
+@pytest.mark.smoke
+def test_signs_of_life_come_from_inside_a_batch(
+    query: Query, spark: SparkSession, tmp_path: Path
+) -> None:
+    """However long it takes: who watches the job must not take it for stuck."""
+    slow = """
+import time
+step = batch.step
+def slow_step(*args, **given):
+    time.sleep(0.1)
+    return step(*args, **given)
+batch.step = slow_step
+server.ALIVE_SECONDS = 0"""
+    query.start(python=changed_python(tmp_path, slow))
+    query.events(*Events().joins(*range(30)), first=0)
+    assert query.taken.begun == [0]
+    assert signs_of_life(spark, query.run) >= 3
+
+
+def test_a_server_that_is_stuck_in_an_event_is_killed_and_named(
+    query: Query, tmp_path: Path
+) -> None:
+    """The task would wait for it for ever, and the query with it."""
+    endless = """
+def decide_for_ever(*_, **__):
+    while True:
+        pass
+    yield
+server.process = decide_for_ever"""
+    query.start(python=changed_python(tmp_path, endless), silence_seconds_max=3)
+    gave_no_sign = r"the server of shard \d+ gave no sign of life for 3 s and was killed"
+    with pytest.raises(StreamingQueryException, match=gave_no_sign):
+        query.events(Events().join(0), first=0)
+    [process] = servers(query.run)
+    wait_until(lambda: not Path(f"/proc/{process}").exists())
+
+
+def test_a_task_that_fails_in_the_middle_lets_the_server_go(query: Query, tmp_path: Path) -> None:
+    """Whatever it fails of: a server that still wrote to it would answer no other task."""
+    damaged_once = """
+pack, packed = server.pack_entry, []
+def damaged_entry(key, value):
+    packed.append(key)
+    return bytes([0, 0, 0, 99, 0, 0, 0, 0]) if len(packed) == 1 else pack(key, value)
+server.pack_entry = damaged_entry
+batch.HELD_SIZE_MAX = 1"""
+    python = changed_python(tmp_path, damaged_once)
+    events = Events()
+    joins = events.joins(*range(20), capacity=10_000_000)
+    creates = [events.create(f"t{number}", 20_000, 3) for number in range(20)]
+    query.start(python=python)
+    with pytest.raises(StreamingQueryException, match="BufferUnderflowException"):
+        query.events(*joins, *creates, first=0)
+    [process] = servers(query.run)
+    query.start(python=python)
+    sent = query.events(events.create("last", 1, 1), first=99)
+    assert list(maps(sent)) == [b"c1/last"]
+    assert servers(query.run) == [process]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 import pytest
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.shard.input_batch import Batch
+from spu_assigner.stream.shard.server import NEEDED
 from support.events.builders import Events
-from support.shard.shard_server import ShardFailedError, ShardServer
+from support.shard.shard_server import ShardFailedError, ShardServer, changed_python
 from support.shard.stores import TIME_MS, DictStore, batch_of
 
 LABEL = 3
@@ -39,6 +43,23 @@ def server(tmp_path: Path) -> Iterator[ShardServer]:
     made.hang_up()
     made.end()
     made.process.wait()
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Iterator[Callable[..., ShardServer]]:
+    """Makes a server with a change of its module; killed afterwards if it still runs."""
+    made: list[ShardServer] = []
+
+    def make(change: str = "", *, spills: bool = False) -> ShardServer:
+        python = changed_python(tmp_path, change)
+        made.append(ShardServer(tmp_path / "servers", LABEL, OPTIONS, spills=spills, python=python))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.hang_up()
+        each.process.kill()
+        each.process.wait()
 
 
 def batch(*events: Event, first: int = 0, value: bytes | None = None) -> Batch:
@@ -94,6 +115,31 @@ def test_what_fails_in_the_server_fails_the_task(server: ShardServer) -> None:
         list(server.run(store, batch(events.join(0))))
     del store.current["head"]
     assert maps_given(server, store, events.join(0), events.create("t"), first=0) == [b"c1/t"]
+
+
+def test_answers_that_do_not_fit_on_the_disk_fail_the_task_by_name(
+    changed: Callable[..., ShardServer],
+) -> None:
+    """The disk is full, and not the server gone: who starts the job again makes room before."""
+    server = changed(spills=True)
+    store, events = DictStore(), Events()
+    sent_before = [*events.joins(0, 1, capacity=10**6), events.create("small", 1, 1)]
+    assert maps_given(server, store, *sent_before) == [b"c1/small"]
+    store.commit()
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
+    large = [events.create(f"t{number}", 20_000, 2) for number in range(8)]
+    with pytest.raises(ShardFailedError, match=r"SpillError: the file .* \(File too large\)"):
+        list(server.run(store, batch(*large, first=9)))
+    store.abort()
+    assert not list(server.folder.glob("*.spill"))
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    with BatchBuffer() as buffer:
+        for sequence, row in enumerate(server.run(store, batch(*large, first=9))):
+            buffer.add(LABEL, sequence, row)
+        messages = [message for bundle in buffer.bundles() for message in bundle.messages()]
+    maps = [message.key for message in messages if message.kind == MessageKind.REPLICA_MAP]
+    assert maps == [b"c1/t%d" % number for number in range(8)]
 
 
 def test_a_segment_that_is_damaged_fails_the_task_and_not_the_next_one(server: ShardServer) -> None:
@@ -161,6 +207,113 @@ def test_a_server_ends_with_its_executor(server: ShardServer) -> None:
     server.end()
     assert server.process.wait(60) == 0
     assert not server.folder.exists()
+
+
+@pytest.mark.smoke
+def test_a_server_in_a_long_decision_ends_with_its_executor(
+    changed: Callable[..., ShardServer],
+) -> None:
+    """Else it would compute on for a job that is no more, for as long as the decision takes."""
+    endless = """
+def decide_for_ever(*_, **__):
+    while True:
+        pass
+    yield
+server.process = decide_for_ever"""
+    server = changed(endless)
+    _begin(server.connected())
+    server.end()
+    assert server.process.wait(60) == 0
+    assert not server.folder.exists()
+
+
+def test_a_server_that_no_signal_reaches_ends_with_its_executor(
+    changed: Callable[..., ShardServer],
+) -> None:
+    """A call into C may look for no signal until it returns."""
+    deaf = """
+import signal
+def decide_in_c(*_, **__):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.sigwait({signal.SIGUSR2})
+    yield
+server.process = decide_in_c
+server.END_SECONDS_MAX = 0.5"""
+    server = changed(deaf)
+    _begin(server.connected())
+    server.end()
+    assert server.process.wait(60) == 1
+    assert [path.name for path in server.folder.iterdir()] == [str(LABEL)]  # the socket alone
+
+
+@pytest.mark.parametrize("stands_still", ["writing", "reading"])
+def test_a_task_that_stands_still_does_not_hold_up_the_next_one(
+    changed: Callable[..., ShardServer], stands_still: str
+) -> None:
+    """In the middle of a request: its thread hangs, or nobody has closed what it left behind."""
+    server = changed("server.TASK_SECONDS_MAX = 1")
+    store, events = DictStore(), Events()
+    list(server.run(store, batch(*events.joins(0, 1, capacity=10**6))))
+    store.commit()
+    if stands_still == "writing":
+        stuck = _another(server)
+        stuck.send_bytes(store.get("head") or b"")  # and no rows
+    else:
+        creates = [events.create(f"t{number}", 20_000, 2) for number in range(20)]
+        stuck = _begin(_another(server), batch(*creates, first=50), store.get("head"))
+    assert maps_given(server, store, events.create("t"), first=9) == [b"c1/t"]
+    with pytest.raises((EOFError, OSError)):
+        list(iter(stuck.recv_bytes, None))
+    stuck.close()
+
+
+def test_a_server_says_that_it_lives_while_it_decides(
+    changed: Callable[..., ShardServer],
+) -> None:
+    """Between events: one that is stuck in an event says nothing."""
+    server = changed("server.ALIVE_SECONDS = 0")
+    store, events = DictStore(), Events()
+    creates = [events.create(f"t{number}", 1, 1) for number in range(3)]
+    assert len(maps_given(server, store, *events.joins(0, 1), *creates)) == 3
+    assert server.signs == 5
+
+
+def test_a_decision_that_nobody_waits_for_any_more_is_given_up(
+    changed: Callable[..., ShardServer], tmp_path: Path
+) -> None:
+    """A task that was ended is noticed between two events, not at the end of all."""
+    decided = tmp_path / "decided"
+    counted = f"""
+step = batch.step
+def counted_step(*args, **given):
+    with open({str(decided)!r}, "a") as file:
+        file.write(".")
+    return step(*args, **given)
+batch.step = counted_step
+server.ALIVE_SECONDS = 0"""
+    server = changed(counted)
+    store, events = DictStore(), Events()
+    list(server.run(store, batch(*events.joins(0, 1, capacity=10**6))))
+    store.commit()
+    creates = [events.create(f"t{number}", 1, 1) for number in range(5_000)]
+    _begin(_another(server), batch(*creates, first=50), store.get("head")).close()
+    assert maps_given(server, store, events.create("t"), first=9) == [b"c1/t"]
+    assert decided.stat().st_size < len(creates)
+
+
+def _another(server: ShardServer) -> Connection:
+    return Client(str(server.folder / str(server.label)), family="AF_UNIX")
+
+
+def _begin(
+    connection: Connection, rows: Batch | None = None, head: bytes | None = None
+) -> Connection:
+    """Ask for a batch up to where the server decides, and read no answer."""
+    connection.send_bytes(head or b"")
+    connection.send_bytes((rows or batch(Events().join(0))).to_bytes())
+    connection.send_bytes(b"")
+    assert connection.recv_bytes().startswith(NEEDED)
+    return connection
 
 
 def test_a_second_server_of_a_shard_ends_at_once(server: ShardServer) -> None:

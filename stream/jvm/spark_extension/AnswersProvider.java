@@ -9,6 +9,8 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Set;
@@ -157,7 +159,8 @@ public final class AnswersProvider implements TableProvider {
     private static final long serialVersionUID = 1;
     private static final int MEMORY_SIZE_MAX = 4 * 1024 * 1024;
     private static final int PLACE = 3 * Integer.BYTES;
-    private static final int NOTE = 1 + 2 * Long.BYTES; // then the path
+    private static final int DIGEST = 32; // SHA-256, of the bundle
+    private static final int NOTE = 1 + 2 * Long.BYTES + DIGEST; // then the path
     private static final byte NOTE_FORM = (byte) 0xFF;
 
     private final byte[] bytes;
@@ -200,11 +203,22 @@ public final class AnswersProvider implements TableProvider {
         ByteBuffer note = ByteBuffer.allocate(PLACE + NOTE + path.length);
         note.putInt(in.getInt()).putInt(in.getInt()).putInt(NOTE + path.length);
         int size = in.getInt();
-        note.put(NOTE_FORM).putLong(in.position()).putLong(size).put(path);
+        note.put(NOTE_FORM).putLong(in.position()).putLong(size);
+        note.put(digest(in.slice(in.position(), size))).put(path);
         notes.writeBytes(note.array());
         in.position(in.position() + size);
       }
       return notes.toByteArray();
+    }
+
+    private static byte[] digest(ByteBuffer bundle) {
+      try {
+        MessageDigest digest = MessageDigest.getInstance("SHA-256");
+        digest.update(bundle);
+        return digest.digest();
+      } catch (NoSuchAlgorithmException impossible) {
+        throw new IllegalStateException(impossible); // every Java has it
+      }
     }
   }
 

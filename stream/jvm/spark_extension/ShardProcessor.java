@@ -6,6 +6,7 @@ import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.NoSuchElementException;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoder;
@@ -21,6 +22,8 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.LongAccumulator;
+import org.apache.spark.util.TaskCompletionListener;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
@@ -36,8 +39,12 @@ import scala.collection.Iterator;
  *            the rows, in pieces, then an empty message
  *   server   N, with the numbers of the segments that it lacks, mostly none
  *   here     these segments, in order (empty: it is not there)
- *   server   B (bundle) and W (entries for the state) as they come, then D (done) or F (failed)
+ *   server   B (bundle) and W (entries for the state) as they come, and L (it lives) between them
+ *            while events are decided; then D (done) or F (failed)
  * </pre>
+ *
+ * <p>However a task ends, its connection is given back after D, or closed: a server that waited for
+ * a task which is no more would answer no other one.
  *
  * <p>State: one map of a shard, named {@code shard}, from the names of the head and the segments to
  * bytes, as {@code stream/shard/state_log.py} has it.
@@ -55,10 +62,14 @@ public final class ShardProcessor
   private static final int PIECE_SIZE = 64 * 1024 * 1024; // bytes; a message may have 1 MiB
 
   private final ShardServers.Start servers;
+  private final long silenceMsMax;
+  private final LongAccumulator signs;
   private transient MapState<Row, byte[]> state;
 
-  private ShardProcessor(ShardServers.Start servers) {
+  private ShardProcessor(ShardServers.Start servers, long silenceMsMax, LongAccumulator signs) {
     this.servers = servers;
+    this.silenceMsMax = silenceMsMax;
+    this.signs = signs;
   }
 
   /**
@@ -69,10 +80,18 @@ public final class ShardProcessor
    * @param python the interpreter of the shard servers
    * @param run this one's name: shard servers of other runs are never asked
    * @param options what a shard server needs of the settings, as JSON
+   * @param silenceMsMax how long a server may be silent when it was asked
    */
   public static Dataset<Row> plan(
-      Dataset<Row> events, Dataset<Row> initial, String python, String run, String options) {
-    ShardProcessor step = new ShardProcessor(new ShardServers.Start(python, run, options));
+      Dataset<Row> events,
+      Dataset<Row> initial,
+      String python,
+      String run,
+      String options,
+      long silenceMsMax) {
+    ShardProcessor step =
+        new ShardProcessor(
+            new ShardServers.Start(python, run, options), silenceMsMax, BatchSigns.of(run));
     Encoder<Row> bundles = Encoders.row(BUNDLES);
     KeyValueGroupedDataset<Row, Row> shards = byShard(events);
     if (initial == null) {
@@ -105,31 +124,35 @@ public final class ShardProcessor
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues timers) {
     int shard = key.getInt(0);
-    byte[] head = read(HEAD);
-    List<byte[]> pieces = pieces(rows);
-    ShardServers.Connection server = servers.connection(shard);
-    try {
-      for (int attempt = 1; ; attempt++) {
-        try {
-          server.send(head);
-          for (byte[] piece : pieces) {
-            server.send(piece);
-          }
-          server.send(new byte[0]);
-          sendSegments(server, server.receive('N'));
-          break;
-        } catch (IOException reason) {
-          server.close();
-          if (attempt == 2 || !server.isReused()) {
-            throw reason;
-          }
-          server = servers.connection(shard); // It had ended since it was asked last.
+    Bundles bundles = new Bundles(shard, asked(shard, read(HEAD), pieces(rows)));
+    // Spark may drop the rest of the rows: a task is killed, or what takes them fails.
+    TaskContext.get()
+        .addTaskCompletionListener((TaskCompletionListener) ended -> bundles.close());
+    return bundles;
+  }
+
+  /** The shard's server, which has the whole request. */
+  private ShardServers.Connection asked(int shard, byte[] head, List<byte[]> pieces) {
+    for (int attempt = 1; ; attempt++) {
+      ShardServers.Connection server = servers.connection(shard, silenceMsMax, signs);
+      try {
+        server.send(head);
+        for (byte[] piece : pieces) {
+          server.send(piece);
         }
+        server.send(new byte[0]);
+        sendSegments(server, server.receive('N'));
+        return server;
+      } catch (IOException reason) {
+        server.close();
+        if (attempt == 2 || !server.isReused()) {
+          throw server.gone(reason);
+        } // Else it had ended since it was asked last.
+      } catch (Throwable reason) {
+        server.close();
+        throw reason;
       }
-    } catch (IOException reason) {
-      throw server.gone(reason);
     }
-    return new Bundles(shard, server);
   }
 
   private void sendSegments(ShardServers.Connection server, ByteBuffer needed) throws IOException {
@@ -230,8 +253,18 @@ public final class ShardProcessor
       } catch (IOException reason) {
         server.close();
         throw server.gone(reason);
+      } catch (Throwable reason) {
+        server.close();
+        throw reason;
       }
       return bundle != null;
+    }
+
+    /** Let the server go unless it has answered all. */
+    void close() {
+      if (!isDone) {
+        server.close();
+      }
     }
 
     @Override

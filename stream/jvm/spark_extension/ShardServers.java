@@ -19,15 +19,19 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.util.LongAccumulator;
 
 /**
  * The shard servers of this JVM's executor: started when a shard is first processed here, found by
  * a socket in a folder that only this user can enter, and kept between batches.
  *
- * <p>A server ends when its standard input does: with this JVM, however it ends, or when {@link
- * #end} closes it. Messages are framed as Python's {@code multiprocessing.connection} does it: the
- * size as i32 (-1: it follows as i64), big-endian, then the bytes.
+ * <p>A server ends when its standard input does, whatever it is doing: with this JVM, however it
+ * ends, or when {@link #end} closes it. One that is asked and stays silent is killed, and the task
+ * fails. Messages are framed as Python's {@code multiprocessing.connection} does it: the size as i32
+ * (-1: it follows as i64), big-endian, then the bytes.
  */
 public final class ShardServers {
   private static final long START_MS_MAX = 60_000; // takes half a second; longer under load
@@ -41,15 +45,32 @@ public final class ShardServers {
 
   private static final Map<String, Deque<Connection>> IDLE = new ConcurrentHashMap<>();
   private static final Map<String, Process> PREPARED = new ConcurrentHashMap<>();
-  private static final Map<String, OutputStream> INPUTS = new ConcurrentHashMap<>();
+  private static final Map<String, Process> RUNNING = new ConcurrentHashMap<>();
+  private static final ScheduledThreadPoolExecutor LIMITS = limits();
 
   private ShardServers() {}
 
-  /** End the servers of a run that this JVM has started. */
+  /** End the servers of a run that this JVM has started, the driver's. */
   public static void end(String run) {
-    INPUTS.entrySet().removeIf(each -> each.getKey().startsWith(run) && closed(each.getValue()));
-    IDLE.keySet().removeIf(each -> each.startsWith(run));
+    RUNNING.forEach(
+        (name, server) -> {
+          if (name.startsWith(run)) {
+            endInput(server);
+          }
+        });
+    IDLE.entrySet()
+        .removeIf(
+            each -> {
+              boolean isOver = each.getKey().startsWith(run);
+              if (isOver) {
+                synchronized (each.getValue()) {
+                  each.getValue().forEach(Connection::close);
+                }
+              }
+              return isOver;
+            });
     PREPARED.keySet().removeIf(each -> each.startsWith(run));
+    BatchSigns.end(run);
   }
 
   /**
@@ -67,13 +88,26 @@ public final class ShardServers {
     }
   }
 
-  private static boolean closed(OutputStream input) {
+  private static void endInput(Process server) {
     try {
-      input.close();
+      server.getOutputStream().close();
     } catch (IOException ignored) {
       // The server has ended before.
     }
-    return true;
+  }
+
+  /** What closes channels whose calls take too long; those of Unix sockets have no limit to set. */
+  private static ScheduledThreadPoolExecutor limits() {
+    ScheduledThreadPoolExecutor made =
+        new ScheduledThreadPoolExecutor(
+            1,
+            task -> {
+              Thread thread = new Thread(task, "shard-server-limits");
+              thread.setDaemon(true);
+              return thread;
+            });
+    made.setRemoveOnCancelPolicy(true);
+    return made;
   }
 
   /** A shard server failed; the task fails with it, and Spark repeats it. */
@@ -87,8 +121,20 @@ public final class ShardServers {
 
   /** What starts the servers of one run. */
   record Start(String python, String run, String options) implements Serializable {
-    /** A connection to the shard's server, which is started where there is none. */
-    Connection connection(int shard) {
+    /**
+     * A connection to the shard's server, which is started where there is none.
+     *
+     * @param silenceMsMax how long the server may be silent when it was asked
+     * @param signs counts what it says
+     */
+    Connection connection(int shard, long silenceMsMax, LongAccumulator signs) {
+      Connection found = connection(shard);
+      found.silenceMsMax = silenceMsMax;
+      found.signs = signs;
+      return found;
+    }
+
+    private Connection connection(int shard) {
       Deque<Connection> idle = IDLE.computeIfAbsent(run + shard, any -> new ArrayDeque<>());
       synchronized (idle) {
         if (!idle.isEmpty()) {
@@ -96,7 +142,7 @@ public final class ShardServers {
         }
       }
       try {
-        return new Connection(shard, connected(shard), idle);
+        return new Connection(this, shard, connected(shard), idle);
       } catch (IOException reason) {
         throw new ShardServerException(
             "the server of shard " + shard + " cannot be reached: " + reason + "; " + RETRIED,
@@ -143,8 +189,25 @@ public final class ShardServers {
       OutputStream input = server.getOutputStream(); // others can read a command line
       input.write((folder() + "\n" + options + "\n").getBytes(StandardCharsets.UTF_8));
       input.flush();
-      INPUTS.put(run + shard + "/" + server.pid(), input);
+      String name = name(shard) + server.pid();
+      RUNNING.put(name, server);
+      server.onExit().thenRun(() -> RUNNING.remove(name));
       return server;
+    }
+
+    /** What the names of a shard's processes in {@link #RUNNING} begin with. */
+    private String name(int shard) {
+      return run + shard + "/";
+    }
+
+    /** Kill the servers of a shard that this JVM has started: one of them is stuck. */
+    private void kill(int shard) {
+      RUNNING.forEach(
+          (name, server) -> {
+            if (name.startsWith(name(shard))) {
+              server.destroyForcibly();
+            }
+          });
     }
 
     /** Where a run's servers are found: short, since a socket's path is at most 108 bytes. */
@@ -160,17 +223,27 @@ public final class ShardServers {
     }
   }
 
+  /** A call to a server. */
+  private interface Call<T> {
+    T run() throws IOException;
+  }
+
   /** A connection to a shard's server. */
   static final class Connection {
+    private final Start servers;
     private final int shard;
     private final SocketChannel channel;
     private final DataInputStream in;
     private final DataOutputStream out;
     private final Deque<Connection> idle;
     private boolean isReused;
+    private long silenceMsMax;
+    private LongAccumulator signs;
+    private volatile boolean isStuck;
 
-    private Connection(int shard, SocketChannel channel, Deque<Connection> idle)
+    private Connection(Start servers, int shard, SocketChannel channel, Deque<Connection> idle)
         throws IOException {
+      this.servers = servers;
       this.shard = shard;
       this.channel = channel;
       this.idle = idle;
@@ -183,11 +256,26 @@ public final class ShardServers {
     }
 
     void send(byte[] message) throws IOException {
-      out.writeInt(message.length);
-      out.write(message);
+      limited(
+          () -> {
+            out.writeInt(message.length);
+            out.write(message);
+            return null;
+          });
     }
 
+    /** The next message that is more than a sign of life. */
     ByteBuffer receive() throws IOException {
+      while (true) {
+        ByteBuffer message = limited(this::received);
+        signs.add(1);
+        if (message.get(0) != 'L') {
+          return message;
+        }
+      }
+    }
+
+    private ByteBuffer received() throws IOException {
       out.flush();
       int size = in.readInt();
       long whole = size == -1 ? in.readLong() : size;
@@ -205,6 +293,32 @@ public final class ShardServers {
         throw failed(answer);
       }
       return answer;
+    }
+
+    /** What a call gives. A server that does not let it end in time is stuck, and killed. */
+    private <T> T limited(Call<T> call) throws IOException {
+      Future<?> limit =
+          LIMITS.schedule(
+              () -> {
+                isStuck = true;
+                close();
+              },
+              silenceMsMax,
+              TimeUnit.MILLISECONDS);
+      try {
+        return call.run();
+      } catch (IOException reason) {
+        if (!isStuck) {
+          throw reason;
+        }
+        servers.kill(shard);
+        throw new ShardServerException(
+            "the server of shard " + shard + " gave no sign of life for " + silenceMsMax / 1000
+                + " s and was killed; " + RETRIED,
+            reason);
+      } finally {
+        limit.cancel(false);
+      }
     }
 
     /** Keep it for the next batch. */

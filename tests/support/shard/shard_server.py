@@ -14,6 +14,7 @@ from typing import Final
 from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.server import (
+    ALIVE,
     BUNDLE,
     DONE,
     FAILED,
@@ -34,18 +35,29 @@ class ShardFailedError(Exception):
 class ShardServer:
     """A server, and the connection of the tasks that use it."""
 
-    def __init__(self, folder: Path, label: int, options: Options) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        label: int,
+        options: Options,
+        *,
+        spills: bool = False,
+        python: str = sys.executable,
+    ) -> None:
         self.folder = folder
         self.label = label
+        self.signs = 0  # of life, in the last batch
         self._options = options
+        self._spills = spills
+        self._python = python
         self._connection: Connection | None = None
         self.process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "spu_assigner.stream.shard.server", str(self.label)]
+        command = [self._python, "-m", "spu_assigner.stream.shard.server", str(self.label)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert process.stdin is not None
-        text = f"{self.folder}\n{options_to_json(self._options, spills=False)}\n"
+        text = f"{self.folder}\n{options_to_json(self._options, spills=self._spills)}\n"
         process.stdin.write(text.encode())
         process.stdin.flush()
         return process
@@ -74,7 +86,8 @@ class ShardServer:
         Raises:
             ShardFailedError: the server failed.
         """
-        connection, done = self._connected(), False
+        connection, done = self.connected(), False
+        self.signs = 0
         try:
             connection.send_bytes(store.get(HEAD) or b"")
             for batch in batches:
@@ -83,7 +96,9 @@ class ShardServer:
             for number in range(*NUMBERS.unpack(_body(connection.recv_bytes(), NEEDED))):
                 connection.send_bytes(store.get(segment_key(number)) or b"")
             while (answer := connection.recv_bytes()) != DONE:
-                if answer.startswith(WRITE):
+                if answer == ALIVE:
+                    self.signs += 1
+                elif answer.startswith(WRITE):
                     for key, value in unpack_entries(answer[1:]):
                         store.write(key.decode(), value)
                 else:
@@ -93,7 +108,8 @@ class ShardServer:
             if not done:  # Nobody reads what the server still sends.
                 self.hang_up()
 
-    def _connected(self) -> Connection:
+    def connected(self) -> Connection:
+        """The connection of the tasks, which is made where there is none."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while self._connection is None:
             assert time.monotonic() < deadline, "it does not listen"
@@ -109,3 +125,17 @@ def _body(answer: bytes, tag: bytes) -> bytes:
         raise ShardFailedError(answer[1:].decode())
     assert answer.startswith(tag), answer[:1]
     return answer[1:]
+
+
+def changed_python(folder: Path, change: str) -> str:
+    """An interpreter whose shard servers run with a change of their module `server`."""
+    program = folder / "changed_server.py"
+    program.write_text(
+        f"from spu_assigner.stream.shard import batch, server\n{change}\nserver.main()\n",
+        encoding="utf-8",
+    )
+    python = folder / "changed-python"
+    # As it is called: -m spu_assigner.stream.shard.server LABEL
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$3"\n', encoding="utf-8")
+    python.chmod(0o700)
+    return str(python)

@@ -114,6 +114,24 @@ def test_nothing_is_pickled_or_unpickled(path: Path) -> None:
     assert called == set()
 
 
+@pytest.mark.parametrize("path", _FILES, ids=_shown)
+def test_no_file_is_written_raw(path: Path) -> None:
+    """A raw write writes what there is room for, and returns how much; a buffered one all, or it
+    raises."""
+    raw = [
+        ast.unparse(node)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call)
+        and (
+            ast.unparse(node.func) in {"os.write", "os.pwrite", "os.writev"}
+            or any(
+                each.arg == "buffering" and ast.unparse(each.value) == "0" for each in node.keywords
+            )
+        )
+    ]
+    assert raw == []
+
+
 @pytest.mark.parametrize("path", sorted((_ROOT / "tests/broker").glob("**/*.py")), ids=_shown)
 def test_a_job_on_a_broker_takes_the_profile_that_the_tests_are_run_in(path: Path) -> None:
     """Settings without any environment test the default again: `support.job.profiled.ENVIRON`."""

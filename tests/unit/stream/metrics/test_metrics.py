@@ -8,6 +8,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.client import HTTPConnection
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ from spu_assigner.stream.metrics.health import (
     StartStep,
 )
 from spu_assigner.stream.metrics.server import MetricsServer, application, listen
-from spu_assigner.stream.metrics.watcher import HeldInput
+from spu_assigner.stream.metrics.watcher import HeldInput, Watch
 from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.shard.tally import Answered, Tally
@@ -518,6 +519,34 @@ def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Job
     assert ask("/metrics", "POST")[0] == 405
     assert ask("/secret/../../etc/passwd")[0] == 404
     assert ask("/%ff%00<script>")[::2] == (404, b"there are /metrics, /live, /ready\n")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/live", "/ready", "/nowhere"])
+def test_a_foreign_name_for_this_machine_is_refused(health: JobHealth, path: str) -> None:
+    """A page elsewhere could point its own name here, and read through the user's browser."""
+    registry = Metrics().registry
+    asked = application(registry, health).test_client()
+    for host in ("evil.test", "evil.test:4060", "localhost.evil.test", "10.0.0.7", "[", ""):
+        answer = asked.get(path, headers={"Host": host})
+        assert answer.status_code == 400
+        assert "expected localhost or 127.0.0.1" in answer.text
+    for host in ("localhost:4060", "LOCALHOST", "127.0.0.1", "[::1]:4060"):
+        assert asked.get(path, headers={"Host": host}).status_code in (200, 404, 503)
+    others = application(registry, health, is_loopback=False).test_client()
+    assert others.get(path, headers={"Host": "10.0.0.7:4060"}).status_code in (200, 404, 503)
+
+
+def test_a_job_refuses_foreign_names_where_only_this_machine_can_ask() -> None:
+    """In a container it listens on all addresses, and Prometheus calls it by another name."""
+    for host, status in (("127.0.0.1", 400), ("0.0.0.0", 200)):
+        flags = {"metrics_port": "0", "metrics_host": host}
+        watch = Watch(Settings.load(flags=flags, environ={}))
+        port = (watch.url or "").split(":")[2].partition("/")[0]
+        connection = HTTPConnection("127.0.0.1", int(port), timeout=30)
+        connection.request("GET", "/metrics", headers={"Host": "job.example"})
+        assert connection.getresponse().status == status
+        connection.close()
+        watch.close()
 
 
 def test_a_port_that_is_taken_gives_way_to_the_next() -> None:

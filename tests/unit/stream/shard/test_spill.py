@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, BatchBufferError
 from spu_assigner.stream.shard.bundle import Bundler, MessageKind
-from spu_assigner.stream.shard.spill import read_note, remove_left, spill
+from spu_assigner.stream.shard.spill import SpillError, read_note, remove_left, spill
 
 LABEL = 7
 
@@ -24,6 +26,17 @@ def bundles(count: int) -> list[bytes]:
 
 def ids(buffer: BatchBuffer) -> list[bytes]:
     return [message.id for bundle in buffer.bundles() for message in bundle.messages()]
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file can become larger: a write is short, and the next one fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_small_answers_make_no_file(tmp_path: Path) -> None:
@@ -66,6 +79,64 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         list(spill(failing(), tmp_path, LABEL, size_max=0))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bundle_that_is_not_written_whole_fails_the_batch(tmp_path: Path) -> None:
+    """Else its place would hold the begin of it and what was written after it, when room was made:
+    bytes that nobody has decided, which would be sent."""
+    made = bundles(3)
+
+    def parts() -> Iterator[bytes]:
+        yield made[0]
+        with full_disk(len(made[0]) + 100):
+            yield made[1]
+        yield made[2]
+
+    rows = spill(parts(), tmp_path, LABEL, size_max=0)
+    assert read_note(next(rows)) is not None
+    with pytest.raises(SpillError, match=r"cannot be written \(File too large\); make room in /"):
+        next(rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_with_other_bytes_stops_the_batch(tmp_path: Path) -> None:
+    """The digest is of what the shard has decided, not of what the file gives back."""
+    made = bundles(2)
+    first, last = spill(made, tmp_path, LABEL, size_max=0)
+    [file] = tmp_path.iterdir()
+    file.write_bytes(made[0] + made[1][:-1] + b"?")
+    with BatchBuffer() as buffer:
+        buffer.add(LABEL, 0, first)
+        buffer.add(LABEL, 1, last)
+        read = buffer.bundles()
+        assert [message.id for message in next(read).messages()] == [b"id0"]
+        with pytest.raises(BatchBufferError, match="are not what was written there"):
+            next(read)
+
+
+def test_a_buffer_that_has_no_room_for_its_file_stops_the_batch() -> None:
+    """By name, with what to do; and closing it does not fail on what did not fit."""
+    with (
+        BatchBuffer(memory_size_max=1) as buffer,
+        full_disk(100),
+        pytest.raises(BatchBufferError, match=r"\(File too large\); make room in /.* with TMPDIR"),
+    ):
+        buffer.add(LABEL, 0, bundles(1)[0])
+
+
+def test_what_the_buffer_reads_back_is_held_against_what_it_was_given() -> None:
+    """A file without a name can be damaged too: by the disk."""
+    made = bundles(2)
+    with BatchBuffer(memory_size_max=1) as buffer:
+        for sequence, bundle in enumerate(made):
+            buffer.add(LABEL, sequence, bundle)
+        assert ids(buffer) == [b"id0", b"id1"]
+        assert buffer._file is not None
+        buffer._file.seek(len(made[0]) + 500)
+        buffer._file.write(b"?")
+        buffer._file.flush()
+        with pytest.raises(BatchBufferError, match="are not what was written there"):
+            list(buffer.bundles())
 
 
 def test_a_task_that_is_ended_leaves_no_file(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""Run one command that must not outlive this product: a small process between the two.
+"""Run one command that must not outlive this product, with all that it starts: a small process
+between the two.
 
 Run as a file of its own (`python -I -S supervise.py SECONDS COMMAND …`) and imports nothing of the
 product, so it starts in 20 ms. Its standard input is a pipe whose other end the product holds and
 never writes to: when the product ends, in whatever way, the pipe closes and the command is stopped.
-On Linux the kernel also kills the command should this process be killed. A function run between
-fork and exec in the product itself would be simpler, but is unsafe there: the product has threads.
+However the command ends, what is left of its process group is killed. On Linux the kernel also
+kills the command should this process be killed. A function run between fork and exec in the product
+itself would be simpler, but is unsafe there: the product has threads.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ def main() -> int:
             break
     if status is None:
         status = _stop(child, wake_read, grace_seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what it has started and not ended
     return os.waitstatus_to_exitcode(status) % 256
 
 
@@ -51,7 +55,8 @@ def _nothing(number: int, frame: object) -> None:
 
 
 def _become(command: list[str], *, supervisor: int) -> NoReturn:
-    """In the child: die with the supervisor, then turn into the command."""
+    """In the child: lead a group, die with the supervisor, then turn into the command."""
+    os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -63,7 +68,7 @@ def _become(command: list[str], *, supervisor: int) -> NoReturn:
     try:
         os.execv(command[0], command)
     except OSError as reason:
-        os.write(2, f"{command[0]}: {reason.strerror}\n".encode())
+        print(f"{command[0]}: {reason.strerror}", file=sys.stderr, flush=True)
         os._exit(127)
 
 
