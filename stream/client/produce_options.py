@@ -75,7 +75,8 @@ def with_kept(given: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         given: the join's fields, and the connection.
     """
-    from spu_assigner.stream.client.announced import described_over, read_described
+    from spu_assigner.stream.client.announced import read_described
+    from spu_assigner.stream.client.spu_description import described_over
 
     before = read_described(given["connection"], given["cluster_id"], given["spu_id"])
     said = described_over(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.stream.client.announced import Announced
+from spu_assigner.stream.client.spu_description import Announced
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import (

@@ -30,7 +30,7 @@ from typing import Any
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX
-from spu_assigner.stream.client.announced import (
+from spu_assigner.stream.client.spu_description import (
     LABEL,
     MARK,
     Announced,

@@ -14,7 +14,7 @@ import click
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.client.announced import Announcement
+from spu_assigner.stream.client.spu_description import Announcement
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.config.command_options import Form

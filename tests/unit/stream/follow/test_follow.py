@@ -12,10 +12,8 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft, SpuUncordon
 from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
+from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
 from spu_assigner.stream.follow.decision import (
-    LABEL,
-    MARK,
-    Announcement,
     FollowOptions,
     MembershipDecision,
     Sightings,
