@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,27 @@ def test_a_check_is_waited_for_until_the_limit_that_has_grown(
     threading.Timer(0.1, go_on.set).start()
     slow.start()
     assert slow.finish().findings == []
+
+
+def test_packages_that_are_missing_have_one_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command brings all of them."""
+    is_found = metadata.version
+    monkeypatch.setattr(
+        metadata,
+        "version",
+        lambda name: is_found(name) if name == "click" else _missing(name),
+    )
+    one = check("packages", machine_checks.check_packages)
+    one.start()
+    missing = [each for each in one.finish().findings if each.rule.code == "D111"]
+    assert len(missing) > 2
+    (fix,) = {each.fix for each in missing}
+    assert all(each.message.partition(" ")[0] in fix for each in missing)
+    assert "click" not in fix
+
+
+def _missing(name: str) -> str:
+    raise metadata.PackageNotFoundError(name)
 
 
 def test_a_fix_of_several_findings_is_said_once() -> None:
