@@ -44,8 +44,7 @@ from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, new_topic, pack, topic_of
-from spu_assigner.core.state.topic_names import TopicNames
+from spu_assigner.core.state.topic import Topic, TopicNames, new_topic, pack, topic_of
 
 _from_bytes: Final = int.from_bytes
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
@@ -381,9 +380,9 @@ def evolve(state: ClusterState, record: Record) -> None:
                 width,
                 columns,
             )
-            state.names.add(event.topic)
-            if state.ledger.add(lists):
-                state._counts_changed = True
+            if "." in event.topic:
+                state.names.add(event.topic)
+            state._counts_changed |= state.ledger.add(lists)
             if state._takeovers is not None:
                 state._takeovers.count(lists)
             state.chains[record.facts.order] = record.chain
