@@ -482,9 +482,10 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
     planned = outcome("plan", *of_file, "--json")
     document = json.loads(planned[1])
-    assert (planned[0], document["extra"]) == (2, ["gitops-b"])
-    asked = ["topic_replication", "topic_grow", "topic_create"]  # new partitions of the new factor
+    assert (planned[0], document["extra"]) == (1, ["gitops-b"])
+    asked = ["topic_replication", "topic_grow"]  # new partitions of the new factor
     assert [event["type"] for event in document["events"]] == asked
+    assert [each["topic"] for each in document["refused"]] == ["gitops-c"]
     refused = outcome("apply", *of_file, WAIT)
     assert refused[0] == 1
     assert "status  gitops/gitops-a  assigned" in refused[1]
