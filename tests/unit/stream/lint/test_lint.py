@@ -402,7 +402,7 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
     ),
     "names that are one to Kafka": (
         [E.join(0), E.create("a.b"), E.create("a_b")],
-        [(3, "E416", "topic")],
+        [(3, "E418", "topic")],
     ),
     "such a name after a delete": (
         [E.join(0), E.create("a.b"), E.delete("a.b"), E.create("a_b")],
