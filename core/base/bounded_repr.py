@@ -16,3 +16,7 @@ class _Brief(Repr):
 
 
 bounded_repr = _Brief().repr
+
+_LONG: Final = _Brief()
+_LONG.maxstring = 160
+long_repr: Final = _LONG.repr  # of texts of which more is worth seeing

@@ -24,6 +24,7 @@ from spu_assigner.core.base.limits import (
     SPREAD_LEVELS_MAX,
     TAINTS_MAX,
     match_legal_name,
+    name_fault,
 )
 from spu_assigner.core.base.selectors import SelectorError, selector_of
 
@@ -154,7 +155,7 @@ def _faults(constraints: Constraints, topic: str | None) -> Iterator[str]:
             if not match_legal_name(other) or other == topic:
                 yield (
                     f"constraints.{name}[{at}] is {bounded_repr(other)}; expected the name of "
-                    "another topic"
+                    f"another topic{name_fault(other)}"
                 )
     for at, toleration in enumerate(constraints.tolerations):
         if not 1 <= len(toleration.key) <= LABEL_LENGTH_MAX:

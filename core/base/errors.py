@@ -50,6 +50,7 @@ class Code(StrEnum):
     INSUFFICIENT_CAPACITY = "INSUFFICIENT_CAPACITY"
     MAP_TOO_LARGE = "MAP_TOO_LARGE"
     TOPIC_EXISTS = "TOPIC_EXISTS"
+    TOPIC_COLLIDES = "TOPIC_COLLIDES"  # differs from another in dots and underscores alone
     TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
     NOT_SUPPORTED = "NOT_SUPPORTED"  # given by release 0.1 only
     SPU_UNKNOWN = "SPU_UNKNOWN"

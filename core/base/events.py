@@ -14,7 +14,12 @@ from typing import Any, Final, NewType
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
-from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_text, match_legal_name
+from spu_assigner.core.base.limits import (
+    EVENT_ID_LENGTH_MAX,
+    is_text,
+    match_legal_name,
+    name_fault,
+)
 
 SpuId = NewType("SpuId", int)
 
@@ -26,7 +31,8 @@ _KNOWN_CLUSTERS: Final[set[str]] = set()  # legal names: each event has one, and
 
 def _check_cluster(cluster_id: str) -> None:
     if not match_legal_name(cluster_id):
-        raise InvalidEventError(field="cluster_id", value=cluster_id, expected=LEGAL_NAME)
+        expected = f"{LEGAL_NAME}{name_fault(cluster_id)}"
+        raise InvalidEventError(field="cluster_id", value=cluster_id, expected=expected)
     if len(_KNOWN_CLUSTERS) == _KNOWN_CLUSTERS_MAX:
         _KNOWN_CLUSTERS.clear()
     _KNOWN_CLUSTERS.add(cluster_id)
@@ -152,7 +158,8 @@ class BaseTopicEvent(BaseEvent):
     def __post_init__(self) -> None:
         BaseEvent.__post_init__(self)
         if not match_legal_name(self.topic):
-            raise InvalidEventError(field="topic", value=self.topic, expected=LEGAL_NAME)
+            expected = f"{LEGAL_NAME}{name_fault(self.topic)}"
+            raise InvalidEventError(field="topic", value=self.topic, expected=expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

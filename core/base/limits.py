@@ -46,11 +46,20 @@ REDPANDA_CORE0_WEIGHT: Final = 2  # document 003: core 0 already does the contro
 
 # Kafka's rule for topic names. Events call it itself, since most of an event's checks is a call.
 match_legal_name: Final = re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z").match
+NAME_LENGTH_MAX: Final = 249  # characters
+_find_illegal: Final = re.compile(r"[^a-zA-Z0-9._-]").search
 
 
 def is_legal_name(name: str) -> bool:
     """Whether a cluster or topic may be called so: Kafka's rule for topic names."""
     return match_legal_name(name) is not None
+
+
+def name_fault(name: str) -> str:
+    """What of a name is not legal, for the end of a message; nothing where that is plain."""
+    if (wrong := _find_illegal(name)) is not None:
+        return f": character {wrong.start() + 1} is {wrong[0]!r}"
+    return f": it has {len(name)} characters" if len(name) > NAME_LENGTH_MAX else ""
 
 
 def is_text(text: str) -> bool:

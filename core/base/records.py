@@ -155,7 +155,7 @@ class RingEvent:
     spu_id: int
     change: RingChange
     code: Code | None  # of IGNORED
-    message: str | None  # of IGNORED
+    message: str | None  # of IGNORED: why; of JOINED and UPDATED: what the join dropped
     ring_size: int  # after the whole event that caused it
     cause: str
     # Of SATURATED and RESTORED: what the SPU has used up, or has left again. It stays in the ring:

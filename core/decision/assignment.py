@@ -394,9 +394,16 @@ def refuse_described(state: ClusterState, event: TopicCreate, policy: Policy) ->
 
 
 def refuse_taken(state: ClusterState, topic: str, reserved_names: frozenset[str]) -> Refusal | None:
-    """Why no topic can be created under a name that is reserved, exists or waits."""
+    """Why no topic can be created under a name that is reserved, exists or waits, or collides."""
     if topic in reserved_names or topic.startswith(KAFKA_OWN):
         return refuse_name(topic, reserved_names)
+    if topic not in state.topics and topic not in state.waiting:
+        return Refusal(
+            Code.TOPIC_COLLIDES,
+            f"topic {topic!r} and {state.names.colliding(topic)!r} of cluster {state.cluster_id!r} "
+            "differ in dots and underscores alone, so Kafka refuses one of them; choose another "
+            "name",
+        )
     found = "exists" if topic in state.topics else "waits"
     already = "" if topic in state.topics else " already"
     return Refusal(

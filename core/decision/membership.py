@@ -6,9 +6,9 @@ What follows for topics (repair, requests that waited) is in `machine` and `repa
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
 from spu_assigner.core.base.constraints import taints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
@@ -44,6 +44,8 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 
+DROPPED_NAMED: Final = 8  # in the answer to a join
+
 
 def change(state: ClusterState, event: SpuEvent) -> list[Record]:
     """What an event of `spu-events` changes, or the answer that it is ignored."""
@@ -65,7 +67,8 @@ def change(state: ClusterState, event: SpuEvent) -> list[Record]:
 def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     """An SPU is there: new, changed, or back.
 
-    A decommission that is under way ends with it; a cordon or a demotion does not.
+    It describes the SPU whole: the answer names what the SPU had and this join does not name. A
+    decommission that is under way ends with it; a cordon or a demotion does not.
     """
     refusal = _refuse_join(state, event)
     if refusal is not None:
@@ -120,12 +123,41 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     leads_not = spu.demoted or spu.is_barred
     if leads_not is not (before is not None and (before.demoted or before.is_barred)):
         changes.append(RingChange.DEMOTED if leads_not else RingChange.UNDEMOTED)
-    records: list[Record] = [
-        ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
-    ]
-    records.append(spu)
+    found = [ring_event(state, spu_id, each, ring.size, event.event_id) for each in changes]
+    if before is not None:
+        found[0] = replace(found[0], message=_dropped(before, spu, event))
+    records: list[Record] = [*found, spu]
     records += chains_changed(state, chains, max(state.registration_next, spu.registration + 1))
     return records
+
+
+def _dropped(before: SpuChanged, after: SpuChanged, event: SpuJoined) -> str | None:
+    """What the SPU had, and no longer has because the join does not name it; None: nothing."""
+    gone: list[str] = []
+    if before.rack is not None and after.rack is None:
+        gone.append(f"rack {long_repr(before.rack)}")
+    if event.cores == 1 < before.cores:  # What an event has that names none.
+        gone.append(f"{before.cores} cores (1 now)")
+    if event.capacity is None and before.capacity != default_capacity(before.cores):
+        gone.append(f"capacity {before.capacity} ({after.capacity} now)")
+    labels = dict(after.labels)
+    gone += [
+        f"label {long_repr(f'{name}={value}')}"
+        for name, value in before.labels
+        if name not in labels
+    ]
+    resources = dict(after.resources)
+    gone += [f"{name} {amount}" for name, amount in before.resources if name not in resources]
+    taints = {(taint.key, taint.effect) for taint in after.taints}
+    gone += [
+        f"taint {long_repr(f'{taint.key}={taint.value}:{taint.effect}')}"
+        for taint in before.taints
+        if (taint.key, taint.effect) not in taints
+    ]
+    if not gone:
+        return None
+    more = f" and {len(gone) - DROPPED_NAMED} more" if len(gone) > DROPPED_NAMED else ""
+    return f"no longer has {', '.join(gone[:DROPPED_NAMED])}{more}: a join describes its SPU whole"
 
 
 def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:

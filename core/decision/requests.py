@@ -103,6 +103,7 @@ def refuse_create(
         or topic in state.waiting
         or topic in reserved_names
         or topic.startswith(KAFKA_OWN)
+        or state.names.colliding(topic) is not None
     ):
         return refuse_described(state, event, policy) or refuse_taken(state, topic, reserved_names)
     return None

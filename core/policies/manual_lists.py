@@ -52,7 +52,8 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
     """
     if isinstance(raw, dict) and raw.keys() != {"partitions"}:
         yield _malformed(f"the object has the fields {bounded_repr(sorted(map(str, raw)))}")
-        return
+        if "partitions" not in raw:
+            return
     entries = entries_of(raw)
     if not isinstance(entries, list):
         yield _malformed(f"found {bounded_repr(entries)}")
@@ -65,6 +66,7 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
     for partition, entry in enumerate(entries):
         if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
             yield _malformed(f"entry {partition} is {bounded_repr(entry)}", partition)
+            yield from _faults_of_entry(partition, entry)
             continue
         given, replicas = entry["id"], entry["replicas"]
         if not _is_integer(given) or given != partition:
@@ -83,6 +85,14 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
         if first is None and replicas:
             first = partition, len(replicas)
         yield from _faults_of_list(partition, replicas, path=(partition, "replicas"), first=first)
+
+
+def _faults_of_entry(partition: int, entry: object) -> Iterator[ManualFault]:
+    """What is wrong with the list in an entry of another form, where it has one."""
+    replicas = entry.get("replicas") if isinstance(entry, dict) else entry
+    if isinstance(replicas, list):
+        inner = ("replicas",) if isinstance(entry, dict) else ()
+        yield from _faults_of_list(partition, replicas, path=(partition, *inner))
 
 
 def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault]:

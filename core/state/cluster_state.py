@@ -44,7 +44,7 @@ from spu_assigner.core.state.memory import Memory
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, new_topic, pack, topic_of
+from spu_assigner.core.state.topic import Topic, TopicNames, new_topic, pack, topic_of
 
 _from_bytes: Final = int.from_bytes
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
@@ -74,6 +74,7 @@ class ClusterState:
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
         self.waiting: dict[str, Waiting] = {}  # by topic
+        self.names = TopicNames(self.topics, self.waiting)
         self.demoted: set[SpuId] = set()  # or tainted so: lead nothing where another can
         self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
         self.barred: set[SpuId] = set()  # tainted against leading
@@ -137,11 +138,13 @@ class ClusterState:
 
     def _put_waiting(self, waiting: Waiting) -> None:
         self.waiting[waiting.topic] = waiting
+        self.names.add(waiting.topic)
         if self._waiting_next is not None:
             self._waiting_next = max(self._waiting_next, waiting.sequence + 1)
 
     def _drop_waiting(self, topic: str) -> None:
         gone = self.waiting.pop(topic, None)
+        self.names.discard(topic)
         if gone is not None and gone.sequence + 1 == self._waiting_next:
             self._waiting_next = None
 
@@ -325,6 +328,7 @@ class ClusterState:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events or (event_hash(record.cause),)
         self.topics[record.topic] = topic_of(record, record.replicas, own)
+        self.names.add(record.topic)
         self._counts_changed |= self.ledger.add(record.replicas)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
@@ -339,6 +343,7 @@ class ClusterState:
     def _drop_topic(self, name: str) -> Topic | None:
         topic = self.topics.pop(name, None)
         if topic is not None:
+            self.names.discard(name)
             lists = topic.replicas.lists()
             self.ledger.subtract(lists)
             if self._takeovers is not None:
@@ -375,8 +380,9 @@ def evolve(state: ClusterState, record: Record) -> None:
                 width,
                 columns,
             )
-            if state.ledger.add(lists):
-                state._counts_changed = True
+            if "." in event.topic:
+                state.names.add(event.topic)
+            state._counts_changed |= state.ledger.add(lists)
             if state._takeovers is not None:
                 state._takeovers.count(lists)
             state.chains[record.facts.order] = record.chain

@@ -1,8 +1,10 @@
-"""A living topic as the state keeps it: its lists packed, since there may be a million of them."""
+"""A living topic as the state keeps it, its lists packed, since there may be a million of them; and
+which names collide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -182,3 +184,38 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         columns,
         NO_EXTRAS if extras == NO_EXTRAS else extras,
     )
+
+
+class TopicNames:
+    """Names that Kafka does not permit beside each other: `a.b` and `a_b`.
+
+    In the names of its metrics dots are underscores, so it refuses to create the second of such
+    topics. One of two that collide has a dot, so those with dots are kept; the other may be any
+    that is there or waits: both are the caller's.
+    """
+
+    def __init__(self, topics: Container[str], waiting: Container[str]) -> None:
+        self._topics = topics
+        self._waiting = waiting
+        self._dotted: dict[str, str] = {}  # by what it is without dots
+
+    def add(self, topic: str) -> None:
+        """A topic is there, or waits."""
+        if "." in topic:
+            self._dotted[topic.replace(".", "_")] = topic
+
+    def discard(self, topic: str) -> None:
+        """A topic is there no more, or waits no more; it may still do the other."""
+        if "." in topic and not self._has(topic):
+            self._dotted.pop(topic.replace(".", "_"), None)
+
+    def colliding(self, topic: str) -> str | None:
+        """The one that Kafka does not permit beside a topic of this name; None: there is none."""
+        plain = topic.replace(".", "_")
+        other = self._dotted.get(plain)
+        if other is None and plain != topic and self._has(plain):
+            return plain
+        return None if other == topic else other
+
+    def _has(self, topic: str) -> bool:
+        return topic in self._topics or topic in self._waiting

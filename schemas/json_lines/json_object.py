@@ -16,6 +16,19 @@ DIGITS_MAX: Final = 4_300  # of a number, Python's own limit
 QUOTE_LENGTH_MAX: Final = 80  # characters of a value shown in a message
 
 
+REASSIGNMENT: Final = (
+    "is a reassignment in Kafka's form, as `spu-assigner plan --reassignment-file` writes it; "
+    "`kafka-reassign-partitions --reassignment-json-file` takes it"
+)
+
+
+def is_reassignment(value: object) -> bool:
+    """Whether a value of JSON is what Kafka's own tool moves partitions by."""
+    entries = value.get("partitions") if isinstance(value, dict) else None
+    first = entries[0] if isinstance(entries, list) and entries else None
+    return isinstance(first, dict) and "topic" in first and "partition" in first
+
+
 def members_of(line: str | bytes) -> dict[str, Any]:
     """The members of the line's object, each name once."""
     return _object(line, _DECODER)

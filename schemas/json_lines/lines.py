@@ -24,10 +24,23 @@ from spu_assigner.core.base.constraints import (
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import Answer, Move, Reason, ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.base.records import (
+    Answer,
+    Move,
+    Reason,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    TopicStatus,
+)
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import LineError, LineFault, shortened
-from spu_assigner.schemas.json_lines.json_object import members_of, quoted
+from spu_assigner.schemas.json_lines.json_object import (
+    REASSIGNMENT,
+    is_reassignment,
+    members_of,
+    quoted,
+)
 from spu_assigner.schemas.json_lines.kinds import FieldKind, kind_of, members_and_required
 
 CONSTRAINTS: Final = kind_of(Constraints)
@@ -61,6 +74,9 @@ def event_of_members(
 
     type_name = members.get("type")
     if not isinstance(type_name, str) or type_name not in _TYPES:
+        if is_reassignment(members):
+            note(LineFault.NO_JSON, f"the line {REASSIGNMENT}; expected one event", "")
+            return None
         is_there = "type" in members
         found = quoted(type_name) if is_there else "absent"
         fault = LineFault.UNKNOWN_TYPE if is_there else LineFault.ABSENT_FIELD
@@ -147,11 +163,14 @@ def answer_to_json(answer: Answer, *, explain: bool = False) -> str:
         line["moves"] = answer.moves
     if isinstance(answer, RingEvent) and answer.resource is not None:
         line["resource"] = answer.resource
+    if isinstance(answer, RingEvent) and answer.change in _JOINS and answer.message is not None:
+        line["message"] = answer.message  # what the join dropped
     if isinstance(answer, ReplicaMap) and explain:
         line["reason"] = answer.reason
     return _dumps(line)
 
 
+_JOINS: Final = (RingChange.JOINED, RingChange.UPDATED)
 _ANSWERS: Final[dict[type[Answer], tuple[str, tuple[str, ...]]]] = {
     ReplicaMap: (
         "replica_map",

@@ -46,6 +46,13 @@ EventKind = Literal["spu", "topic"]
 
 _WITH_LISTS: Final = ("TopicCreate", "TopicAdopted")  # events that may be longer than others
 
+_JSON_LOOKED_AT: Final = 64  # bytes
+_BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf"  # blanks, and the mark of UTF-8
+_OTHER_REGISTRY: Final = (
+    " (ids are those of this product's schemas, see asyncapi.yaml; one that another registry gave "
+    "means nothing here)"
+)
+
 _CONFLUENT_MARK: Final = b"\x00"
 _CONFLUENT_SIZE: Final = 5
 _SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
@@ -136,7 +143,7 @@ def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
     type_name, found, header_size, read = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
     if found != kind:
         expected = ", ".join(name for name, each in EVENT_KINDS.items() if each == kind)
-        raise _wrong_type(type_name, expected)
+        raise _wrong_type(data, type_name, expected)
     size = len(data)
     if size > MESSAGE_SIZE_MAX and (
         size > MANUAL_MESSAGE_SIZE_MAX or type_name not in _WITH_LISTS
@@ -146,6 +153,11 @@ def decode_event(data: bytes | None, *, kind: EventKind) -> Event:
         event: Event = read_whole(read, data, header_size)
     except InvalidEventError as error:
         raise DecodeError(DeadLetterCode.INVALID_EVENT, str(error)) from error
+    except DecodeError as error:
+        if header_size != _CONFLUENT_SIZE:
+            raise
+        said = f"{error.message}; {_found_id(data, type_name)}{_OTHER_REGISTRY}"
+        raise DecodeError(error.code, said) from None
     return event
 
 
@@ -176,7 +188,7 @@ def decode_record(data: bytes) -> Message:
         data = bytes(data)
     type_name, kind, header_size, read = _ENTRANCES.get(data[:_CONFLUENT_SIZE]) or _entrance(data)
     if kind is not None:
-        raise _wrong_type(type_name, "a record")
+        raise _wrong_type(data, type_name, "a record")
     record: Message = read_whole(read, data, header_size)
     return record
 
@@ -295,6 +307,12 @@ def _entrance(data: bytes) -> _Entrance:
         read = compile_reader(entry.expanded, MEANING, current=_REGISTRY.current(name).expanded)
         made = _ENTRANCES[header] = name, EVENT_KINDS.get(name), size, read
         return made
+    if data[:_JSON_LOOKED_AT].lstrip(_BEFORE_JSON)[:1] in (b"{", b"["):
+        raise DecodeError(
+            DeadLetterCode.UNDECODABLE,
+            f"JSON, or a text like it, of {len(data)} bytes; expected Avro behind 00 and a schema "
+            "id, or c301 and a fingerprint (`spu-assigner produce events` sends events of JSON)",
+        )
     if len(header) < size or not header.startswith((_CONFLUENT_MARK, _SINGLE_OBJECT_MARK)):
         raise DecodeError(
             DeadLetterCode.UNDECODABLE,
@@ -302,18 +320,30 @@ def _entrance(data: bytes) -> _Entrance:
             "expected 00 and a schema id, or c301 and a fingerprint",
         )
     if size == _CONFLUENT_SIZE:
-        found = f"schema id {int.from_bytes(header[1:], 'big')}"
+        found, other = f"schema id {_id_of(header)}", _OTHER_REGISTRY
     else:
-        found = f"schema fingerprint {header[2:].hex()}"
+        found, other = f"schema fingerprint {header[2:].hex()}", ""
     raise DecodeError(
         DeadLetterCode.UNKNOWN_SCHEMA,
-        f"{found} is not in the registry; expected one of this release's schemas",
+        f"{found} is not in the registry; expected one of this release's schemas{other}",
     )
 
 
-def _wrong_type(type_name: str, expected: str) -> DecodeError:
-    message = f"the value is a {type_name}; expected {expected}"
+def _wrong_type(data: bytes, type_name: str, expected: str) -> DecodeError:
+    """An id says what a value is only if it was taken from this product's schemas."""
+    if data.startswith(_CONFLUENT_MARK):
+        message = f"{_found_id(data, type_name)}; expected {expected}{_OTHER_REGISTRY}"
+    else:
+        message = f"the value is a {type_name}; expected {expected}"
     return DecodeError(DeadLetterCode.WRONG_TYPE, message)
+
+
+def _found_id(data: bytes, type_name: str) -> str:
+    return f"its schema id {_id_of(data)} is that of {type_name} here"
+
+
+def _id_of(data: bytes) -> int:
+    return int.from_bytes(data[1:_CONFLUENT_SIZE], "big")
 
 
 def _too_large(size: int) -> DecodeError:

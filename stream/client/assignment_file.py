@@ -14,7 +14,11 @@ from typing import Any, Final
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.schemas.errors import LineError, LineFault
-from spu_assigner.schemas.json_lines.json_object import strict_value
+from spu_assigner.schemas.json_lines.json_object import (
+    REASSIGNMENT,
+    is_reassignment,
+    strict_value,
+)
 from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
@@ -85,6 +89,8 @@ def assignment_of(data: bytes) -> Any:
     except (LineError, ValueError) as error:
         reason = error.message if isinstance(error, LineError) else str(error)
         raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {reason}") from error
+    if is_reassignment(value):
+        raise NoAssignmentError(LineFault.WRONG_VALUE, f"{REASSIGNMENT}; expected {FORMS}")
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     lists = value["partitions"] if is_object else value
     if not isinstance(lists, list):

@@ -39,10 +39,11 @@ from spu_assigner.core.base.events import (
 from spu_assigner.schemas.errors import DecodeError, EncodeError
 from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.client.produce_options import (
-    EFFECTS,
     constraints,
+    labels,
     lists_of,
-    taints_of,
+    taints,
+    with_kept,
 )
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.config.command_options import (
@@ -118,26 +119,28 @@ _topic = click.option("--topic", required=True, help="The topic.")
 @produce.command("spu-joined")
 @_spu
 @click.option("--rack", help="Its rack.")
-@click.option("--cores", type=int, default=1, show_default=True, help="Its cores.")
+@click.option("--cores", type=int, help="Its cores.  [default: 1]")
 @click.option("--capacity", type=int, help="Its replica slots. [default: cores * 7000 - 2]")
-@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+@labels
 @amounts("--resources", "What it has of a resource beside replica slots.")
+@taints
 @click.option(
-    "--taint",
-    "taints",
-    multiple=True,
-    callback=taints_of,
-    metavar="KEY=VALUE:EFFECT",
-    help=f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
+    "--keep",
+    is_flag=True,
+    help="What is not named stays as announced last, by spu-events and assigner-state.",
 )
 @_common
-def spu_joined(labels: tuple[str, ...], **given: Any) -> int:
-    """An SPU is there: new, changed, or back."""
-    pairs = [label.partition("=") for label in labels]
-    if wrong := [name for name, equals, _ in pairs if not name or not equals]:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="'--label'")
-    described = {name: value for name, _, value in pairs}
-    return _send_one(SpuJoined, {**given, "labels": described or None})
+def spu_joined(keep: bool, **given: Any) -> int:
+    """An SPU is there: new, changed, or back.
+
+    A join describes its SPU whole: without --keep, an SPU that is known loses the labels, taints,
+    resources, rack and capacity that are not named here. The answer (--wait) names what it lost.
+    """
+    if keep:
+        given |= with_kept(given)
+    elif given["cores"] is None:
+        given["cores"] = 1
+    return _send_one(SpuJoined, given)
 
 
 @produce.command("spu-left")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,16 @@ def lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[in
         ) from None
 
 
+def labels_of(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str] | None:
+    """The labels that a repeated option names; None: it names none."""
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, equals, _ in pairs if not name or not equals]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE")
+    return {name: value for name, _equals, value in pairs} or None
+
+
 def taints_of(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[Taint, ...]:
     """The taints that a repeated option names, as kubectl writes them."""
     taints = []
@@ -39,6 +49,53 @@ def taints_of(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
             )
         taints.append(Taint(key, value, TaintEffect(effect)))
     return tuple(taints)
+
+
+labels: Final = click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    callback=labels_of,
+    metavar="NAME=VALUE",
+    help="May be repeated.",
+)
+taints: Final = click.option(
+    "--taint",
+    "taints",
+    multiple=True,
+    callback=taints_of,
+    metavar="KEY=VALUE:EFFECT",
+    help=f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
+)
+
+
+def with_kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that describe an SPU in a join, with what is known of it where they name nothing.
+
+    Args:
+        given: the join's fields, and the connection.
+    """
+    from spu_assigner.stream.client.announced import read_described
+    from spu_assigner.stream.client.spu_description import described_over
+
+    before = read_described(given["connection"], given["cluster_id"], given["spu_id"])
+    said = described_over(
+        before,
+        rack=given["rack"],
+        cores=given["cores"],
+        capacity=given["capacity"],
+        labels=given["labels"] or {},
+        resources=given["resources"] or {},
+        taints=given["taints"],
+    )
+    return {
+        "rack": said.rack,
+        "cores": said.cores,
+        "capacity": said.capacity,
+        "labels": said.labels or None,
+        "resources": said.resources or None,
+        "taints": said.taints,
+    }
 
 
 def constraints(*, required: bool = False) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import is_legal_name
+from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.common.waiting import reporting_waits
@@ -152,7 +152,7 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
     def checked(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
         if not is_legal_name(value):
             expected = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
-            raise click.BadParameter(f"{value!r} is not {expected}")
+            raise click.BadParameter(f"{value!r} is not {expected}{name_fault(value)}")
         return value
 
     return click.option(

@@ -10,9 +10,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.desired.decision import desired_changes, event_of
-from spu_assigner.stream.desired.known import KafkaLook, read_answered, read_known, read_seen
+from spu_assigner.stream.desired.asking import without_rejected
+from spu_assigner.stream.desired.decision import (
+    DesiredChanges,
+    desired_changes,
+    event_of,
+    reserved_names,
+)
+from spu_assigner.stream.desired.known import (
+    KafkaLook,
+    known_topics,
+    read_answered,
+    read_seen,
+    read_state,
+)
 from spu_assigner.stream.desired.model import DesiredTopic, SeenTopics
 from spu_assigner.stream.desired.rendering import (
     DesiredPlan,
@@ -47,21 +61,26 @@ class DesiredRequest:
     cluster_id: str
     look: Callable[[], KafkaLook]  # at the Kafka cluster that holds the topics
 
-    def plan(self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool) -> DesiredPlan:
+    def plan(
+        self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool, is_decided: bool = False
+    ) -> DesiredPlan:
         """What makes the cluster's topics as these, now.
 
         Args:
             must_see_kafka: fail where topics in Kafka cannot be looked at; else that is a warning.
+            is_decided: leave what is to be accepted to the job; else the core is asked, with the
+                state as it is published.
 
         Raises:
             ClientError, DamagedOutputError, ClusterUnknownError: the job's topics cannot be read.
             UnseenKafkaError: the topics in Kafka cannot be looked at, and must be.
         """
-        known = read_known(self.connection, self.cluster_id)
-        configured = [topic.name for topic in topics if topic.config]
-        seen = self._seen(configured, must_see_kafka=must_see_kafka)
+        state = read_state(self.connection, self.cluster_id)
+        seen = self._seen(topics, must_see_kafka=must_see_kafka)
         prefix = self.connection.prefix
-        found = desired_changes(self.cluster_id, topics, known, seen, prefix=prefix)
+        found = desired_changes(self.cluster_id, topics, known_topics(state), seen, prefix=prefix)
+        if found.changes and not is_decided:
+            found = self._without_rejected(found, state)
         names = {change.event.topic for change in found.changes}
         answered = read_answered(self.connection, self.cluster_id, names)
         return DesiredPlan(
@@ -72,10 +91,21 @@ class DesiredRequest:
             has_seen_kafka=seen is not None,
         )
 
-    def _seen(self, configured: list[str], *, must_see_kafka: bool) -> SeenTopics | None:
+    def _without_rejected(self, found: DesiredChanges, state: ClusterState) -> DesiredChanges:
+        """What the job accepts; a state that it changed while it was read is not asked."""
+        if fault := next(faults(state), None):
+            click.echo(
+                f"warning: not asked whether the job accepts it: its state changed meanwhile "
+                f"({fault}); run this again",
+                err=True,
+            )
+            return found
+        return without_rejected(found, state, reserved=reserved_names(self.connection.prefix))
+
+    def _seen(self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool) -> SeenTopics | None:
         """What Kafka has; None, with a warning, where it cannot be reached and need not be."""
         try:
-            return read_seen(self.look(), configured)
+            return read_seen(self.look(), topics)
         except UnreachableError as reason:
             if must_see_kafka:
                 raise UnseenKafkaError(
@@ -148,7 +178,9 @@ def apply_desired(
         return 1
     answers: list[Any] = []
     with AnswerReader(request.connection) as answering:
-        plan = request.plan(topics, must_see_kafka=True)
+        # Of a file the job decides: it may know of SPUs whose joins were sent before.
+        is_decided = not isinstance(source, SavedDesiredPlan)
+        plan = request.plan(topics, must_see_kafka=True, is_decided=is_decided)
         if isinstance(source, SavedDesiredPlan):
             require_planned(plan, source)
         report = SendReport(sent=(), failed=(), refused=0, unanswered=())

@@ -5,7 +5,8 @@
 
 Rules: nothing is ever deleted: a topic that is not in the file is reported. Partitions are never
 taken away, and a topic keeps its policy. A topic in Kafka without a map is not created under its
-name. Settings of Kafka are compared, not changed. A replication factor is that of each list, so an
+name; one that was in Kafka and is gone is not as desired. Settings of Kafka are compared, not
+changed. A replication factor is that of each list, so an
 adopted topic whose lists differ in length is not as desired. Lists that wait for SPUs are reported:
 what they could not be given is not asked for again. A topic that the constraints of another name
 comes first, since the assigner knows no topic of the future.
@@ -48,6 +49,10 @@ from spu_assigner.stream.desired.model import (
 DesiredEvent = TopicCreate | TopicGrow | TopicReplication | TopicConstraints
 
 ID_PREFIX: Final = "desired-"
+HIDDEN: Final = (
+    "may be in Kafka, where this user may not see it: grant it Describe (`spu-assigner topics acls "
+    "--role applier`)"
+)
 NO_ID: Final = "none-yet"
 
 
@@ -87,6 +92,7 @@ class DesiredChanges:
     extra: tuple[str, ...] = ()  # in the cluster and not in the file
     unmapped: tuple[str, ...] = ()  # in Kafka, without a map and not in the file
     configs: tuple[ConfigDifference, ...] = ()
+    behind: tuple[str, ...] = ()  # in the file and mapped; in Kafka not, or not with all partitions
     unchanged: int = 0
 
 
@@ -104,8 +110,9 @@ def desired_changes(
         seen: what Kafka has; None: it was not looked at.
         prefix: of the job's topics, whose names no topic may have.
     """
-    reserved = {f"{prefix}{name}" for name in PRODUCT_NAMES}
+    reserved = reserved_names(prefix)
     there = SeenTopics() if seen is None else seen
+    plain_names = {_plain(name): name for name in sorted(there.partitions)}
     changes: list[DesiredChange] = []
     refused: list[DesiredRefusal] = []
     waiting: list[DesiredRefusal] = []
@@ -121,7 +128,7 @@ def desired_changes(
                 changes += _replication(cluster_id, topic, mapped)
                 changes += _growth(cluster_id, topic, mapped)
             waiting += _short_lists(topic, mapped)
-            refused += _faults(topic, mapped)
+            refused += [*_faults(topic, mapped), *_sight_faults(cluster_id, topic, there)]
             unchanged += before == (len(changes), len(refused), len(waiting))
         elif waits is not None and _is_same(topic, waits):
             waiting.append(_refusal(topic, "its create waits for SPUs or slots"))
@@ -129,6 +136,10 @@ def desired_changes(
             refused.append(_refusal(topic, _other_create(topic, waits)))
         elif topic.name in there.partitions:
             refused.append(_refusal(topic, _unmapped_text(cluster_id, topic)))
+        elif topic.name in there.hidden:
+            refused.append(_refusal(topic, HIDDEN))
+        elif (other := plain_names.get(_plain(topic.name))) is not None:
+            refused.append(_refusal(topic, _collision_text(other)))
         else:
             changes.append(_create(cluster_id, topic))
     named = {topic.name for topic in topics}
@@ -141,8 +152,14 @@ def desired_changes(
         extra=tuple(sorted({*known.mapped, *known.waiting} - named)),
         unmapped=tuple(sorted({*there.partitions} - {*known.mapped, *known.waiting} - named)),
         configs=tuple(_differences(topics, there)),
+        behind=() if seen is None else tuple(_behind(topics, known, seen)),
         unchanged=unchanged,
     )
+
+
+def reserved_names(prefix: str) -> frozenset[str]:
+    """The product's topics, whose names no topic may have."""
+    return frozenset(f"{prefix}{name}" for name in PRODUCT_NAMES)
 
 
 def _create(cluster_id: str, topic: DesiredTopic) -> DesiredChange:
@@ -300,6 +317,31 @@ def _faults(topic: DesiredTopic, mapped: KnownTopic) -> Iterator[DesiredRefusal]
         )
 
 
+def _sight_faults(
+    cluster_id: str, topic: DesiredTopic, seen: SeenTopics
+) -> Iterator[DesiredRefusal]:
+    """Why a mapped topic is not in Kafka as it is to be, and will not be by itself."""
+    if topic.name in seen.gone:
+        yield _refusal(
+            topic,
+            "was in Kafka before; its data are gone: create it again, empty (`spu-assigner apply "
+            f"--cluster {cluster_id} --recreate`), or delete its map (`spu-assigner produce "
+            f"topic-delete --cluster {cluster_id} --topic {topic.name}`)",
+        )
+    if topic.name in seen.hidden:
+        yield _refusal(topic, HIDDEN)
+
+
+def _behind(topics: Sequence[DesiredTopic], known: KnownTopics, seen: SeenTopics) -> Iterator[str]:
+    """Mapped topics that Kafka has not, or not with all their partitions: `apply` is still due."""
+    for topic in topics:
+        mapped = known.mapped.get(topic.name)
+        if mapped is None or topic.name in seen.gone or topic.name in seen.hidden:
+            continue
+        if seen.partitions.get(topic.name) != mapped.partitions:
+            yield topic.name
+
+
 def _is_same(topic: DesiredTopic, waits: KnownTopic) -> bool:
     return (
         topic.partitions == waits.partitions
@@ -322,6 +364,18 @@ def _unmapped_text(cluster_id: str, topic: DesiredTopic) -> str:
     return (
         "is in Kafka and has no map; take it in first (`spu-assigner adopt --cluster "
         f"{cluster_id} --topics {topic.name}`), or choose another name"
+    )
+
+
+def _plain(topic: str) -> str:
+    """Kafka permits no two topics for which this is the same."""
+    return topic.replace(".", "_")
+
+
+def _collision_text(other: str) -> str:
+    return (
+        f"differs from topic {other!r} in Kafka by dots and underscores alone, which Kafka "
+        "refuses; choose another name"
     )
 
 

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
-from spu_assigner.core.base.records import (
-    ReplicaMap,
-    TopicStatus,
-    Wait,
-    Waiting,
-)
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.records import TopicStatus, Wait
 from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import Topic
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.desired.model import KnownTopic, KnownTopics, SeenTopics
+from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
+from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
-from spu_assigner.stream.kafka.topics import (
-    ASSIGNER_STATE,
-    REPLICA_MAP,
-    TOPIC_STATUS,
-)
-from spu_assigner.stream.recover.published import checked_record, cluster_messages
-from spu_assigner.stream.shard.clusters import output_key
+from spu_assigner.stream.kafka.topics import TOPIC_STATUS
+from spu_assigner.stream.recover.published import read_published_cluster
 
-TOPICS_OF_A_REQUEST: Final = 200  # whose settings are asked for
+TOPICS_OF_A_REQUEST: Final = 200  # whose settings, or rights, are asked for
+LOOKS_MAX: Final = 3  # at topics that are recorded and not seen
+LOOK_SECONDS: Final = 0.2
 
 
-def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
-    """What the job has published, as far as it is committed now.
+def read_state(connection: Connection, cluster_id: str) -> ClusterState:
+    """What the job has published, as far as it is committed now; of two batches if it writes.
 
     Raises:
         ClientError: Kafka cannot be reached, or topics are missing.
         DamagedOutputError: a value is none that the job has written.
         ClusterUnknownError: there is nothing of this cluster.
     """
-    latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
-    for name, topic, message in cluster_messages(connection, cluster_id):
-        latest[name][topic] = message
-    maps = (checked_record(each, ReplicaMap, output_key) for each in latest[REPLICA_MAP].values())
-    waiting = latest[ASSIGNER_STATE].values()
-    entries = (checked_record(each, Waiting, output_key) for each in waiting)
+    return read_published_cluster(connection, cluster_id).unchecked(cluster_id)
+
+
+def known_topics(state: ClusterState) -> KnownTopics:
+    """What a file of desired topics is compared with."""
     return KnownTopics(
-        mapped={
-            each.topic: _mapped(each, each.replicas)
-            for each in maps
-            if each is not None and each.replicas is not None
-        },
+        mapped={name: _mapped(topic) for name, topic in state.topics.items()},
         waiting={
             each.topic: KnownTopic(
                 partitions=each.partitions,
@@ -61,21 +51,21 @@ def read_known(connection: Connection, cluster_id: str) -> KnownTopics:
                 policy=each.policy,
                 constraints=each.constraints,
             )
-            for each in entries
-            if each is not None and each.kind is Wait.CREATE
+            for each in state.waiting.values()
+            if each.kind is Wait.CREATE
         },
     )
 
 
-def _mapped(found: ReplicaMap, replicas: ReplicaLists) -> KnownTopic:
-    wanted = found.wanted_lengths or (found.replication_factor,) * len(replicas)
-    pairs = enumerate(zip(replicas.tolist(), wanted, strict=True))
+def _mapped(topic: Topic) -> KnownTopic:
+    rows = topic.replicas.lists().tolist()
+    pairs = enumerate(zip(rows, topic.lengths_wanted(len(rows)), strict=True))
     return KnownTopic(
-        partitions=len(replicas),
-        replication_factor=found.replication_factor,
-        policy=found.policy,
-        lengths=found.wanted_lengths,
-        constraints=found.constraints,
+        partitions=len(rows),
+        replication_factor=topic.replication_factor,
+        policy=topic.policy,
+        lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
+        constraints=topic.constraints,
         short={number: len(row) for number, (row, length) in pairs if len(row) < length},
     )
 
@@ -109,28 +99,48 @@ class KafkaLook:
 
     connection: Connection
     own: frozenset[str]  # the product's topics there
+    was_there: Collection[str] = ()  # mapped topics that were in it when `apply` last looked
 
 
-def read_seen(look: KafkaLook, configured: Collection[str]) -> SeenTopics:
-    """What Kafka has, and the settings of those of the topics in `configured` that are there.
+def read_seen(look: KafkaLook, topics: Sequence[DesiredTopic]) -> SeenTopics:
+    """What Kafka has; of the topics of the file also their settings, and which of them are gone.
 
     Settings that this user may not see are left out.
 
     Raises:
         UnreachableError: no broker answers.
+        ClientError: it does not answer what this user may see.
     """
+    names = [topic.name for topic in topics]
     with DiagnosedAdmin(look.connection.client()) as admin:
-        found = admin.metadata().topics
-        partitions = {
-            name: len(topic.partitions)
-            for name, topic in found.items()
-            if topic.partitions and name not in look.own and not name.startswith(KAFKA_OWN)
-        }
-        names = [name for name in configured if name in partitions]
+        partitions = _partitions(admin, look)
+        for _ in range(LOOKS_MAX):  # Another run may just make what is recorded and not seen.
+            if partitions.keys() >= {name for name in names if name in look.was_there}:
+                break
+            time.sleep(LOOK_SECONDS)
+            partitions = _partitions(admin, look)
+        missing = [name for name in names if name not in partitions]
+        unseen: set[str] = set()
+        for first in range(0, len(missing), TOPICS_OF_A_REQUEST):
+            unseen.update(hidden(admin, missing[first : first + TOPICS_OF_A_REQUEST]))
+        configured = [topic.name for topic in topics if topic.config and topic.name in partitions]
         configs: dict[str, Mapping[str, str]] = {}
-        for first in range(0, len(names), TOPICS_OF_A_REQUEST):
-            configs |= _configs(admin, names[first : first + TOPICS_OF_A_REQUEST])
-    return SeenTopics(partitions=partitions, configs=configs)
+        for first in range(0, len(configured), TOPICS_OF_A_REQUEST):
+            configs |= _configs(admin, configured[first : first + TOPICS_OF_A_REQUEST])
+    return SeenTopics(
+        partitions=partitions,
+        configs=configs,
+        hidden=frozenset(unseen),
+        gone=frozenset(name for name in missing if name in look.was_there and name not in unseen),
+    )
+
+
+def _partitions(admin: DiagnosedAdmin, look: KafkaLook) -> dict[str, int]:
+    return {
+        name: len(topic.partitions)
+        for name, topic in admin.metadata().topics.items()
+        if topic.partitions and name not in look.own and not name.startswith(KAFKA_OWN)
+    }
 
 
 def _configs(admin: DiagnosedAdmin, names: Collection[str]) -> dict[str, Mapping[str, str]]:

@@ -53,3 +53,5 @@ class SeenTopics:
 
     partitions: Mapping[str, int] = field(default_factory=dict)
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of those asked for
+    hidden: frozenset[str] = frozenset()  # of the file's, which this user may not see
+    gone: frozenset[str] = frozenset()  # likewise, which were there and are no more

@@ -85,6 +85,7 @@ def desired_json(plan: DesiredPlan) -> dict[str, Any]:
         "waiting": _reasons(found.waiting),
         "extra": list(found.extra),
         "unmapped": list(found.unmapped) if plan.has_seen_kafka else None,
+        "behind": list(found.behind) if plan.has_seen_kafka else None,
         "configs": [
             {
                 "topic": each.topic,
@@ -221,6 +222,12 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
     ):
         parts += [f"{count} {what}"] if count else []
     yield ("" if found.changes else "nothing to do: ") + ", ".join(parts)
+    if found.behind:
+        yield (
+            f"{counted(len(found.behind), 'topic')} not in Kafka yet, or without all partitions: "
+            f"{listed(found.behind, NAMES_MAX)}; `spu-assigner apply --cluster {plan.cluster_id}` "
+            "makes them"
+        )
     if plan.has_seen_kafka and found.unmapped:
         yield (
             f"{len(found.unmapped)} topic{'s' if len(found.unmapped) > 1 else ''} in Kafka without "

@@ -28,7 +28,12 @@ import yaml
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, is_legal_name
+from spu_assigner.core.base.limits import (
+    PARTITIONS_MAX,
+    REPLICATION_FACTOR_MAX,
+    is_legal_name,
+    name_fault,
+)
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.kinds import path_of
@@ -226,7 +231,7 @@ class _DesiredReading:
             return None
         if not is_legal_name(name):
             rule = "expected 1 to 249 of a-z, A-Z, 0-9, `.`, `_`, `-`, as Kafka's rule for topics"
-            self._wrong(node, path, rule)
+            self._wrong(node, path, f"{rule}{name_fault(name)}")
         elif name.startswith(KAFKA_OWN):
             self._wrong(node, path, f"expected a name without the `{KAFKA_OWN}` of Kafka's own")
         elif name in self._lines:

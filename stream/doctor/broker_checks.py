@@ -96,7 +96,8 @@ def check_broker(check: Check, *, settings: Settings) -> Broker:
     client = connection.client()
     servers = address(client).split(",")
     _check_encryption(check, connection, servers)
-    refused = _connect_to(servers, min(CONNECT_SECONDS_MAX, check.seconds_left / 3))
+    patience = CONNECT_SECONDS_MAX * check.slowness
+    refused = _connect_to(servers, min(patience, check.seconds_left / 3))
     reasons = "; ".join(f"{server}: {reason}" for server, reason in refused.items())
     if len(refused) == len({*servers}):
         check.report("D201", f"no broker can be connected to ({reasons})")
@@ -105,7 +106,9 @@ def check_broker(check: Check, *, settings: Settings) -> Broker:
         check.report("D212", f"cannot be connected to: {reasons}")
     left = check.seconds_left
     limits = WaitLimits(
-        request=0.4 * left, refused=min(ABOUT_A_SECOND, 0.2 * left), probe=min(2.0, 0.2 * left)
+        request=0.4 * left,
+        refused=min(ABOUT_A_SECOND * check.slowness, 0.2 * left),
+        probe=min(2.0 * check.slowness, 0.2 * left),
     )
     with ExitStack() as on_failure:
         admin = on_failure.enter_context(DiagnosedAdmin(client))
@@ -174,7 +177,7 @@ def _check_features(check: Check, connection: Connection) -> None:
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    limit_ms = int(1000 * min(ABOUT_A_SECOND, check.seconds_left / 3))
+    limit_ms = int(1000 * min(ABOUT_A_SECOND * check.slowness, check.seconds_left / 3))
     try:
         client = KafkaAdminClient(
             request_timeout_ms=limit_ms, bootstrap_timeout_ms=limit_ms, **connection.kafka_python()

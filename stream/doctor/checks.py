@@ -3,16 +3,19 @@
 Each runs in a thread of its own until a common deadline:
 - A check that fails stops no other. One that needs the result of another waits for it, and is "not
   checked, because …" where there is none.
+- The deadline of which nobody said anything moves with the load of the machine: all checks need a
+  processor, and one that waits for it has found nothing wrong.
 - At the deadline, what a check has found by then counts, and the check itself is reported as
   unfinished. Its thread is a daemon: nothing waits for a silent name server or port.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
@@ -25,6 +28,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.codes import DoctorRule, rules
 from spu_assigner.stream.kafka.acls import Role
 
+SLOWNESS_MAX: Final = 8.0  # however much is waiting: then something else is wrong
 _WITH_SPARK: Final = (Role.JOB, Role.RECOVERER)
 _JOB: Final = (Role.JOB,)
 _WITH_TARGET: Final = (Role.APPLIER, Role.MOVER)
@@ -48,6 +52,28 @@ CHECKS: Final[Mapping[str, tuple[str, Collection[Role], Sequence[str]]]] = {
     "marker": ("marker_checks", _JOB, ("broker", "rights", "topics", "checkpoint", "settings")),
     "input": ("marker_checks", _JOB, ("broker", "topics", "checkpoint", "settings")),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """How long all checks together may take."""
+
+    seconds: float
+    grows: bool = False  # with the load of the machine, which lets all of them wait
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def slowness(self) -> float:
+        """How many times longer than usual what needs a processor takes now."""
+        if not self.grows:
+            return 1.0
+        waiting = os.getloadavg()[0] / (os.cpu_count() or 1)  # for each processor
+        return min(max(1.0, waiting), SLOWNESS_MAX)
+
+    @property
+    def left(self) -> float:
+        """Seconds until its end."""
+        return max(0.0, self.begun + self.seconds * self.slowness - time.monotonic())
 
 
 class Unchecked(Exception):  # noqa: N818  # no error: the result of a check
@@ -124,7 +150,7 @@ class Check:
         function: Callable[..., Any],
         *,
         target: CheckTarget,
-        deadline: float,
+        limit: TimeLimit,
         needs: Sequence[Check] = (),
     ) -> None:
         self.name = name
@@ -134,14 +160,19 @@ class Check:
         self.left_out: list[str] = []
         self.result: Future[Any] = Future()
         self._function = function
-        self._deadline = deadline
+        self._limit = limit
         self._needs = needs
         self._waits_for: str | None = None
 
     @property
     def seconds_left(self) -> float:
         """Until the deadline; always more than none."""
-        return max(0.05, self._deadline - time.monotonic())
+        return max(0.05, self._limit.left)
+
+    @property
+    def slowness(self) -> float:
+        """By what the limits of single requests are to be multiplied."""
+        return self._limit.slowness
 
     def report(self, code: str, message: str, fix: str | None = None) -> None:
         """Note a finding; what to do is the code's, unless it can be said better here."""
@@ -161,7 +192,7 @@ class Check:
         findings: list[DoctorFinding] = []
         unchecked = None
         try:
-            self.result.result(max(0.0, self._deadline - time.monotonic()))
+            self._await_result()
         except Unchecked as reason:
             unchecked = str(reason)
         except TimeoutError:
@@ -180,6 +211,17 @@ class Check:
             left_out=[*self.left_out],
             unchecked=unchecked,
         )
+
+    def _await_result(self) -> None:
+        """Wait for the result, until the deadline, which may move meanwhile."""
+        while True:
+            try:
+                self.result.result(self._limit.left)
+            except TimeoutError:
+                if not self._limit.left:
+                    raise
+            else:
+                return
 
     def _run(self) -> None:
         try:
@@ -204,9 +246,8 @@ class Check:
             self._waits_for = None
 
 
-def run_checks(target: CheckTarget, *, seconds: float) -> list[CheckReport]:
+def run_checks(target: CheckTarget, limit: TimeLimit) -> list[CheckReport]:
     """Make all checks of the target's role, side by side."""
-    deadline = time.monotonic() + seconds
     checks: dict[str, Check] = {}
     for name, (module, roles, needs) in CHECKS.items():
         if target.role in roles:
@@ -214,7 +255,7 @@ def run_checks(target: CheckTarget, *, seconds: float) -> list[CheckReport]:
                 name,
                 _imported(module, name),
                 target=target,
-                deadline=deadline,
+                limit=limit,
                 needs=[checks[each] for each in needs],
             )
     reports = run_all([*checks.values()])

@@ -67,7 +67,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     type=click.FloatRange(min=0.1, max=600),
     metavar="SECONDS",
     help="For all checks together.  [default: "
-    f"{SECONDS_MAX:.0f}; {S3_SECONDS_MAX:.0f} with a checkpoint on S3]",
+    f"{SECONDS_MAX:.0f}; {S3_SECONDS_MAX:.0f} with a checkpoint on S3; more on a busy machine]",
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @click.option(
@@ -113,7 +113,7 @@ def doctor(
     Exit status: 0 without faults, 1 for faults (with --strict for warnings too), 2 for wrong usage.
     """
     from spu_assigner.stream.checkpoint.files import is_on_s3
-    from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
+    from spu_assigner.stream.doctor.checks import CheckTarget, TimeLimit, run_checks
 
     settings: Settings | SettingsError
     try:
@@ -129,10 +129,10 @@ def doctor(
         environ=os.environ,
         target_connection=target_connection,
     )
-    if timeout is None:
-        with_spark = isinstance(settings, Settings) and is_on_s3(settings.checkpoint)
-        timeout = S3_SECONDS_MAX if with_spark else SECONDS_MAX
-    reports = run_checks(target, seconds=timeout)
+    with_spark = isinstance(settings, Settings) and is_on_s3(settings.checkpoint)
+    usual = S3_SECONDS_MAX if with_spark else SECONDS_MAX
+    limit = TimeLimit(seconds=usual if timeout is None else timeout, grows=timeout is None)
+    reports = run_checks(target, limit)
     severities = [finding.rule.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
     if is_json or form == "json":
@@ -160,9 +160,11 @@ def _show(reports: Sequence[CheckReport]) -> None:
 
 def _texts(report: CheckReport) -> Iterator[tuple[str, str]]:
     """What is said of a check, each with its state."""
-    for finding in report.findings:
-        rule = finding.rule
-        yield rule.severity, f"{rule.code} {finding.message}\n→ {finding.fix}"
+    for number, finding in enumerate(report.findings):
+        rule, later = finding.rule, report.findings[number + 1 : number + 2]
+        is_said_later = any(each.fix == finding.fix for each in later)
+        fix = "" if is_said_later else f"\n→ {finding.fix}"
+        yield rule.severity, f"{rule.code} {finding.message}{fix}"
     if report.state == "ok":
         yield "ok", report.summary
     elif report.state == "unchecked":

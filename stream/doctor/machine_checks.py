@@ -86,17 +86,22 @@ def check_packages(check: Check) -> None:
     if installed.version != RELEASE:
         check.report("D113", f"release {RELEASE} runs, and {installed.version} is installed here")
     needed = dict(_required(installed.requires or ()))
+    unfit: list[tuple[str, str, str]] = []
+    wanted: list[str] = []
     for name, bounds in needed.items():
         expected = ", ".join(bound.removeprefix("==") for bound in bounds)
-        wanted = shlex.quote(f"{name}{','.join(bounds)}")
-        fix = f"run `pip install {wanted}` (in a checkout `make setup`)"
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            check.report("D111", f"{name} is missing, expected {expected}", fix)
+            unfit.append(("D111", f"{name} is missing", expected))
         else:
-            if not all(is_within(found, bound) for bound in bounds):
-                check.report("D112", f"{name} is {found}, expected {expected}", fix)
+            if all(is_within(found, bound) for bound in bounds):
+                continue
+            unfit.append(("D112", f"{name} is {found}", expected))
+        wanted.append(shlex.quote(f"{name}{','.join(bounds)}"))
+    for code, said, expected in unfit:
+        fix = f"run `pip install {' '.join(wanted)}` (in a checkout `make setup`)"
+        check.report(code, f"{said}, expected {expected}", fix)
     broken: dict[str, list[str]] = {}
     for name, reason in broken_modules(OWN_PACKAGES):
         broken.setdefault(reason, []).append(name)

@@ -17,6 +17,7 @@ from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor.checks import Check, Unchecked
 from spu_assigner.stream.kafka.access import allowed_operations
+from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.connection_diagnosis import (
     DiagnosedAdmin,
     UnreachableError,
@@ -58,7 +59,9 @@ def check_target(check: Check, *, settings: Settings) -> None:
     connection = given or settings.connection()
     left = check.seconds_left
     limits = WaitLimits(
-        request=0.4 * left, refused=min(1.0, 0.2 * left), probe=min(CONNECT_SECONDS_MAX, 0.2 * left)
+        request=0.4 * left,
+        refused=min(check.slowness, 0.2 * left),
+        probe=min(CONNECT_SECONDS_MAX * check.slowness, 0.2 * left),
     )
     try:
         with DiagnosedAdmin(connection.client()) as admin:
@@ -74,7 +77,10 @@ def check_target(check: Check, *, settings: Settings) -> None:
             raise Unchecked("no broker answers") from reason
         check.report("D601", f"the target: {str(reason).partition('; ')[0]}")
         raise Unchecked("the target does not answer") from reason
-    _check_moves(check, connection, brokers=sorted(found.brokers), topics=topics)
+    recorded = settings.connection().to_target(given)
+    _check_moves(check, connection, recorded, brokers=sorted(found.brokers), topics=topics)
+    if check.target.role is Role.MOVER:
+        _check_health(check, connection)
     elsewhere = "" if given is None else f"{address(connection.client())}, "
     check.summary = f"{elsewhere}{check.summary}"
 
@@ -142,10 +148,53 @@ def split_moves(
     return own, {at: move for at, move in moving.items() if at not in own}
 
 
+def _ended_early(run: MovesRun | None, *, now_ms: int) -> MovesRun | None:
+    """A run of `apply --moves` that lives no more and has left something; None: there is none."""
+    if run is None or not (run.moves or run.throttles):
+        return None
+    lives = run.state is MovesState.RUNNING and not is_silent(run, now_ms=now_ms)
+    return None if lives else run
+
+
+def _resuming(run: MovesRun) -> str:
+    """What to do about what such a run has left, before anything by hand."""
+    return (
+        f"run `spu-assigner apply --moves --cluster {run.cluster_id}` to finish what it began, or "
+        "`spu-assigner apply --cancel` to take it back; both remove its throttle. By hand only "
+        "what is left after that"
+    )
+
+
+def _check_health(check: Check, connection: Connection) -> None:
+    """Whether `drain`, `rebalance` and `apply --moves` would refuse to begin."""
+    from spu_assigner.stream.moves.reassigning import MovesError, Reassigner
+    from spu_assigner.stream.moves.wave_guards import UnhealthyError, require_health
+
+    with Reassigner(connection) as kafka:
+        try:
+            lagging = require_health(kafka, (), copies=0, under_replicated_max=None, force=False)
+        except UnhealthyError as reason:
+            check.report("D605", str(reason).partition("; ")[0])
+        except (MovesError, ClientError) as reason:
+            check.left_out.append(f"whether partitions are in sync: {reason}")
+        else:
+            if lagging:
+                check.summary += f"; {counted(lagging, 'under-replicated partition')}"
+
+
 def _check_moves(
-    check: Check, connection: Connection, *, brokers: Sequence[int], topics: Sequence[str]
+    check: Check,
+    connection: Connection,
+    recorded: Connection,
+    *,
+    brokers: Sequence[int],
+    topics: Sequence[str],
 ) -> None:
-    """What is under way, and what is left of what was; kafka-python asks."""
+    """What is under way, and what is left of what was; kafka-python asks.
+
+    Args:
+        recorded: to the record of the moves, with the prefix of the job's topics.
+    """
     from kafka.admin import KafkaAdminClient
     from kafka.errors import KafkaError
 
@@ -162,26 +211,38 @@ def _check_moves(
     except (KafkaError, OSError, ValueError) as reason:  # ValueError: a broker it does not know.
         check.left_out.append(f"reassignments and throttles: {type(reason).__name__} {reason}")
         return
-    run = _recorded_run(check, connection) if moving else None
-    own, others = split_moves(moving, run, now_ms=time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    run = _recorded_run(check, recorded) if moving or throttles else None
+    own, others = split_moves(moving, run, now_ms=now_ms)
+    ended = _ended_early(run, now_ms=now_ms)
+    left: Mapping[Any, Any] = {}
+    if ended is not None:
+        begun = {(each.topic, each.partition) for each in ended.moves}
+        left = {at: move for at, move in others.items() if (at.topic, at.partition) in begun}
+        others = {at: move for at, move in others.items() if at not in left}
+    if ended is not None and left:
+        by_whom = f"by a run of `apply --moves` for cluster {ended.cluster_id!r} that ended early"
+        check.report("D604", _moving_text(left, by_whom), _resuming(ended))
     if others:
-        named = ", ".join(_move_text(place, move) for place, move in _first(others))
-        more = len(others) - NAMES_MAX
-        check.report(
-            "D604",
-            f"{counted(len(others), 'partition')} being moved, and not by a running "
-            f"`apply --moves`: {named}" + (f" and {more:,} more" if more > 0 else ""),
-        )
+        check.report("D604", _moving_text(others, "not by a running `apply --moves`"))
     elif throttles and not moving:
+        is_ours = ended is not None and bool(ended.throttles)
         check.report(
             "D603",
             f"no partition is being moved, and replication is limited: {'; '.join(throttles)}",
+            _resuming(ended) if ended is not None and is_ours else None,
         )
     check.summary = f"{len(brokers)} brokers, {len(topics)} topics: nothing under way or left over"
     if moving or throttles:
         limited = "; ".join(throttles) or "no throttle"
         by_whom = f", {len(own)} of them by `apply --moves`" if own else ""
         check.summary = f"{len(moving)} partitions being moved{by_whom}; {limited}"
+
+
+def _moving_text(moving: Mapping[Any, Any], by_whom: str) -> str:
+    named = ", ".join(_move_text(place, move) for place, move in _first(moving))
+    more = f" and {len(moving) - NAMES_MAX:,} more" if len(moving) > NAMES_MAX else ""
+    return f"{counted(len(moving), 'partition')} being moved, and {by_whom}: {named}{more}"
 
 
 def _first(moving: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:

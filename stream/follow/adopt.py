@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
 from spu_assigner.core.base.resources import BYTES
+from spu_assigner.stream.client.spu_description import Announced
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import (
@@ -26,7 +27,6 @@ from spu_assigner.stream.follow.adoption import (
     decide_adoptions,
 )
 from spu_assigner.stream.follow.decision import (
-    Announced,
     FollowOptions,
     Sightings,
     Size,

@@ -241,8 +241,13 @@ def _names(glob: str, topic: str) -> bool:
 
 
 def _reserved_text(name: str) -> str:
-    whose = "Kafka's own" if name.startswith(KAFKA_OWN) else "the product's"
-    return f"is {whose}, and the job takes no such name (RESERVED_NAME); leave it out"
+    is_like_kafka = name.startswith(KAFKA_OWN)
+    found = (
+        f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+        if is_like_kafka
+        else "is the product's"
+    )
+    return f"{found}, and the job takes no such name (RESERVED_NAME); leave it out"
 
 
 def _fault(topic: FoundTopic, spus: Collection[int]) -> str | None:

@@ -11,8 +11,10 @@ Rules:
   nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
 - If more than half of those that should be there are missing, nobody leaves, unless that is
   allowed: so many at once are rather a fault of the view.
-- An SPU that somebody else announced last is his: it is left alone. SPUs that others have joined
-  can be adopted; who was made to leave by others never comes back by this.
+- An SPU that others joined, or made to leave, is theirs: it is left alone. SPUs that others have
+  joined can be adopted; one that others made leave never comes back by this.
+- A join by others of an SPU that is online and ours describes it again: it stays ours, and joins
+  again with the label that says so.
 - The id of an event follows from what it says and from the event before it of the same SPU, so that
   whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
 """
@@ -24,39 +26,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.core.base.limits import RACK_LENGTH_MAX, default_capacity
-
-MARK: Final = "follow-brokers"  # the ids of its events begin so
-LABEL: Final = "kafka-cluster"  # of the SPUs it joins: the id of the watched cluster
-
-Announcement = SpuJoined | SpuLeft
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """What a join says of an SPU."""
-
-    rack: str | None
-    cores: int
-    capacity: int
-    labels: Mapping[str, str]
-    resources: Mapping[str, int] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
-    """What was announced last of an SPU."""
-
-    online: bool
-    is_decommissioned: bool  # its last leave was for good; no when it is online
-    is_own: bool  # by this command, and not by somebody else
-    described: Described | None  # None: of its joins nothing is left
-    place: str  # of the last announcement, in the input; part of the next event's id
+from spu_assigner.core.base.limits import RACK_LENGTH_MAX
+from spu_assigner.stream.client.spu_description import (
+    LABEL,
+    MARK,
+    Announced,
+    Announcement,
+    Described,
+    described_over,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +237,7 @@ def declares(announced: Mapping[int, Announced], resource: str) -> bool:
 
 def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
     """The Kafka clusters whose brokers our SPUs were announced to be."""
-    described = [known.described for known in announced.values() if known.is_own]
-    return sorted({each.labels[LABEL] for each in described if each and LABEL in each.labels})
+    return sorted({each.kafka_cluster for each in announced.values() if each.kafka_cluster})
 
 
 def _why_not(
@@ -278,19 +258,14 @@ def _why_not(
 def _described(
     broker: int, rack: str | None, known: Announced | None, options: FollowOptions
 ) -> Described:
-    before = None if known is None else known.described
     size = options.sizes.get(broker, Size()).over(options.size)
-    cores = size.cores if size.cores is not None else 1 if before is None else before.cores
-    capacity = size.capacity
-    if capacity is None and before is not None and before.cores == cores:
-        capacity = before.capacity
-    return Described(
-        rack=rack or (None if before is None else before.rack),
-        cores=cores,
-        capacity=default_capacity(cores) if capacity is None else capacity,
-        labels={**({} if before is None else before.labels), LABEL: options.kafka_cluster},
-        resources={**({} if before is None else before.resources), **size.resources},
-        taints=() if before is None else before.taints,  # Somebody else names these.
+    return described_over(
+        None if known is None else known.described,
+        rack=rack,
+        cores=size.cores,
+        capacity=size.capacity,
+        labels={LABEL: options.kafka_cluster},
+        resources=size.resources,
     )
 
 

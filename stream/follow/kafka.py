@@ -23,9 +23,9 @@ from confluent_kafka import (
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition, position
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection, address
-from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition, position
 from spu_assigner.stream.follow.decision import followed_clusters
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.client import Reader

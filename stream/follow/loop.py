@@ -15,10 +15,10 @@ from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.core.base.resources import BYTES
+from spu_assigner.stream.client.spu_description import Announcement
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import AdoptionOptions
 from spu_assigner.stream.follow.decision import (
-    Announcement,
     FollowOptions,
     MembershipDecision,
     Sightings,

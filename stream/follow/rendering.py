@@ -14,10 +14,11 @@ import click
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.client.spu_description import Announcement
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.config.command_options import Form
-from spu_assigner.stream.follow.decision import Announcement, MembershipDecision, Sightings
+from spu_assigner.stream.follow.decision import MembershipDecision, Sightings
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
     from spu_assigner.stream.follow.followed_topics import FollowedEvent, TopicsTurn

@@ -108,7 +108,14 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             resource=Resource.TRANSACTIONAL_ID,
         ),
     ),
-    Role.PRODUCER: (Grant(INPUTS, "Write", "`produce`; with `--wait` the consumer's rights too"),),
+    Role.PRODUCER: (
+        Grant(
+            INPUTS,
+            "Write",
+            "`produce`; with `--wait` the consumer's rights too; `spu-joined --keep` reads "
+            "`spu-events` and `assigner-state`",
+        ),
+    ),
     Role.CONSUMER: (
         Grant(
             (*ANSWERS, ASSIGNER_STATE),

@@ -14,6 +14,7 @@ from spu_assigner.core.base.limits import (
     MAP_ENVELOPE_SIZE,
     MAP_SIZE_MAX,
     is_legal_name,
+    name_fault,
 )
 from spu_assigner.core.base.reserved import ProductTopic
 from spu_assigner.stream.kafka.errors import TopicsError
@@ -106,6 +107,6 @@ def topic_name(name: str, *, prefix: str = "") -> str:
     if not is_legal_name(full):
         raise TopicsError(
             f"the prefix {prefix!r} makes no topic name ({full!r}); expected letters, digits, "
-            "dots, dashes and underscores, 249 in all at most"
+            f"dots, dashes and underscores, 249 in all at most{name_fault(full)}"
         )
     return full

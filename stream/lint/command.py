@@ -23,8 +23,10 @@ from spu_assigner.stream.lint.rules import rule_of
 HEAD_SIZE: Final = 4_096  # bytes of a file that show what is in it
 UNCHECKED_NAMED: Final = 3  # clusters, in a note
 
-# A list, or the object with a list of partitions: no event begins so.
-_LISTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*\"partitions\"\s*:\s*\[)")
+# A list, or the object with a list of partitions, as Kafka's reassignments too: no event begins so.
+_LISTS: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:\[|\{\s*(?:\"version\"\s*:\s*\d+\s*,\s*)?\"partitions\"\s*:\s*\[)"
+)
 
 
 def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> None:

@@ -61,7 +61,8 @@ from spu_assigner.stream.lint.refusals import (
 )
 from spu_assigner.stream.lint.rules import name_of, rules
 
-OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS)  # the last of what is refused before
+# The last of what is refused before.
+OF_NAMES: Final = (Code.RESERVED_NAME, Code.TOPIC_EXISTS, Code.TOPIC_COLLIDES)
 # Refused unless the SPU is known:
 _OF_KNOWN: Final = (SpuLeft, SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)
 _UNUSED_ID: Final = "\x00"  # of what is decided and never applied: an id that nobody types
@@ -340,7 +341,7 @@ class EventLint:
         if refusal is None and event.replicas is not None:
             self._report_unread_counts(event)
         alike = names.setdefault(event.topic.replace(".", "_"), event.topic)
-        if alike != event.topic and not is_there:
+        if alike != event.topic and (refusal is None or refusal[0] not in OF_NAMES):
             said = f"{event.topic!r} and {alike!r} are one name to Kafka, which refuses one"
             self.report("colliding-names", said, "topic")
 

@@ -42,6 +42,7 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.MAP_TOO_LARGE: "partitions",
     Code.RESERVED_NAME: "topic",
     Code.TOPIC_EXISTS: "topic",
+    Code.TOPIC_COLLIDES: "topic",
     Code.TOPIC_UNKNOWN: "topic",
     Code.MANUAL_TOPIC: "topic",
     Code.SPU_UNKNOWN: "spu_id",

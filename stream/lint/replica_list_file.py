@@ -4,13 +4,13 @@ checked by the core's rules for lists.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import Any
 
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
 from spu_assigner.core.policies.manual_lists import entries_of, list_faults
 from spu_assigner.schemas.errors import LineFault
-from spu_assigner.schemas.json_lines.json_object import lenient_value
+from spu_assigner.schemas.json_lines.json_object import REASSIGNMENT, is_reassignment, lenient_value
 from spu_assigner.stream.client.assignment_file import NoAssignmentError, assignment_of
 from spu_assigner.stream.lint.event_checks import whole_lists
 from spu_assigner.stream.lint.findings import FindingCollector, LintReport
@@ -64,6 +64,12 @@ def _lint(found: FindingCollector, data: bytes, joined: Set[int] | None) -> int:
         for path, slip in places.slips():
             report(name_of(slip.fault), slip.message, path)
     entries = entries_of(value)
+    if is_reassignment(value):
+        report("no-json", f"the file {REASSIGNMENT}")
+        for path in _repeated(value):
+            said = "an SPU that this list names before; name each SPU once"
+            report("manual-duplicate-spu", said, path)
+        return len(entries)
     if isinstance(entries, list) and entries and _is_event(entries[0]):
         report("no-json", f"the file is {_EVENTS}")
         return 0
@@ -79,6 +85,16 @@ def _lint(found: FindingCollector, data: bytes, joined: Set[int] | None) -> int:
                     said = f"SPU {spu_id} joins in none of the event files"
                     report("spu-not-joined", said, (*prefix, partition, "replicas", place))
     return len(entries) if isinstance(entries, list) else 0
+
+
+def _repeated(reassignment: Any) -> Iterator[Path]:
+    """The way to each SPU that its list names before."""
+    for number, replicas in whole_lists(reassignment):
+        seen: set[int] = set()
+        for place, spu_id in replicas:
+            if spu_id in seen:
+                yield ("partitions", number, "replicas", place)
+            seen.add(spu_id)
 
 
 def _is_event(entry: Any) -> bool:

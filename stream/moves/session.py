@@ -10,7 +10,7 @@ from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.job.failpoints import armed
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.progress import MovesOutput
-from spu_assigner.stream.moves.reassigning import Partition, Reassigner
+from spu_assigner.stream.moves.reassigning import MovesError, Partition, Reassigner
 from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.runner import MovesRunner
 from spu_assigner.stream.moves.wave_guards import require_health
@@ -83,15 +83,26 @@ def require_ready(
         seat.sit()
 
 
-def cancel(connection: Connection, options: MoveOptions) -> tuple[str, list[str]]:
+def cancel(
+    connection: Connection, options: MoveOptions, *, cluster_id: str = ""
+) -> tuple[str, list[str]]:
     """Take back what a run has under way, be it alive or not; a line, and what is left to do.
 
+    Args:
+        cluster_id: whose run is meant; empty: whosoever it is.
+
     Raises:
-        MovesError, ClientError: Kafka does not answer, or a right is missing.
+        MovesError, ClientError: the run is another cluster's, Kafka does not answer, or a right is
+            missing.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.look()
         run = seat.latest
+        if run is not None and cluster_id not in ("", run.cluster_id) and run.moves:
+            raise MovesError(
+                f"what is under way is of cluster {run.cluster_id!r}, not of {cluster_id!r}; "
+                "nothing was changed: leave out --cluster, or name that one"
+            )
         kafka.require_rights(is_limited=run is not None and bool(run.throttles))
         seat.take_over()
         run = seat.latest

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten"}
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "cluster_id"}
 
 
 class NotConfirmedError(AssignerError):
@@ -366,7 +366,7 @@ def _applied(
 
 
 def _require_cancel_alone() -> None:
-    """Return if nothing is said beside --cancel but where Kafka is.
+    """Return if nothing is said beside --cancel but where Kafka is, and whose run is meant.
 
     Raises:
         click.UsageError: it names what is.
@@ -381,7 +381,7 @@ def _require_cancel_alone() -> None:
 def _cancel(request: PlanRequest, options: MoveOptions) -> int:
     from spu_assigner.stream.moves.session import cancel
 
-    text, left = cancel(request.ledger_connection(), options)
+    text, left = cancel(request.ledger_connection(), options, cluster_id=request.cluster_id)
     click.echo(text)
     for line in left:
         click.echo(f"apply: {line}", err=True)

@@ -126,13 +126,23 @@ def given_but(names: Collection[str]) -> list[str]:
 def _request(request: PlanRequest) -> DesiredRequest:
     from spu_assigner.stream.desired.command import DesiredRequest
     from spu_assigner.stream.desired.known import KafkaLook
+    from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
+    from spu_assigner.stream.plan.applied_store import AppliedLedger
 
     if not request.cluster_id:
         raise click.UsageError("Missing option '--cluster'.")
 
     def look() -> KafkaLook:
+        ledger = request.ledger_connection()
+        records = topic_name(APPLIED_TOPICS, prefix=ledger.prefix)
         with request.target() as target:
-            own = request.own_topics(target.kafka_id())
-        return KafkaLook(connection=request.target_connection or request.connection, own=own)
+            cluster = target.look([records])
+        is_there = records in cluster.topics
+        applied = AppliedLedger(ledger, request.cluster_id, is_there=is_there).read()
+        return KafkaLook(
+            connection=request.target_connection or request.connection,
+            own=request.own_topics(cluster.kafka_id),
+            was_there={name for name in applied.records if applied.gone_id(name)},
+        )
 
     return DesiredRequest(connection=request.connection, cluster_id=request.cluster_id, look=look)

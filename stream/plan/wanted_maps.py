@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name
+from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name, name_fault
 from spu_assigner.core.base.records import Mode, ReplicaMap, Status, Wait, Waiting
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import listed, printable
@@ -165,7 +165,8 @@ class _SimulatedLines:
         topic, status = found.get("topic"), found.get("status")
         if kind == "replica_map":
             if not isinstance(topic, str) or not is_legal_name(topic):
-                raise ValueError(f"has a topic that Kafka would not take ({topic!r:.80})")
+                fault = name_fault(topic) if isinstance(topic, str) else ""
+                raise ValueError(f"has a topic that Kafka would not take ({topic!r:.80}{fault})")
             lists = found.get("replicas")
             self._lists[topic] = None if lists is None else checked_rows(lists)
             if topic in self._released:

@@ -123,11 +123,20 @@ class PublishedState:
             DamagedOutputError: a value does not decode, or does not belong under its key.
             UnsoundError: the values contradict each other.
         """
-        state = ClusterState(cluster_id)
-        for stored, value in self._clusters[cluster_id].items():
-            state.restore(self._record(stored, value))
+        state = self.unchecked(cluster_id)
         for fault in faults(state):
             raise UnsoundError(cluster_id=cluster_id, fault=fault)
+        return state
+
+    def unchecked(self, cluster_id: str) -> ClusterState:
+        """A cluster's state as its values say, which may be of two batches if the job writes.
+
+        Raises:
+            DamagedOutputError: a value does not decode, or does not belong under its key.
+        """
+        state = ClusterState(cluster_id)
+        for stored, value in self._clusters.get(cluster_id, {}).items():
+            state.restore(self._record(stored, value))
         return state
 
     def _record(self, stored: bytes, value: LatestValue) -> ReplicaMap | Entry:
@@ -173,6 +182,29 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
         for topic, message in reader.drain_messages():
             place = int(message.partition() or 0), int(message.offset() or 0)
             published.take(topic, message.key() or b"", message.value(), place=place)
+    return published
+
+
+def read_published_cluster(connection: Connection, cluster_id: str) -> PublishedState:
+    """The same of one cluster alone.
+
+    Raises:
+        DamagedOutputError: a key is none of the job's.
+        ClientError: Kafka cannot be reached, or topics are missing.
+        ClusterUnknownError: there is nothing of this cluster.
+    """
+    published, own, others = PublishedState(connection.prefix), f"{cluster_id}/".encode(), set()
+    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        for topic, message in reader.drain_messages():
+            key = message.key() or b""
+            if key.startswith(own):
+                place = int(message.partition() or 0), int(message.offset() or 0)
+                published.take(topic, key, message.value(), place=place)
+            elif not published.messages:
+                others.add(key.partition(b"/")[0])
+    if not published.messages:
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
     return published
 
 

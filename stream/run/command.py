@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -80,7 +81,7 @@ def run(
         plan = LaunchPlan(
             settings=settings,
             home=home,
-            spark_log=(home or HOME) / "spark.log",
+            spark_log=_spark_log_folder(settings.checkpoint, home or HOME) / "spark.log",
             create_topics=create_topics or demo or not is_named,
             demo_prefix=_demo_prefix(home, data) if demo else None,
             short_lived=once,
@@ -93,6 +94,21 @@ def run(
         _print_how_to_produce(running.settings)
         _wait(running.job, running.interrupts)
     return 0
+
+
+def _spark_log_folder(checkpoint: str, home: Path) -> Path:
+    """Beside a checkpoint on this machine's disk, so that the logs of jobs do not mix; else `home`.
+
+    Likewise `home` where only the checkpoint itself may be written, as on a volume mounted there.
+    """
+    from spu_assigner.stream.checkpoint.files import absolute, is_local
+    from spu_assigner.stream.checkpoint.local_files import local_path
+
+    if checkpoint == Settings().checkpoint or not is_local(absolute(checkpoint)):
+        return home
+    folder = local_path(absolute(checkpoint)).parent
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return folder if os.access(there, os.W_OK) else home
 
 
 @contextmanager

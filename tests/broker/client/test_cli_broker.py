@@ -474,6 +474,17 @@ def test_a_rebalance_shows_what_it_leaves_alone(job: list[str], tmp_path: Path) 
     assert "; 1 manual topic left alone\n" in done.stdout
 
 
+def test_a_join_that_drops_something_says_so(job: list[str]) -> None:
+    """And with --keep it drops nothing."""
+    again = ["produce", "spu-joined", "--cluster", "dropped", "--spu-id", "1", WAIT, *job]
+    first, kept, whole = call(*again, "--label", "zone=a"), call(*again, "--keep"), call(*again)
+    assert [done.returncode for done in (first, kept, whole)] == [0, 0, 0]
+    assert ["no longer has" in done.stdout for done in (first, kept, whole)] == [False, False, True]
+    assert (
+        "SPU 1 updated: no longer has label 'zone=a': a join describes its SPU whole, ring of 1\n"
+    ) in whole.stdout
+
+
 @pytest.mark.smoke
 def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     job: list[str], tmp_path: Path
@@ -509,9 +520,10 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
     planned = outcome("plan", *of_file, "--json")
     document = json.loads(planned[1])
-    assert (planned[0], document["extra"]) == (2, ["gitops-b"])
-    asked = ["topic_replication", "topic_grow", "topic_create"]  # new partitions of the new factor
+    assert (planned[0], document["extra"]) == (1, ["gitops-b"])
+    asked = ["topic_replication", "topic_grow"]  # new partitions of the new factor
     assert [event["type"] for event in document["events"]] == asked
+    assert [each["topic"] for each in document["refused"]] == ["gitops-c"]
     refused = outcome("apply", *of_file, WAIT)
     assert refused[0] == 1
     assert "status  gitops/gitops-a  assigned" in refused[1]

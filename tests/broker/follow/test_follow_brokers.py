@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from spu_assigner.stream.client.spu_description import LABEL
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.follow.decision import LABEL
 from spu_assigner.stream.follow.kafka import AnnouncedReader, FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.kafka.kafka_cluster import KafkaCluster

@@ -222,8 +222,8 @@ def holding(texts: Mapping[str, bytes]) -> list[str]:
 def test_no_secret_is_in_logs_event_log_checkpoint_or_temporary_files(outcome: Outcome) -> None:
     """The job ended by an error of Spark's, at log level DEBUG: more it never says."""
     names = {path.relative_to(outcome.folder).parts[0] for path in every_file(outcome.folder)}
-    assert {"said", "events", "checkpoint", ".spu-assigner"} <= names
-    log = (outcome.folder / ".spu-assigner" / "spark.log").read_text(errors="replace")
+    assert {"said", "events", "checkpoint", "spark.log"} <= names
+    log = (outcome.folder / "spark.log").read_text(errors="replace")
     assert "sasl.jaas.config = [hidden]" in log  # Kafka's clients did log their settings there.
     assert " DEBUG " in log
     assert any(

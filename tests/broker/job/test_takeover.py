@@ -83,7 +83,7 @@ class Jobs:
 
     def logged(self, job: subprocess.Popen[bytes]) -> str:
         """What Spark has logged."""
-        log = self._logs[job.pid].parent / ".spu-assigner/spark.log"
+        log = Path(self.settings.checkpoint).with_name("spark.log")
         return log.read_text(encoding="utf-8", errors="replace")
 
     def wait(self, is_so: Callable[[], bool], job: subprocess.Popen[bytes], what: str) -> None:

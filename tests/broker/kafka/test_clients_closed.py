@@ -16,7 +16,7 @@ from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.doctor.checks import CheckTarget, run_checks
+from spu_assigner.stream.doctor.checks import CheckTarget, TimeLimit, run_checks
 from spu_assigner.stream.follow.kafka import AnnouncedReader, WatchedCluster, require_rights
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
@@ -97,7 +97,7 @@ def doctor(connection: Connection) -> None:
     target = CheckTarget(
         settings=settings_of(connection), is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON
     )
-    checks = run_checks(target, seconds=60)
+    checks = run_checks(target, TimeLimit(seconds=60))
     assert {check.name: check.unchecked for check in checks if check.unchecked} == {}
     assert [found for check in checks for found in check.findings] == []
 

@@ -171,7 +171,10 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
         assert process.returncode == 130, output
         assert "apply: interrupted; Kafka goes on with 1 move: run again to finish" in output
     assert mover.throttles("orders")
-    cancelled = operator("apply", "--cancel")
+    others = operator("apply", "--cancel", "--cluster", "c2")
+    assert (others.exit_code, others.stdout) == (1, "")
+    assert "what is under way is of cluster 'c1', not of 'c2'; nothing was changed" in others.stderr
+    cancelled = operator("apply", "--cancel", "--cluster", "c1")
     assert (cancelled.exit_code, cancelled.stderr) == (0, "")
     assert cancelled.stdout.startswith("cancelled 1 move, their lists are as before")
     operator.until("orders", [[1, 2]])

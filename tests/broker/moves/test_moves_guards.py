@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -76,8 +77,14 @@ def test_what_a_killed_run_has_not_begun_waits_for_a_healthy_cluster(mover: Move
     operator.make("alone", [[3]])
     with wave_left(mover):
         with operator.cluster.stopped(3):
+            found = operator("doctor", "--role", "mover", "--json", "--timeout", 60)
             status, lines, errors = mover.move()
         assert (status, lines, len(errors)) == (1, [], 2), errors
+        checks = {each["check"]: each for each in json.loads(found.stdout)["checks"]}
+        refused = [each for each in checks["target"]["findings"] if each["code"] == "D605"]
+        assert [each["message"] for each in refused] == [
+            f"Kafka is not healthy: 1 partition has no leader ({operator.name('alone')}-0)"
+        ]
         assert errors[0].endswith(" has left; 3 of it not begun, planned again")
         assert "Kafka is not healthy: 1 partition has no leader" in errors[1]
         assert operator.lists("orders") == {"orders": [[1], [1], [1]]}

@@ -209,6 +209,15 @@ def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
         seat.sit()
         seat.write(run)
         assert target_findings(operator) == []
+        seat.write(replace(run, state=MovesState.STOPPED))
+        [killed] = target_findings(operator)
+        assert killed["code"] == "D604"
+        by_whom = "and by a run of `apply --moves` for cluster 'c1' that ended early: "
+        assert by_whom in killed["message"]
+        assert killed["mend"].startswith(
+            "run `spu-assigner apply --moves --cluster c1` to finish what it began, or "
+            "`spu-assigner apply --cancel` to take it back; "
+        )
         seat.write(replace(run, moves=(), state=MovesState.DONE))
         [finding] = target_findings(operator)
     assert finding["code"] == "D604"

@@ -189,7 +189,7 @@ _UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
 ]
 _BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
     ("with nothing", "empty value: nothing to read a header from", b""),
-    ("begin with 7b", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
+    ("JSON, or a text like it", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
     ("begin with 00", "a mark alone: cut in the frame", b"\x00"),
     ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
     ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
@@ -206,15 +206,15 @@ _FRAMES: Final = [
     _dead(
         C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
     ),
-    _dead(C.WRONG_TYPE, "a SpuJoined", "the other topic's event: a wrong topic", join()),
+    _dead(C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
     _dead(
         C.WRONG_TYPE,
-        "a TopicCreate",
+        "that of TopicCreate here",
         "a create on spu-events: likewise",
         create(),
         topic=SPU_EVENTS,
     ),
-    _dead(C.WRONG_TYPE, "a DeadLetter", "the job's own dead letter: a loop", _letter()),
+    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _letter()),
     *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
     *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
 ]

@@ -206,6 +206,10 @@ class Talk:
                 raise Refusal("RESERVED_NAME")
             if name in before.topics or name in before.creates:
                 raise Refusal("TOPIC_EXISTS")
+            if name.replace(".", "_") in {
+                other.replace(".", "_") for other in (*before.topics, *before.creates)
+            }:
+                raise Refusal("TOPIC_COLLIDES")
             after, topic = _created(before, event, policy)
         except Refusal as refusal:
             code = refusal.args[0]

@@ -6,7 +6,7 @@ import hashlib
 import tracemalloc
 from dataclasses import replace
 from io import BytesIO
-from typing import Any
+from typing import Any, get_args
 
 import fastavro
 import numpy as np
@@ -33,6 +33,7 @@ from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes, text_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import (
+    EventKind,
     decode_event,
     decode_record,
     encode_event,
@@ -273,10 +274,46 @@ def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
 
 def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
     """A message in the wrong topic is recognised by its schema."""
+    letter, create = letter_of(None), Events().create()
+    with pytest.raises(
+        DecodeError, match="is that of DeadLetter here; expected SpuJoined, SpuLeft"
+    ):
+        decode_event(encode_record(letter), kind="spu")
     with pytest.raises(DecodeError, match="the value is a DeadLetter; expected SpuJoined, SpuLeft"):
-        decode_event(encode_record(letter_of(None)), kind="spu")
+        decode_event(encode_record(letter, wire=Wire.SINGLE_OBJECT), kind="spu")
+    with pytest.raises(DecodeError, match="is that of TopicCreate here; expected a record"):
+        decode_record(encode_event(create))
     with pytest.raises(DecodeError, match="the value is a TopicCreate; expected a record"):
-        decode_record(encode_event(Events().create()))
+        decode_record(encode_event(create, wire=Wire.SINGLE_OBJECT))
+
+
+@pytest.mark.parametrize("number", [0, *range(1, 70), 2**31])
+@pytest.mark.parametrize("body", [b"\x06abc\x06def", b'{"topic":"t"}', b""])
+def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
+    number: int, body: bytes
+) -> None:
+    """Registries count from 1, as ours does: the same id is of another schema there."""
+    for kind in get_args(EventKind):
+        with pytest.raises(DecodeError) as caught:
+            decode_event(b"\0" + number.to_bytes(4, "big") + body, kind=kind)
+        assert "the value is a" not in caught.value.message
+        assert f"schema id {number} is " in caught.value.message
+        assert "one that another registry gave means nothing here" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"type":"topic_create"}', b" [1]", b'\n{"a"', b"\xef\xbb\xbf{}", b"{"]
+)
+def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
+    """The first thing that is tried; bytes in hexadecimal say nothing to who wrote it."""
+    for kind in get_args(EventKind):
+        with pytest.raises(DecodeError) as caught:
+            decode_event(value, kind=kind)
+        assert caught.value.code is DeadLetterCode.UNDECODABLE
+        assert caught.value.message == (
+            f"JSON, or a text like it, of {len(value)} bytes; expected Avro behind 00 and a schema "
+            "id, or c301 and a fingerprint (`spu-assigner produce events` sends events of JSON)"
+        )
 
 
 @pytest.mark.parametrize(

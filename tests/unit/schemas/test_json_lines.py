@@ -34,6 +34,7 @@ from spu_assigner.core.base.records import (
     Move,
     Reason,
     ReplicaMap,
+    RingChange,
     Status,
     TopicStatus,
 )
@@ -276,6 +277,11 @@ ANSWERS: list[tuple[Answer, str]] = [
         replace(RING, message="not shown"),
         '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"saturated","code":null,'
         '"ring_size":1,"cause":"e3"}',
+    ),
+    (  # What a join dropped.
+        replace(RING, change=RingChange.UPDATED, message="no longer has rack 'r'"),
+        '{"type":"ring_event","cluster_id":"c1","spu_id":0,"change":"updated","code":null,'
+        '"ring_size":1,"cause":"e3","message":"no longer has rack \'r\'"}',
     ),
     (  # The same with a resource that is used up.
         replace(RING, resource="disk_bytes"),

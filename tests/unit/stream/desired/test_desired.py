@@ -22,6 +22,7 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.desired.asking import without_rejected
 from spu_assigner.stream.desired.decision import DesiredChanges, desired_changes, event_of
 from spu_assigner.stream.desired.model import DesiredTopic, KnownTopic, KnownTopics, SeenTopics
 from spu_assigner.stream.desired.rendering import (
@@ -248,6 +249,88 @@ def test_of_many_topics_that_are_not_in_the_file_ten_are_named() -> None:
     assert ". 30 more topics likewise; --json names all" in lines
     assert lines[-1].endswith(", 40 not in the file")
     assert len(desired_json(plan)["extra"]) == 40
+
+
+def test_a_mapped_topic_that_is_gone_from_kafka_is_not_as_desired() -> None:
+    """Its map alone is as desired; its data are gone, and no event brings them back."""
+    seen = SeenTopics(partitions={"u": 4}, gone=frozenset({"t"}))
+    plan = planned(desired(), desired("u"), mapped={"t": known(), "u": known()}, seen=seen)
+    assert list(desired_lines(plan)) == [
+        "! t  was in Kafka before; its data are gone: create it again, empty (`spu-assigner apply "
+        "--cluster c1 --recreate`), or delete its map (`spu-assigner produce topic-delete "
+        "--cluster c1 --topic t`)",
+        "= 1 topic as desired",
+        "nothing to do: 0 to create, 0 to grow, 0 to replicate otherwise, 1 that cannot be as "
+        "desired",
+    ]
+    assert desired_json(plan)["behind"] == []
+
+
+def test_a_topic_that_this_user_may_not_see_in_kafka_is_not_taken_for_a_new_one() -> None:
+    """Neither one that has a map nor one that has none."""
+    seen = SeenTopics(hidden=frozenset({"t", "u"}))
+    plan = planned(desired(), desired("u"), mapped={"u": known()}, seen=seen)
+    assert plan.events == ()
+    assert [each.topic for each in plan.found.refused] == ["t", "u"]
+    assert all("grant it Describe" in each.reason for each in plan.found.refused)
+
+
+def test_a_name_that_kafka_refuses_beside_another_is_not_requested() -> None:
+    """Of a topic in Kafka without a map; of a mapped one, and within the file, the core says it."""
+    seen = SeenTopics(partitions={"a_b": 1, "c.d": 1, "e": 1})
+    plan = planned(desired("a.b"), desired("c_d"), desired("e.f"), desired("e_f"), seen=seen)
+    assert [each.topic for each in plan.found.refused] == ["a.b", "c_d"]
+    assert plan.found.refused[0].reason == (
+        "differs from topic 'a_b' in Kafka by dots and underscores alone, which Kafka refuses; "
+        "choose another name"
+    )
+    assigner = Assigner()
+    for spu_id in range(2):
+        assigner.apply(SpuJoined(event_id=f"j{spu_id}", cluster_id="c1", spu_id=spu_id))
+    found = without_rejected(plan.found, assigner.clusters["c1"], reserved=frozenset())
+    assert [change.event.topic for change in found.changes] == ["e.f"]
+    assert found.refused[2].reason.endswith("choose another name (TOPIC_COLLIDES)")
+
+
+def test_what_apply_has_still_to_make_in_kafka_is_named() -> None:
+    """Its map is as desired, and Kafka has nothing of it, or not all partitions."""
+    seen = SeenTopics(partitions={"u": 3, "v": 4})
+    topics = [desired(name) for name in "tuv"]
+    plan = planned(*topics, mapped=dict.fromkeys("tuv", known()), seen=seen)
+    lines = list(desired_lines(plan))
+    assert lines[0] == "= 3 topics as desired"
+    assert lines[-1] == (
+        "2 topics not in Kafka yet, or without all partitions: t, u; `spu-assigner apply --cluster "
+        "c1` makes them"
+    )
+    assert desired_json(plan)["behind"] == ["t", "u"]
+    assert desired_json(planned(*topics))["behind"] is None
+
+
+def test_what_the_core_rejects_is_not_planned() -> None:
+    """In the order of the plan: what comes before it holds slots."""
+    assigner = Assigner()
+    for spu_id in range(3):
+        join = SpuJoined(event_id=f"j{spu_id}", cluster_id="c1", spu_id=spu_id, capacity=10)
+        assigner.apply(join)
+    assigner.apply(
+        TopicCreate(event_id="t", cluster_id="c1", topic="t", partitions=4, replication_factor=2)
+    )
+    file = [desired("t", 6, 5), desired("a", 6, 2), desired("b", 1, 5), desired("c", 9, 3)]
+    plan = planned(*file, mapped={"t": known()})
+    assert len(plan.events) == 5
+    found = without_rejected(plan.found, assigner.clusters["c1"], reserved=frozenset({"a.b"}))
+    assert [change.event.topic for change in found.changes] == ["t", "a"]
+    assert [type(change.event) for change in found.changes] == [TopicGrow, TopicCreate]
+    assert [each.topic for each in found.refused] == ["t", "b", "c"]
+    reasons = [each.reason for each in found.refused]
+    assert [reason.partition(": rejected as the cluster is now: ")[0] for reason in reasons] == [
+        "replication factor 2 → 5",
+        "1 partitions, replication factor 5",
+        "9 partitions, replication factor 3",
+    ]
+    assert all(reason.endswith("(INSUFFICIENT_SPUS)") for reason in reasons[:2])
+    assert reasons[2].endswith("(INSUFFICIENT_CAPACITY)")
 
 
 def test_settings_are_compared_where_kafka_has_the_topic() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,17 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.doctor import machine_checks
 from spu_assigner.stream.doctor.broker_checks import _check_features
-from spu_assigner.stream.doctor.checks import Check, CheckTarget, Unchecked, run_all
+from spu_assigner.stream.doctor.checks import (
+    SLOWNESS_MAX,
+    Check,
+    CheckTarget,
+    TimeLimit,
+    Unchecked,
+    run_all,
+)
 from spu_assigner.stream.doctor.codes import describe, rules
-from spu_assigner.stream.doctor.command import doctor
-from spu_assigner.stream.doctor.target_checks import split_moves
+from spu_assigner.stream.doctor.command import _texts, doctor
+from spu_assigner.stream.doctor.target_checks import _ended_early, split_moves
 from spu_assigner.stream.jvm.java import EXPECTED
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.moves.run_record import begun_run
@@ -59,8 +67,8 @@ TARGET = CheckTarget(
 
 
 def check(name: str, function: Callable[..., Any], *needs: Check, seconds: float = LATER) -> Check:
-    deadline = time.monotonic() + seconds
-    return Check(name, function, target=TARGET, deadline=deadline, needs=needs)
+    limit = TimeLimit(seconds=seconds)
+    return Check(name, function, target=TARGET, limit=limit, needs=needs)
 
 
 def test_every_code_has_a_name_of_its_own_and_is_in_the_docs() -> None:
@@ -202,6 +210,69 @@ def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
     ]
 
 
+def test_the_time_limit_grows_with_the_load_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that waits for a processor has found nothing wrong; a limit that was given stays."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    grows, stays = TimeLimit(seconds=100, grows=True), TimeLimit(seconds=100)
+    for load, slowness in ((0.1, 1), (2.0, 1), (8.0, 4), (1_000.0, SLOWNESS_MAX)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert (grows.slowness, stays.slowness) == (slowness, 1)
+        assert 100 * slowness - LATER < grows.left <= 100 * slowness
+        assert 100 - LATER < stays.left <= 100
+
+
+def test_a_check_is_waited_for_until_the_limit_that_has_grown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was begun when nothing else was running."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "getloadavg", lambda: (1.0, 0.0, 0.0))
+    go_on = threading.Event()
+    limit = TimeLimit(seconds=LATER / SLOWNESS_MAX, grows=True, begun=time.monotonic() - LATER / 2)
+    slow = Check("slow", lambda check: go_on.wait(LATER), target=TARGET, limit=limit)
+    assert limit.left == 0
+    monkeypatch.setattr(os, "getloadavg", lambda: (SLOWNESS_MAX, 0.0, 0.0))
+    threading.Timer(0.1, go_on.set).start()
+    slow.start()
+    assert slow.finish().findings == []
+
+
+def test_packages_that_are_missing_have_one_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command brings all of them."""
+    is_found = metadata.version
+    monkeypatch.setattr(
+        metadata,
+        "version",
+        lambda name: is_found(name) if name == "click" else _missing(name),
+    )
+    one = check("packages", machine_checks.check_packages)
+    one.start()
+    missing = [each for each in one.finish().findings if each.rule.code == "D111"]
+    assert len(missing) > 2
+    (fix,) = {each.fix for each in missing}
+    assert all(each.message.partition(" ")[0] in fix for each in missing)
+    assert "click" not in fix
+
+
+def _missing(name: str) -> str:
+    raise metadata.PackageNotFoundError(name)
+
+
+def test_a_fix_of_several_findings_is_said_once() -> None:
+    """Nine packages or topics, and one command that brings them all."""
+    one = check("one", lambda each: None)
+    for number, fix in enumerate(("f", "f", "f", "g", "f")):
+        one.report("D101", f"m{number}", fix)
+    one.start()
+    assert [text for _, text in _texts(one.finish())] == [
+        "D101 m0",
+        "D101 m1",
+        "D101 m2\n→ f",
+        "D101 m3\n→ g",
+        "D101 m4\n→ f",
+    ]
+
+
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
     """As after set-up: `run` starts a broker of its own. Nothing is made."""
     result = call("--json", "--checkpoint", str(tmp_path / "new/checkpoint"))
@@ -329,6 +400,11 @@ def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
     for other in (None, replace(run, state=MovesState.STOPPED)):
         assert split_moves(moving, other, now_ms=1_000_000) == ({}, moving)
     assert split_moves(moving, run, now_ms=1_000_000 + 61_000) == ({}, moving)
+    assert _ended_early(run, now_ms=1_000_000 + 59_000) is None
+    assert _ended_early(run, now_ms=1_000_000 + 61_000) == run
+    stopped = replace(run, state=MovesState.STOPPED)
+    assert _ended_early(stopped, now_ms=1_000_000) == stopped
+    assert _ended_early(replace(stopped, moves=()), now_ms=1_000_000) is None
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,13 @@ def test_a_reserved_name_that_is_named_is_refused_in_so_many_words(
     assert "the job takes no such name (RESERVED_NAME)" in left.reason
 
 
+def test_another_products_topic_is_not_called_kafkas_own(world: Installation) -> None:
+    """Strimzi's Topic Operator has such ones."""
+    world.kafka("__strimzi_store_topic", [[1]])
+    (left,) = world.decide(globs=("__*",)).left
+    assert left.reason.startswith("begins with '__', as Kafka's own topics do, and the job takes ")
+
+
 def test_a_glob_that_no_topic_matches_is_known(world: Installation) -> None:
     """`adopt --topics 'taem-*'` said that 0 topics were adopted, and status 0."""
     options = replace(world.options, globs=("team-*", "orders", "taem-*"))

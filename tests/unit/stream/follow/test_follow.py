@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft, SpuUncordon
-from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
+from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
+from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
 from spu_assigner.stream.follow.decision import (
-    LABEL,
-    MARK,
-    Announcement,
     FollowOptions,
     MembershipDecision,
     Sightings,
@@ -271,6 +269,52 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     assert (kept.rack, sorted(kept.taints)) == ("y", sorted(taints))
 
 
+LABELLED = SpuJoined(event_id="h", cluster_id="c", spu_id=2, labels={"zone": "z"}, capacity=7)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_broker_that_others_labelled_is_still_watched(restarts: bool) -> None:
+    """The join that named the label dropped the follower's own; what else it says stands."""
+    life = Life()
+    life.look(ALL)
+    life.by_hand(LABELLED)
+    if restarts:
+        life.restart()
+    life.looks(ALL, 2)
+    assert life.announced() == joins([1, 2, 3, 2])
+    again = life.sent[3]
+    assert isinstance(again, SpuJoined)
+    assert again.labels == {"zone": "z", LABEL: "k"}
+    assert (again.rack, again.capacity) == ("b", 7)
+    life.looks(without(2), 4)
+    assert life.announced()[4:] == [("SpuLeft", 2)]
+
+
+def test_a_broker_that_goes_after_others_labelled_it_leaves() -> None:
+    """Also before the follower saw it again, and the cluster it is of is still known."""
+    life = Life()
+    life.look(ALL)
+    life.by_hand(LABELLED)
+    assert life.reader.by_spu()[2].is_own
+    assert followed_clusters({2: life.reader.by_spu()[2]}) == ["k"]
+    life.looks(without(2), 4)
+    assert life.announced()[3:] == [("SpuLeft", 2)]
+
+
+@pytest.mark.parametrize("mode", list(LeaveMode))
+def test_who_joins_it_after_a_leave_owns_it(mode: LeaveMode) -> None:
+    """Whoever made it leave."""
+    life = Life()
+    life.look(ALL)
+    life.by_hand(SpuLeft(event_id="d", cluster_id="c", spu_id=2, mode=mode))
+    life.by_hand(LABELLED)
+    life.looks(without(3), 4)  # The follower makes 3 leave.
+    life.by_hand(replace(LABELLED, event_id="i", spu_id=3))
+    life.looks({1: "a"}, 6)
+    assert life.announced() == [*joins([1, 2, 3]), ("SpuLeft", 3)]
+    assert [known.is_own for known in life.reader.by_spu().values()] == [True, False, False]
+
+
 @pytest.mark.parametrize("adopts", [False, True])
 def test_whom_others_made_leave_stays_away(adopts: bool) -> None:
     """A drain must not be undone because the broker still runs."""
@@ -425,10 +469,19 @@ def test_no_life_breaks_a_promise(looks: list[Racks | str | None], spu_id: int) 
 
 
 def is_his(life: Life, event: Announcement) -> bool:
-    """Whether somebody else announced the SPU last before this event was sent."""
-    earlier = [each for each in life.log if each.spu_id == event.spu_id]
-    at = earlier.index(event)
-    return at > 0 and not earlier[at - 1].event_id.startswith(MARK)
+    """Whether somebody else had joined the SPU, or made it leave, before this event was sent.
+
+    His join of an SPU that is online says more of it, and does not make it his.
+    """
+    his = is_online = False
+    for each in life.log:
+        if each == event:
+            break
+        if each.spu_id == event.spu_id:
+            is_join = isinstance(each, SpuJoined)
+            his = not each.event_id.startswith(MARK) and (his or not (is_join and is_online))
+            is_online = is_join
+    return his
 
 
 @given(looks=LOOKS)

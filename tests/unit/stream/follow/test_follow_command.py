@@ -19,9 +19,9 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow import loop
-from spu_assigner.stream.follow.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.follow.command import _watched
 from spu_assigner.stream.follow.decision import (
     FollowOptions,

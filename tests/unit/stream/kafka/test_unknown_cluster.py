@@ -54,7 +54,7 @@ class KeysReader:
     ("module", "read"),
     [
         (published, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
-        (published, lambda: known.read_known(CONNECTION, "prdo")),
+        (published, lambda: known.read_state(CONNECTION, "prdo")),
         (outputs, lambda: outputs.read_cluster(CONNECTION, "prdo", "orders")),
     ],
 )

@@ -17,8 +17,8 @@ from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, 
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
-from spu_assigner.schemas.errors import LineFault
-from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.schemas.errors import LineError, LineFault
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.lint import event_file
@@ -402,7 +402,7 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
     ),
     "names that are one to Kafka": (
         [E.join(0), E.create("a.b"), E.create("a_b")],
-        [(3, "W508", "topic")],
+        [(3, "E418", "topic")],
     ),
     "such a name after a delete": (
         [E.join(0), E.create("a.b"), E.delete("a.b"), E.create("a_b")],
@@ -575,6 +575,69 @@ def test_a_file_without_lists_is_one_fault(
     """The first reason is reason enough."""
     [finding] = lists(text).findings
     assert (finding.rule.code, (finding.line, finding.column)) == (code, place)
+
+
+REASSIGNMENT = (
+    '{"version":1,"partitions":[{"topic":"t","partition":3,"replicas":[4,1,1],"log_dirs":["any"]}]}'
+)
+
+
+@pytest.mark.parametrize("text", [REASSIGNMENT, json.dumps(json.loads(REASSIGNMENT), indent=2)])
+@pytest.mark.parametrize("options", [(), ("--kind", "lists")])
+def test_a_reassignment_of_kafkas_is_called_so(text: str, options: tuple[str, ...]) -> None:
+    """Also what is wrong with its lists; the command that takes it says that late."""
+    result = call(*options, "-", given=text.encode())
+    assert result.exit_code == 1
+    kind, duplicate, _ = result.stdout.splitlines()
+    assert kind.startswith("<stdin>:1:1: E101 the file is a reassignment in Kafka's form, ")
+    assert kind.endswith("; `kafka-reassign-partitions --reassignment-json-file` takes it")
+    assert "E305 partitions[0].replicas[2]: an SPU that this list names before" in duplicate
+
+
+def test_a_reassignment_is_neither_an_event_nor_a_manual_assignment(tmp_path: Path) -> None:
+    """Wherever it is given instead of one."""
+    (finding,) = linted(REASSIGNMENT).findings
+    assert finding.message.startswith("the line is a reassignment in Kafka's form, ")
+    with pytest.raises(LineError, match="is a reassignment in Kafka's form"):
+        event_from_json(REASSIGNMENT)
+    file = tmp_path / "moves.json"
+    file.write_text(REASSIGNMENT, "utf-8")
+    with pytest.raises(AssignmentFileError, match="is a reassignment in Kafka's form"):
+        read_assignment(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("[[4,1,1]]", ["E301", "E305"]),
+        ("[[4,1],[4,-1]]", ["E301", "E301", "E306"]),
+        ('{"more":1,"partitions":[{"id":0,"replicas":[4,1,1]}]}', ["E301", "E305"]),
+        ('[{"replicas":[4,1,1]}]', ["E301", "E305"]),
+        ('[{"id":1,"replicas":[4,1,1]}]', ["E302", "E305"]),
+    ],
+)
+def test_a_list_in_another_form_is_looked_at_too(text: str, codes: list[str]) -> None:
+    """Otherwise its faults show once the form is right."""
+    assert [finding.rule.code for finding in lists(text).findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a b", ": character 2 is ' '"),
+        ("straße", ": character 5 is 'ß'"),
+        ("a/b", ": character 2 is '/'"),
+        ("x" * 250, ": it has 250 characters"),
+        ("..", "'.' or '..'"),
+    ],
+)
+def test_an_illegal_name_says_which_character(name: str, says: str) -> None:
+    """Of a topic and of a cluster."""
+    for field in ("topic", "cluster_id"):
+        line = {"type": "topic_delete", "event_id": "e", "cluster_id": "c", "topic": "t"}
+        (finding,) = linted({**line, field: name}).findings
+        assert (finding.rule.code, finding.field) == ("E109", field)
+        assert finding.message.endswith(says)
 
 
 @pytest.mark.parametrize("poison", FILES, ids=lambda poison: poison.name)

@@ -16,7 +16,7 @@ from spu_assigner.stream.cli import cli
         (["--cluster", "c1", "--moves", "--throttle", "fast"], "'fast' is no rate; expected bytes"),
         (["--cluster", "c1", "--moves", "--concurrency", "0"], "0 is not in the range"),
         (["--cancel", "--moves"], "and nothing beside it: leave out --moves (see"),
-        (["--cancel", "--cluster", "c1", "--topics", "t"], ": leave out --cluster, --topics (see"),
+        (["--cancel", "--cluster", "c1", "--topics", "t"], ": leave out --topics (see"),
         (["--cancel", "--force", "-b", "k:1"], "beside it: leave out --force (see"),
         (["--cancel", "--json", "--yes"], "beside it: leave out --json, --yes (see"),
         (["--cluster", "c1", "--forget-throttle", "3"], "need --moves"),

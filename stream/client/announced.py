@@ -1,4 +1,4 @@
-"""What was announced of a cluster's SPUs, out of what is in Kafka.
+"""What was announced of a cluster's SPUs, out of what is in Kafka: for `follow` and `--keep`.
 
 `spu-events` is what was announced, and what the job will act on, though it may be down: each event
 describes its SPU whole, so the last one of an SPU is all that counts. Of an SPU whose events have
@@ -21,9 +21,34 @@ from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, default_capacity
 from spu_assigner.core.base.records import RingChange, RingEvent, SpuChanged
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
-from spu_assigner.stream.follow.decision import LABEL, MARK, Announced, Announcement, Described
+from spu_assigner.stream.client.spu_description import (
+    LABEL,
+    MARK,
+    Announced,
+    Announcement,
+    Described,
+)
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, SPU_EVENTS
 
 _STATE: Final = "spu"  # the kind, in the keys of assigner-state
+
+
+def read_described(connection: Connection, cluster_id: str, spu_id: int) -> Described | None:
+    """What was announced last of one SPU; None: nothing.
+
+    Raises:
+        ClientError: the broker does not answer, or topics are missing.
+        DecodeError: an SPU's entry in `assigner-state` is damaged.
+    """
+    known = AnnouncedOfCluster(cluster_id, origin="")
+    for topic, take in ((ASSIGNER_STATE, known.take_state), (SPU_EVENTS, known.take_event)):
+        with Reader(connection, [topic], from_beginning=True) as reader:
+            for _, message in reader.drain_messages():
+                take(message)
+    found = known.by_spu().get(spu_id)
+    return None if found is None else found.described
 
 
 class EventPosition(NamedTuple):
@@ -59,6 +84,7 @@ class AnnouncedOfCluster:
         self._origin = origin
         self._last: dict[int, tuple[EventPosition, Announcement]] = {}
         self._joins: dict[int, tuple[EventPosition, SpuJoined]] = {}
+        self._own: dict[int, str | None] = {}  # of those that are: the watched cluster, if known
         self._kept: dict[int, SpuChanged] = {}  # what the job made of them
         self._seen: dict[str, None] = {}  # ids of events, the oldest first
         self._elsewhere: dict[tuple[str, str], str] = {}  # brokers that are SPUs of others
@@ -103,6 +129,7 @@ class AnnouncedOfCluster:
             del self._seen[next(iter(self._seen))]
         spu_id = event.spu_id
         if spu_id not in self._last or place.is_after(self._last[spu_id][0]):
+            self._note_owner(event)
             self._last[spu_id] = place, event
         if isinstance(event, SpuJoined) and (
             spu_id not in self._joins or place.is_after(self._joins[spu_id][0])
@@ -119,6 +146,27 @@ class AnnouncedOfCluster:
         """The other clusters that have brokers of this Kafka cluster as SPUs."""
         return sorted({of for (of, _), each in self._elsewhere.items() if each == kafka_cluster})
 
+    def _note_owner(self, event: Announcement) -> None:
+        """Whose an SPU is after an event, the next one that is known of it.
+
+        A leave has no labels, and a join may outlive its id, in `assigner-state`. A join by others
+        of an SPU that is online says something else of it, and not whose it is.
+        """
+        spu_id = event.spu_id
+        if spu_id in self._last:
+            is_online = isinstance(self._last[spu_id][1], SpuJoined)
+        else:
+            kept = self._kept.get(spu_id)
+            is_online = kept is not None and kept.online
+            if kept is not None and LABEL in (labels := dict(kept.labels)) and not kept.leaving:
+                self._own[spu_id] = labels[LABEL]
+        if isinstance(event, SpuJoined) and LABEL in (given := event.labels or {}):
+            self._own[spu_id] = given[LABEL]
+        elif isinstance(event, SpuLeft) and event.event_id.startswith(f"{MARK}/"):
+            self._own.setdefault(spu_id, None)
+        elif isinstance(event, SpuLeft) or not is_online:
+            self._own.pop(spu_id, None)
+
     def _take_elsewhere(self, cluster_id: str, spu: str, value: bytes | None) -> None:
         self._elsewhere.pop((cluster_id, spu), None)
         try:
@@ -134,6 +182,7 @@ class AnnouncedOfCluster:
             online=spu.online,
             is_decommissioned=spu.leaving,
             is_own=LABEL in labels and not spu.leaving,
+            kafka_cluster=None if spu.leaving else labels.get(LABEL),
             described=Described(
                 rack=spu.rack,
                 cores=spu.cores,
@@ -163,22 +212,16 @@ class AnnouncedOfCluster:
         return Announced(
             online=isinstance(event, SpuJoined),
             is_decommissioned=isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION,
-            is_own=_is_own(event),
+            is_own=spu_id in self._own,
+            kafka_cluster=self._own.get(spu_id),
             described=described,
             place=f"{self._origin.partition('.')[0]}.{place.partition}.{place.offset}",
         )
 
 
-def _is_own(event: Announcement) -> bool:
-    """A leave has no labels, and a join may outlive its id, in `assigner-state`."""
-    if isinstance(event, SpuJoined):
-        return LABEL in (event.labels or {})
-    return event.event_id.startswith(f"{MARK}/")
-
-
 def _is_followed(event: Announcement) -> bool:
     """Whether the job acts on it, which refuses a join with numbers out of range."""
-    if isinstance(event, SpuLeft) or _is_own(event):
+    if isinstance(event, SpuLeft) or LABEL in (event.labels or {}):
         return True
     answers = Assigner().apply(event)
     return not any(

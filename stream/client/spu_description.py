@@ -1,0 +1,70 @@
+"""What is known of an SPU by what was announced of it: the values, without Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spu_assigner.core.base.constraints import Taint
+from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.core.base.limits import default_capacity
+
+MARK: Final = "follow-brokers"  # the ids of the events of `follow` begin so
+LABEL: Final = "kafka-cluster"  # of the SPUs it joins: the id of the watched cluster
+
+Announcement = SpuJoined | SpuLeft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a join says of an SPU."""
+
+    rack: str | None
+    cores: int
+    capacity: int
+    labels: Mapping[str, str]
+    resources: Mapping[str, int] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """What was announced last of an SPU."""
+
+    online: bool
+    is_decommissioned: bool  # its last leave was for good; no when it is online
+    is_own: bool  # by `follow`, and not by somebody else
+    kafka_cluster: str | None  # of one that is own, whose broker it was joined as, where known
+    described: Described | None  # None: of its joins nothing is left
+    place: str  # of the last announcement, in the input; part of the next event's id
+
+
+def described_over(
+    before: Described | None,
+    *,
+    rack: str | None,
+    cores: int | None,
+    capacity: int | None,
+    labels: Mapping[str, str],
+    resources: Mapping[str, int],
+    taints: Sequence[Taint] = (),
+) -> Described:
+    """What a join says that takes over from `before` what is not named.
+
+    A capacity is taken over with the number of cores that it was announced with.
+    """
+    if cores is None:
+        cores = 1 if before is None else before.cores
+    if capacity is None and before is not None and before.cores == cores:
+        capacity = before.capacity
+    named = {(taint.key, taint.effect) for taint in taints}
+    kept = () if before is None else before.taints
+    return Described(
+        rack=before.rack if rack is None and before is not None else rack,
+        cores=cores,
+        capacity=default_capacity(cores) if capacity is None else capacity,
+        labels={**({} if before is None else before.labels), **labels},
+        resources={**({} if before is None else before.resources), **resources},
+        taints=(*(each for each in kept if (each.key, each.effect) not in named), *taints),
+    )

@@ -1,0 +1,56 @@
+"""What a join takes over of an SPU that is known: `produce spu-joined --keep`, and `follow`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from spu_assigner.core.base.constraints import Taint, TaintEffect
+from spu_assigner.core.base.limits import default_capacity
+from spu_assigner.stream.client.spu_description import Described, described_over
+
+NO_LEADERS = Taint("pool", "pay", TaintEffect.NO_LEADERS)
+EVICT = Taint("pool", "pay", TaintEffect.EVICT)
+BEFORE = Described(
+    rack="a",
+    cores=2,
+    capacity=50,
+    labels={"zone": "a", "tier": "ssd"},
+    resources={"disk_bytes": 9, "net": 1},
+    taints=(NO_LEADERS,),
+)
+
+
+def over(before: Described | None, **named: Any) -> Described:
+    nothing = {"rack": None, "cores": None, "capacity": None, "labels": {}, "resources": {}}
+    return described_over(before, **{**nothing, **named})
+
+
+@pytest.mark.parametrize(
+    ("named", "changed"),
+    [
+        ({}, {}),
+        ({"rack": "b"}, {"rack": "b"}),
+        ({"capacity": 0}, {"capacity": 0}),
+        ({"cores": 2}, {}),
+        ({"cores": 3}, {"cores": 3, "capacity": default_capacity(3)}),
+        ({"cores": 3, "capacity": 7}, {"cores": 3, "capacity": 7}),
+        ({"labels": {"zone": "b"}}, {"labels": {"zone": "b", "tier": "ssd"}}),
+        ({"resources": {"cpu": 4}}, {"resources": {"disk_bytes": 9, "net": 1, "cpu": 4}}),
+        ({"taints": (EVICT,)}, {"taints": (NO_LEADERS, EVICT)}),
+        (
+            {"taints": (Taint("pool", "x", TaintEffect.NO_LEADERS),)},
+            {"taints": (Taint("pool", "x", TaintEffect.NO_LEADERS),)},
+        ),
+    ],
+)
+def test_what_is_not_named_stays(named: dict[str, Any], changed: dict[str, Any]) -> None:
+    """A taint is replaced by one of the same key and effect."""
+    assert over(BEFORE, **named) == replace(BEFORE, **changed)
+
+
+def test_an_spu_that_is_not_known_has_what_is_named_alone() -> None:
+    """One core unless more are named, as in any join."""
+    assert over(None) == Described(rack=None, cores=1, capacity=default_capacity(1), labels={})
+    assert over(None, rack="a", labels={"x": "y"}).labels == {"x": "y"}
