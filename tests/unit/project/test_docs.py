@@ -225,6 +225,7 @@ _NOT_OF_THE_JOB = {
     "InputError",  # its kinds are
     "InspectError",
     "InvalidEventError",  # a dead letter
+    "InvalidStateError",  # for who embeds the core
     "LineError",  # a dead letter
     "NoAssignmentError",  # produce
     "NoCheckpointError",
