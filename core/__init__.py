@@ -80,10 +80,10 @@ if TYPE_CHECKING:
     from spu_assigner.core.base.resources import Need
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
-    from spu_assigner.core.explain.decisions import PlacementDecision, PlacementStep
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
     from spu_assigner.core.explain.loads import AmountHeld, Load
     from spu_assigner.core.explain.moves import MoveStep
+    from spu_assigner.core.explain.placement_decision import PlacementDecision, PlacementStep
     from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
     from spu_assigner.core.explain.replay_striped import StripeStep
     from spu_assigner.core.explain.ring_history import Passed, Why
@@ -210,7 +210,7 @@ _HOMES: Final = (
     "whatif.layout",
     "whatif.resources",
     "whatif.sweep",
-    "explain.decisions",
+    "explain.placement_decision",
     "explain.explaining_assigner",
     "explain.loads",
     "explain.moves",

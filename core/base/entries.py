@@ -16,6 +16,7 @@ class ChainEntry:
     chains: tuple[tuple[Order, Chain], ...]
     """Every order, in the order of `Order`."""
     registration_next: int
+    """The number of the next SPU that registers."""
     seen_count: int
     """Events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED."""
 

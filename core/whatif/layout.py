@@ -25,17 +25,28 @@ class ClusterLayout:
     """A cluster's SPUs and the replica lists of all its topics."""
 
     cluster_id: str
-    ids: IdArray  # ascending
-    racks: tuple[str | None, ...]  # of each SPU
+    ids: IdArray
+    """The SPUs, ascending; an SPU's number is its place here."""
+    racks: tuple[str | None, ...]
+    """The rack of each SPU."""
     online: FlagArray
+    """Of each SPU, whether it is online."""
     cordoned: FlagArray
-    capacities: CountArray | None  # replica slots; None: not known
-    held: CountArray  # replicas in lists, those of offline SPUs too
-    live: IdMatrix  # shape (partitions, replicas): online SPUs by number, then PADDING
-    wanted: IdArray  # replicas that each partition is to have
+    """Of each SPU, whether it takes no new replicas."""
+    capacities: CountArray | None
+    """Replica slots of each SPU; None: not known."""
+    held: CountArray
+    """Replicas that each SPU has in lists, offline or not."""
+    live: IdMatrix
+    """Shape (partitions, replicas): online SPUs by number, then -1."""
+    wanted: IdArray
+    """Replicas that each partition is to have."""
     topics: tuple[str, ...]
-    first_rows: IdArray  # the row of each topic's partition 0
-    resources: ResourceLayout | None = None  # None: replica slots alone
+    """Their names, sorted."""
+    first_rows: IdArray
+    """The row of each topic's partition 0."""
+    resources: ResourceLayout | None = None
+    """What there is of resources; None: there are replica slots alone."""
 
     @property
     def numbers_online(self) -> IdArray:
