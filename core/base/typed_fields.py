@@ -162,7 +162,8 @@ def _settle(made: object, known: _KnownClass, values: tuple[Any, ...]) -> None:
 
 
 def _take_integer(field: str, value: Any) -> int:
-    if not isinstance(value, bool):
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    if not isinstance(value, bool) and kind != "b":  # numpy 2.0 takes its bool as an index too.
         try:
             return int(index(value))
         except TypeError:
