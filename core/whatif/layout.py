@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix, ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -54,7 +55,15 @@ class ClusterLayout:
         return np.flatnonzero(self.online).astype(np.int32)
 
     def numbers_of(self, spu_ids: Sequence[int]) -> IdArray:
-        """The numbers of these SPUs, which must be of the cluster, ascending."""
+        """The numbers of these SPUs, ascending.
+
+        Raises:
+            InvalidEventError: one is not of the cluster.
+        """
+        unknown = sorted({*spu_ids} - {*self.ids.tolist()})
+        if unknown:
+            expected = f"SPUs of cluster {self.cluster_id!r}"
+            raise InvalidEventError(field="spu_ids", value=unknown[0], expected=expected)
         return np.unique(np.searchsorted(self.ids, np.array(spu_ids))).astype(np.int32)
 
     def partition_of(self, row: int) -> tuple[str, int]:
