@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from spu_assigner.core.explain.replay_striped import StripeStep
     from spu_assigner.core.explain.ring_history import Passed, Why
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
+    from spu_assigner.core.state.parts import parts_of
     from spu_assigner.core.state.saving import state_from_json, state_to_json
     from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
     from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
@@ -183,6 +184,7 @@ __all__ = [
     "decide",
     "evolve",
     "layout_of_state",
+    "parts_of",
     "plain_records",
     "state_from_json",
     "state_to_json",
@@ -202,6 +204,7 @@ _HOMES: Final = (
     "base.records",
     "base.entries",
     "state.cluster_state",
+    "state.parts",
     "state.saving",
     "decision.answers",
     "decision.machine",

@@ -281,7 +281,7 @@ def _mapping(kind: FieldType) -> FieldType:
 
 
 def _object(cls: Any) -> FieldType:
-    expected = f"a {cls.__name__}"
+    expected = f"{cls.__name__}, or a mapping of its fields"
 
     def take(field: str, value: Any) -> Any:
         if isinstance(value, cls):

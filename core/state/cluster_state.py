@@ -66,8 +66,8 @@ def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
 class ClusterState:
     """All that decisions about one cluster depend on.
 
-    Two are equal if they decide alike: what they keep is the same. `state_to_json` writes one,
-    `state_from_json` reads it.
+    Two are equal if they decide alike: what they keep is the same. `parts_of` gives that as
+    records; `state_to_json` writes it, `state_from_json` reads it. The attributes are the core's.
     """
 
     def __init__(self, cluster_id: str) -> None:

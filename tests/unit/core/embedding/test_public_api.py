@@ -35,10 +35,10 @@ def annotations_of(value: Any) -> Iterator[Any]:
     if not isinstance(value, type) and not inspect.isfunction(value):
         yield value  # an alias
     elif inspect.isfunction(value):
-        yield from get_type_hints(value).values()
+        yield from get_type_hints(value, localns=EXPORTED).values()
     else:
         if is_dataclass(value) or hasattr(value, "_fields"):
-            yield from get_type_hints(value).values()
+            yield from get_type_hints(value, localns=EXPORTED).values()
         for name, member in vars(value).items():
             if name in INTERNAL.get(value.__name__, ()) or (
                 name.startswith("_") and name != "__init__"
@@ -47,7 +47,7 @@ def annotations_of(value: Any) -> Iterator[Any]:
             function = member.fget if isinstance(member, property) else member
             function = getattr(function, "__func__", function)
             if inspect.isfunction(function) and function.__module__.startswith("spu_assigner"):
-                yield from get_type_hints(function).values()
+                yield from get_type_hints(function, localns=EXPORTED).values()
 
 
 def own_types(hint: Any) -> Iterator[Any]:
