@@ -76,7 +76,7 @@ def taken_as(hint: Any, field: str, value: object) -> Any:
     return field_type(hint).take(field, value)
 
 
-def built(cls: type[Built], members: Mapping[Any, Any], *, path: str = "") -> Built:
+def built(cls: type[Built], members: Mapping[Any, Any], *, path: str) -> Built:
     """The object of a dataclass that has these members.
 
     Args:
@@ -90,14 +90,10 @@ def built(cls: type[Built], members: Mapping[Any, Any], *, path: str = "") -> Bu
     named: Any = cls
     types, required = _members(named)
     if not required <= members.keys() <= types.keys():
-        others = sorted(types.keys() - required)
-        may_have = f", may have {', '.join(others)}" if others else ""
-        has = f"has {', '.join(sorted(required))}" if required else "has no other field"
-        raise InvalidEventError(
-            field=path or "the object", value=members, expected=f"an object that {has}{may_have}"
-        )
-    prefix = f"{path}." if path else ""
-    return cls(**{name: types[name].take(prefix + name, each) for name, each in members.items()})
+        must = f"; {', '.join(sorted(required))} must be there" if required else ""
+        expected = f"an object with the fields {', '.join(types)}{must}"
+        raise InvalidEventError(field=path, value=members, expected=expected)
+    return cls(**{name: types[name].take(f"{path}.{name}", each) for name, each in members.items()})
 
 
 @cache

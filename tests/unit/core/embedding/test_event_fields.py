@@ -126,7 +126,7 @@ def test_what_json_can_say_of_a_field_is_coerced(
         (SpuJoined, "labels", {1: "a"}, "a name in labels", "a text"),
         (SpuJoined, "resources", {"disk_bytes": 1.5}, "resources.disk_bytes", "a whole number"),
         (SpuJoined, "taints", "k=v:evict", "taints", "a list"),
-        (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "has effect, key, value"),
+        (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "effect, key, value must be there"),
         (SpuJoined, "taints", [("k", "v", "evict")], "taints[0]", "Taint, or a mapping"),
         (TopicCreate, "topic", 7, "topic", "a text"),
         (TopicCreate, "topic", "a b", "topic", "1 to 249 of"),
@@ -137,7 +137,7 @@ def test_what_json_can_say_of_a_field_is_coerced(
         (TopicCreate, "replicas", "0,1", "replicas", "a list of"),
         (TopicCreate, "on_shortage", "later", "on_shortage", "one of 'reject', 'wait'"),
         (TopicCreate, "constraints", "zone in (a)", "constraints", "Constraints, or a"),
-        (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "may have apart_from"),
+        (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "with the fields tolerations"),
         (
             TopicCreate,
             "constraints",

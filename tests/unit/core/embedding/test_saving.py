@@ -124,7 +124,7 @@ def part(whole: dict[str, Any], name: str) -> Any:
         (lambda whole: whole["parts"].append({"type": "RingEvent"}), "with a type, one of"),
         (lambda whole: whole["parts"].append(7), "with a type, one of"),
         (lambda whole: part(whole, "SpuChanged").update(capacity="7"), "capacity is '7'"),
-        (lambda whole: part(whole, "SpuChanged").pop("rack"), "an object that has"),
+        (lambda whole: part(whole, "SpuChanged").pop("rack"), "must be there"),
         (lambda whole: part(whole, "ChainEntry").update(chains=[["id", [0]]]), "a list of 3"),
         (lambda whole: part(whole, "ReplicaMap").update(replicas=[[0, 2**40]]), "lists of 0 to"),
         (lambda whole: part(whole, "ReplicaMap").update(replicas=[]), "lists of 0 to"),
