@@ -1,7 +1,7 @@
 """Placement without Kafka or Spark, for those who embed it.
 
-Names are loaded when first used: whoever needs an event alone does not pay for numpy. Start with
-`Assigner`, or with `step` and `ClusterState` where the states are kept elsewhere.
+Start with `Assigner`, or with `step` and `ClusterState` where the states are kept elsewhere. Names
+are loaded when first used: whoever needs an event alone does not pay for numpy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spu_assigner.core.assigner import Assigner
-    from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError, InvariantError
+    from spu_assigner.core.base.constraints import (
+        Constraints,
+        Preference,
+        SpreadLevel,
+        Taint,
+        TaintEffect,
+        Toleration,
+    )
+    from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
+    from spu_assigner.core.base.errors import (
+        AssignerError,
+        Code,
+        InvalidEventError,
+        InvalidStateError,
+        InvariantError,
+    )
     from spu_assigner.core.base.events import (
         ClusterRebalance,
         Event,
@@ -20,115 +35,202 @@ if TYPE_CHECKING:
         Policy,
         SpuCordon,
         SpuDemote,
+        SpuEvent,
+        SpuId,
         SpuJoined,
         SpuLeft,
         SpuUncordon,
         SpuUndemote,
         TopicAdopted,
+        TopicConstraints,
         TopicCreate,
         TopicDelete,
+        TopicDemand,
         TopicGrow,
         TopicRelease,
         TopicReplication,
     )
+    from spu_assigner.core.base.plain_form import as_dict
     from spu_assigner.core.base.records import (
         Answer,
+        Chain,
+        ChainsChanged,
+        EventSeen,
+        GrantedCreate,
+        Mode,
+        Move,
+        Order,
+        PlainRecord,
+        Reason,
         Record,
         ReplicaMap,
         RingChange,
         RingEvent,
+        RingFacts,
+        SpuChanged,
+        SpuGone,
         Status,
         TopicStatus,
+        Wait,
+        Waiting,
+        WaitingSettled,
+        plain_records,
     )
     from spu_assigner.core.base.replica_lists import ReplicaLists
+    from spu_assigner.core.base.resources import Need
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
+    from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
+    from spu_assigner.core.explain.loads import AmountHeld, Load
+    from spu_assigner.core.explain.moves import MoveStep
+    from spu_assigner.core.explain.placement_decision import PlacementDecision, PlacementStep
+    from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
+    from spu_assigner.core.explain.replay_striped import StripeStep
+    from spu_assigner.core.explain.ring_history import Passed, Why
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
+    from spu_assigner.core.state.parts import parts_of
+    from spu_assigner.core.state.saving import state_from_json, state_to_json
+    from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
+    from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
+    from spu_assigner.core.whatif.resources import ResourceLayout, ResourceOutcome
+    from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
 
 __all__ = [
+    "AmountHeld",
     "Answer",
     "Assigner",
     "AssignerError",
+    "Chain",
+    "ChainEntry",
+    "ChainStep",
+    "ChainsChanged",
+    "ClusterLayout",
     "ClusterRebalance",
     "ClusterState",
     "Code",
+    "Constraints",
+    "Entry",
+    "EntryGone",
+    "EntryKind",
     "Event",
+    "EventSeen",
+    "ExplainingAssigner",
+    "FailureAnalysis",
+    "FailureOutcome",
+    "FailureSweep",
+    "GrantedCreate",
     "InvalidEventError",
+    "InvalidStateError",
     "InvariantError",
     "LeaveMode",
+    "Load",
+    "Mode",
+    "Move",
+    "MoveStep",
+    "Need",
     "OnShortage",
+    "Order",
+    "Passed",
+    "PlacementDecision",
+    "PlacementStep",
+    "PlainRecord",
     "Policy",
+    "Preference",
+    "Reason",
+    "Reasons",
     "Record",
     "ReplicaLists",
     "ReplicaMap",
+    "ResourceLayout",
+    "ResourceOutcome",
     "RingChange",
     "RingEvent",
+    "RingFacts",
+    "ScoreStep",
+    "SeenEntry",
+    "SpreadLevel",
+    "SpuChanged",
     "SpuCordon",
     "SpuDemote",
+    "SpuEvent",
+    "SpuGone",
+    "SpuId",
     "SpuJoined",
     "SpuLeft",
     "SpuUncordon",
     "SpuUndemote",
     "Status",
+    "StripeStep",
+    "Taint",
+    "TaintEffect",
+    "Taken",
+    "Toleration",
     "TopicAdopted",
+    "TopicConstraints",
     "TopicCreate",
     "TopicDelete",
+    "TopicDemand",
     "TopicGrow",
     "TopicRelease",
     "TopicReplication",
     "TopicStatus",
+    "Wait",
+    "Waiting",
+    "WaitingSettled",
+    "Why",
+    "WorstByMeasure",
     "answers",
+    "as_dict",
     "decide",
     "evolve",
+    "layout_of_state",
+    "parts_of",
+    "plain_records",
+    "state_from_json",
+    "state_to_json",
     "step",
+    "sweep_racks",
+    "sweep_spus",
 ]
 
-_HOMES: Final = {
-    "decision.answers": ("answers",),
-    "assigner": ("Assigner",),
-    "base.errors": ("AssignerError", "Code", "InvalidEventError", "InvariantError"),
-    "base.events": (
-        "ClusterRebalance",
-        "Event",
-        "LeaveMode",
-        "OnShortage",
-        "Policy",
-        "SpuCordon",
-        "SpuDemote",
-        "SpuJoined",
-        "SpuLeft",
-        "SpuUncordon",
-        "SpuUndemote",
-        "TopicAdopted",
-        "TopicCreate",
-        "TopicDelete",
-        "TopicGrow",
-        "TopicRelease",
-        "TopicReplication",
-    ),
-    "decision.machine": ("decide", "step"),
-    "base.records": (
-        "Answer",
-        "Record",
-        "ReplicaMap",
-        "RingChange",
-        "RingEvent",
-        "Status",
-        "TopicStatus",
-    ),
-    "base.replica_lists": ("ReplicaLists",),
-    "state.cluster_state": ("ClusterState", "evolve"),
-}
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+# The modules that define them, those that load least first.
+_HOMES: Final = (
+    "base.errors",
+    "base.constraints",
+    "base.events",
+    "base.plain_form",
+    "base.resources",
+    "base.replica_lists",
+    "base.records",
+    "base.entries",
+    "state.cluster_state",
+    "state.parts",
+    "state.saving",
+    "decision.answers",
+    "decision.machine",
+    "assigner",
+    "whatif.failure",
+    "whatif.layout",
+    "whatif.resources",
+    "whatif.sweep",
+    "explain.placement_decision",
+    "explain.explaining_assigner",
+    "explain.loads",
+    "explain.moves",
+    "explain.replay_placement",
+    "explain.replay_striped",
+    "explain.ring_history",
+)
 
+if not TYPE_CHECKING:  # A type checker would take every name for known.
 
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            for home in _HOMES:
+                names = vars(import_module(f"{__name__}.{home}"))
+                if name in names:
+                    return globals().setdefault(name, names[name])
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, policy_of
 from spu_assigner.core.base.records import (
     PlainRecord,
     Record,
@@ -45,9 +45,21 @@ class Assigner:
         *,
         reserved_names: frozenset[str] = PRODUCT_NAMES,
     ) -> None:
-        self.default_policy = default_policy  # of creates that name none
-        self.reserved_names = reserved_names  # of the product's topics: no create may take them
+        """Start without any cluster.
+
+        Args:
+            default_policy: of creates that name none.
+            reserved_names: topics that no create may be called: the product's own.
+
+        Raises:
+            InvalidEventError: there is no such policy.
+        """
+        self.default_policy = policy_of(default_policy)
+        """The policy of creates that name none."""
+        self.reserved_names = reserved_names
+        """Topics that no create may be called."""
         self.clusters: dict[str, ClusterState] = {}
+        """The state of each cluster that an event named."""
 
     def apply(self, event: Event) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
         """Decide, apply, and give the answers: maps by topic, statuses, ring events by SPU id.

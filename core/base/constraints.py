@@ -27,65 +27,87 @@ from spu_assigner.core.base.limits import (
     name_fault,
 )
 from spu_assigner.core.base.selectors import SelectorError, selector_of
+from spu_assigner.core.base.typed_fields import TypedFields
 
 
 class TaintEffect(StrEnum):
     """What a taint keeps away from an SPU, unless a topic tolerates it."""
 
-    NO_NEW_REPLICAS = "no_new_replicas"  # what is there stays
-    NO_LEADERS = "no_leaders"  # replicas may come, and follow
-    EVICT = "evict"  # nothing comes, and what is there moves away
+    NO_NEW_REPLICAS = "no_new_replicas"
+    """What is there stays."""
+    NO_LEADERS = "no_leaders"
+    """Replicas may come, and follow."""
+    EVICT = "evict"
+    """Nothing comes, and what is there moves away."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Taint:
+class Taint(TypedFields):
     """What an SPU says against replicas."""
 
     key: str
+    """1 to 256 characters."""
     value: str
+    """Up to 256 characters."""
     effect: TaintEffect
+    """What is kept away."""
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(TypedFields):
     """A taint with this key and value does not matter; without a value: with any value."""
 
     key: str
+    """Of the taint."""
     value: str | None = None
+    """Of the taint; None: any."""
 
 
 @dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(TypedFields):
     """SPUs that are selected score so much; less than 0: they are avoided."""
 
     select: str
+    """A selector."""
     weight: int
+    """1 to 1,000, or the same below 0."""
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadLevel:
+class SpreadLevel(TypedFields):
     """The replicas of a list are as even over the values of a label as can be.
 
     An SPU without the label counts as having the value "".
     """
 
     label: str
-    max: int | None = None  # replicas of a list for each value, at most: a hard rule
-    min: int | None = None  # at least, for each value that an SPU of the cluster may have: likewise
+    """Its name; `rack` and `spu_id` are those of the SPU."""
+    max: int | None = None
+    """Replicas of a list for each value, at most: a hard rule."""
+    min: int | None = None
+    """At least, for each value that an SPU of the cluster may have: likewise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(TypedFields):
     """The rules of a topic; each field is empty where there is no such rule."""
 
     tolerations: tuple[Toleration, ...] = ()
-    require: tuple[str, ...] = ()  # selectors that must all hold
-    forbid: tuple[str, ...] = ()  # selectors of which none may hold
+    """Taints that do not matter to the topic."""
+    require: tuple[str, ...] = ()
+    """Selectors that must all hold."""
+    forbid: tuple[str, ...] = ()
+    """Selectors of which none may hold."""
     prefer: tuple[Preference, ...] = ()
-    spread: tuple[SpreadLevel, ...] = ()  # the outermost first
-    apart_from: tuple[str, ...] = ()  # topics: no SPU in common
-    together_with: tuple[str, ...] = ()  # topics: no SPU that does not hold them
-    leaders: tuple[str, ...] = ()  # selectors: the first that any SPU of a list meets leads it
+    """SPUs that are preferred, or avoided, where racks leave a choice."""
+    spread: tuple[SpreadLevel, ...] = ()
+    """Levels over which each list is spread, the outermost first."""
+    apart_from: tuple[str, ...] = ()
+    """Topics: no SPU in common."""
+    together_with: tuple[str, ...] = ()
+    """Topics: no SPU that does not hold them."""
+    leaders: tuple[str, ...] = ()
+    """Selectors: the first that any SPU of a list meets leads it."""
 
 
 NO_CONSTRAINTS: Final = Constraints()

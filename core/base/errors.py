@@ -8,19 +8,34 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from spu_assigner.core.base.bounded_repr import bounded_repr
+
 
 class AssignerError(Exception):
     """The root of every error this product raises itself."""
 
 
 class InvalidEventError(AssignerError):
-    """A value makes no event: without it there is no key to answer under."""
+    """A value that a field cannot hold: of another type, or a name under which no answer can be
+    addressed."""
 
     def __init__(self, *, field: str, value: object, expected: str) -> None:
         self.field = field
+        """Where the value was given, such as `partitions` or `constraints.spread[0].max`."""
         self.value = value
+        """What was found."""
         self.expected = expected
-        super().__init__(f"{field} is {value!r}; expected {expected}")
+        """What the field can hold, in words."""
+        super().__init__(f"{field} is {bounded_repr(value)}; expected {expected}")
+
+
+class InvalidStateError(AssignerError):
+    """A text is no saved state, or not a whole one."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        """What was found, and what was expected."""
+        super().__init__(f"no saved state: {fault}; give what `state_to_json` wrote")
 
 
 class InvariantError(AssignerError):
@@ -34,9 +49,8 @@ class Code(StrEnum):
     INVALID_REPLICATION_FACTOR = "INVALID_REPLICATION_FACTOR"
     INVALID_START_INDEX = "INVALID_START_INDEX"
     INVALID_SHIFT = "INVALID_SHIFT"
-    INVALID_REPLICAS = (
-        "INVALID_REPLICAS"  # replica lists given to a policy other than manual, or none given to it
-    )
+    INVALID_REPLICAS = "INVALID_REPLICAS"
+    """Replica lists given to a policy other than manual, or none given to it."""
     MANUAL_PARTITION_IDS = "MANUAL_PARTITION_IDS"
     MANUAL_EMPTY_LIST = "MANUAL_EMPTY_LIST"
     MANUAL_UNEVEN_LISTS = "MANUAL_UNEVEN_LISTS"
@@ -44,7 +58,8 @@ class Code(StrEnum):
     MANUAL_INVALID_SPU = "MANUAL_INVALID_SPU"
     MANUAL_UNKNOWN_SPU = "MANUAL_UNKNOWN_SPU"
     MANUAL_SPU_FULL = "MANUAL_SPU_FULL"
-    MANUAL_MALFORMED = "MANUAL_MALFORMED"  # neither the list form nor the object form
+    MANUAL_MALFORMED = "MANUAL_MALFORMED"
+    """Neither the list form nor the object form."""
     RACKS_INCOMPLETE = "RACKS_INCOMPLETE"
     INSUFFICIENT_SPUS = "INSUFFICIENT_SPUS"
     INSUFFICIENT_CAPACITY = "INSUFFICIENT_CAPACITY"
@@ -52,7 +67,8 @@ class Code(StrEnum):
     TOPIC_EXISTS = "TOPIC_EXISTS"
     TOPIC_COLLIDES = "TOPIC_COLLIDES"  # differs from another in dots and underscores alone
     TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
-    NOT_SUPPORTED = "NOT_SUPPORTED"  # given by release 0.1 only
+    NOT_SUPPORTED = "NOT_SUPPORTED"
+    """Given by release 0.1 only."""
     SPU_UNKNOWN = "SPU_UNKNOWN"
     INVALID_SPU_ID = "INVALID_SPU_ID"
     INVALID_CORES = "INVALID_CORES"
@@ -61,16 +77,25 @@ class Code(StrEnum):
     TOO_MANY_SPUS = "TOO_MANY_SPUS"
     TOO_MANY_WAITING = "TOO_MANY_WAITING"
     MANUAL_SPU_LEAVING = "MANUAL_SPU_LEAVING"
-    MANUAL_TOPIC = "MANUAL_TOPIC"  # it was placed by hand: it does not grow
+    MANUAL_TOPIC = "MANUAL_TOPIC"
+    """It was placed by hand: it does not grow."""
     INVALID_MAX_MOVES = "INVALID_MAX_MOVES"
     INVALID_MAX_BYTES = "INVALID_MAX_BYTES"
     INVALID_BAND_PERCENT = "INVALID_BAND_PERCENT"
-    RESERVED_NAME = "RESERVED_NAME"  # Kafka's own, or one of the product's topics
-    SPU_UNCHANGED = "SPU_UNCHANGED"  # it is cordoned or demoted already, or is neither
+    RESERVED_NAME = "RESERVED_NAME"
+    """Kafka's own, or one of the product's topics."""
+    SPU_UNCHANGED = "SPU_UNCHANGED"
+    """It is cordoned or demoted already, or is neither."""
     MANUAL_SPU_CORDONED = "MANUAL_SPU_CORDONED"
-    INVALID_RESOURCES = "INVALID_RESOURCES"  # of an SPU: too many, a name or an amount
-    INVALID_DEMAND = "INVALID_DEMAND"  # of a topic: likewise
-    UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"  # no SPU of the cluster has it
-    INVALID_TAINTS = "INVALID_TAINTS"  # of an SPU
-    INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"  # no selectors, unknown topics, a policy without
-    UNSATISFIABLE = "UNSATISFIABLE"  # the constraints and the cluster permit no list
+    INVALID_RESOURCES = "INVALID_RESOURCES"
+    """Of an SPU: too many, a name or an amount."""
+    INVALID_DEMAND = "INVALID_DEMAND"
+    """Of a topic: likewise."""
+    UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"
+    """No SPU of the cluster has it."""
+    INVALID_TAINTS = "INVALID_TAINTS"
+    """Of an SPU."""
+    INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"
+    """No selectors, unknown topics, a policy without."""
+    UNSATISFIABLE = "UNSATISFIABLE"
+    """The constraints and the cluster permit no list."""

@@ -1,7 +1,9 @@
 """What comes in: frozen, keyword-only, well-formed once they exist.
 
-Well-formed means that an answer can be addressed: legal cluster and topic names, a usable event id.
-Numbers out of range are kept as they came: `decide` refuses them, so that the asker gets an answer.
+Well-formed means that each field holds what its type says (`typed_fields` has the rule), and that
+an answer can be addressed: legal cluster and topic names, a usable event id. Anything else raises
+`InvalidEventError`. Numbers out of range are kept as they came: `decide` refuses them, so that the
+requester gets an answer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from spu_assigner.core.base.limits import (
     match_legal_name,
     name_fault,
 )
+from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taken_as
 
 SpuId = NewType("SpuId", int)
 
@@ -42,12 +45,19 @@ class Policy(FastStrEnum):
     """The rule that turns ring, chain index and request into a replica map."""
 
     FLUVIO = "fluvio"
+    """Round robin with growing gaps; over racks, a walk of their diagonal."""
     KAFKA = "kafka"
+    """Kafka's default assignment."""
     REDPANDA = "redpanda"
+    """A pointer over SPUs in order of registration, and the least used core."""
     MANUAL = "manual"
+    """The lists of the request."""
     BALANCED = "balanced"
+    """Racks first, then even shares of capacity and leaders over all topics; the default."""
     RENDEZVOUS = "rendezvous"
+    """The highest scores of a hash, by capacity."""
     KRAFT = "kraft"
+    """The striped placer of Kafka's KRaft controller."""
 
 
 DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise
@@ -56,29 +66,54 @@ DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobo
 class LeaveMode(StrEnum):
     """What becomes of the replicas of an SPU that leaves."""
 
-    OFFLINE = "offline"  # it keeps them and takes no new ones
-    DECOMMISSION = "decommission"  # they must go
+    OFFLINE = "offline"
+    """It keeps them and takes no new ones."""
+    DECOMMISSION = "decommission"
+    """They must go."""
 
 
 class OnShortage(StrEnum):
     """What becomes of a create that finds too few SPUs."""
 
     REJECT = "reject"
+    """It is rejected."""
     WAIT = "wait"
+    """It waits until there is room, or the topic is deleted."""
+
+
+def policy_of(value: Policy | str) -> Policy:
+    """A policy that a caller names by itself or by its word.
+
+    Raises:
+        InvalidEventError: there is none of that name.
+    """
+    if type(value) is Policy:
+        return value
+    policy: Policy = taken_as(Policy, "default_policy", value)
+    return policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEvent:
-    """What every event has.
-
-    `occurred_at` is the producer's clock in ms; no decision depends on it.
-    """
+class BaseEvent(TypedFields):
+    """What every event has."""
 
     event_id: str
+    """Unique, chosen by the producer; an event whose id is remembered is not answered again."""
     cluster_id: str
+    """The cluster that the event is for, named as Kafka names topics."""
     occurred_at: int | None = None
+    """The producer's clock in ms; no decision depends on it."""
 
     def __post_init__(self) -> None:
+        settle_fields(self)
+        self.check_names()
+
+    def check_names(self) -> None:
+        """Check that an answer can be addressed.
+
+        Raises:
+            InvalidEventError: a name is illegal, or the id is too long or no text.
+        """
         if self.cluster_id not in _KNOWN_CLUSTERS:
             _check_cluster(self.cluster_id)
         if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
@@ -90,11 +125,7 @@ class BaseEvent:
         if not (
             self.event_id.isascii() or is_text(self.event_id)
         ):  # It is remembered by its bytes.
-            raise InvalidEventError(
-                field="event_id",
-                value=self.event_id,
-                expected="a text in Unicode; half a surrogate pair is none",
-            )
+            raise InvalidEventError(field="event_id", value=self.event_id, expected=UNICODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +136,19 @@ class SpuJoined(BaseEvent):
     """
 
     spu_id: int
+    """0 or more."""
     rack: str | None = None
+    """Lists are spread over racks; None: it has none."""
     cores: int = 1
-    capacity: int | None = None  # replica slots; None: cores * 7000 - 2
+    """Of its processor; `redpanda` places on cores."""
+    capacity: int | None = None
+    """Replica slots; None: `cores * 7000 - 2`."""
     labels: Mapping[str, str] | None = None
-    resources: Mapping[str, int] | None = None  # what it has of each, beside replica slots
-    taints: tuple[Taint, ...] = ()  # what it says against replicas
+    """What the selectors of `Constraints` read, by name."""
+    resources: Mapping[str, int] | None = None
+    """What it has of each resource, beside replica slots."""
+    taints: tuple[Taint, ...] = ()
+    """What it says against replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +156,9 @@ class SpuLeft(BaseEvent):
     """An SPU is gone, for a while or for good."""
 
     spu_id: int
+    """Of a known SPU."""
     mode: LeaveMode = LeaveMode.OFFLINE
+    """What becomes of its replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +166,7 @@ class SpuCordon(BaseEvent):
     """An SPU is to take no new replicas; it keeps what it has, until `SpuUncordon`."""
 
     spu_id: int
+    """Of a known SPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +174,7 @@ class SpuUncordon(BaseEvent):
     """A cordoned SPU may take new replicas again."""
 
     spu_id: int
+    """Of a known SPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +182,7 @@ class SpuDemote(BaseEvent):
     """An SPU is to lead nothing where another can, until `SpuUndemote`."""
 
     spu_id: int
+    """Of a known SPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +190,7 @@ class SpuUndemote(BaseEvent):
     """A demoted SPU may lead again; nothing comes back to it by that alone."""
 
     spu_id: int
+    """Of a known SPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +198,11 @@ class BaseTopicEvent(BaseEvent):
     """What every event about one topic has."""
 
     topic: str
+    """Its name, by Kafka's rule."""
 
-    def __post_init__(self) -> None:
-        BaseEvent.__post_init__(self)
+    def check_names(self) -> None:
+        """Check that an answer can be addressed; raises `InvalidEventError`."""
+        BaseEvent.check_names(self)
         if not match_legal_name(self.topic):
             expected = f"{LEGAL_NAME}{name_fault(self.topic)}"
             raise InvalidEventError(field="topic", value=self.topic, expected=expected)
@@ -164,25 +210,33 @@ class BaseTopicEvent(BaseEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreate(BaseTopicEvent):
-    """A topic is asked for.
+    """A request for a topic."""
 
-    `replicas` holds manual lists as they came: a list of `{"id": int, "replicas": [int, …]}`, or
-    `{"partitions": [such]}`. With them and no policy named, the policy is `manual`; `partitions`
-    and `replication_factor` are then not read.
-    """
-
-    partitions: int = 1  # 1 … PARTITIONS_MAX, checked by decide
-    replication_factor: int = 1  # 1 … REPLICATION_FACTOR_MAX, likewise
-    policy: Policy | None = None  # None: the job's default
+    partitions: int = 1
+    """1 to 100,000; other numbers are answered with a rejection."""
+    replication_factor: int = 1
+    """1 to 32, likewise."""
+    policy: Policy | None = None
+    """The rule that places it; None: the job's default, or `manual` if it names `replicas`."""
     ignore_rack: bool = False
+    """Place as if no SPU had a rack; for `fluvio` and `kafka`."""
     start_index: int | None = None
+    """Where the first partition is placed, for `fluvio` and `kafka`; None: the chain goes on."""
     shift: int | None = None
+    """Kafka's shift of followers, with `start_index` alone; None: as `start_index`."""
     replicas: Any | None = None
+    """Manual lists as they came: a list of `{"id": int, "replicas": [int, …]}`, or
+    `{"partitions": [such]}`. `partitions` and `replication_factor` are then not read."""
     validate_only: bool = False
+    """Answer as if the topic were created, and change nothing."""
     on_shortage: OnShortage = OnShortage.REJECT
-    demand: Mapping[str, int] | None = None  # of resources, for each replica of a partition
-    leader_demand: Mapping[str, int] | None = None  # for the leader, where it needs another amount
-    constraints: Constraints | None = None  # what it demands of its SPUs; for `balanced`
+    """What becomes of it if there is no room."""
+    demand: Mapping[str, int] | None = None
+    """What each replica of a partition needs of resources."""
+    leader_demand: Mapping[str, int] | None = None
+    """What the leader needs, where that is another amount."""
+    constraints: Constraints | None = None
+    """The topic's rules on its SPUs; for `balanced`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,39 +257,48 @@ class TopicAdopted(BaseTopicEvent):
     its lists and `pinned`, and keeps its policy and its demand if the event names none.
     """
 
-    replicas: tuple[tuple[int, ...], ...]  # SPU ids of each partition, leader first; any lengths
-    policy: Policy | None = None  # that it grows by; None: the job's default
-    pinned: bool = False  # a rebalance leaves it where it is
-    demand: Mapping[str, int] | None = None  # as in `TopicCreate`; its `leader_demand` stays
+    replicas: tuple[tuple[int, ...], ...]
+    """SPU ids of each partition, leader first; any lengths."""
+    policy: Policy | None = None
+    """The rule that it grows by; None: the job's default."""
+    pinned: bool = False
+    """A rebalance leaves it where it is."""
+    demand: Mapping[str, int] | None = None
+    """As in `TopicCreate`; its `leader_demand` stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicGrow(BaseTopicEvent):
     """A topic is to have more partitions."""
 
-    partitions: int  # the new total
+    partitions: int
+    """The new total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReplication(BaseTopicEvent):
     """Each list of a topic is to have so many replicas, more or fewer than it has."""
 
-    replication_factor: int  # 1 … REPLICATION_FACTOR_MAX, checked by decide
+    replication_factor: int
+    """1 to 32; other numbers are answered with a rejection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDemand(BaseTopicEvent):
     """What the replicas of a living topic need, as measured; no list changes because of it."""
 
-    demand: Mapping[str, int]  # as in `TopicCreate`, in place of what was known
+    demand: Mapping[str, int]
+    """As in `TopicCreate`, in place of what was known."""
     leader_demand: Mapping[str, int] | None = None
+    """What the leader needs, where that is another amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConstraints(BaseTopicEvent):
     """What a living topic demands of its SPUs from now on; no list changes because of it."""
 
-    constraints: Constraints  # in place of those that it had
+    constraints: Constraints
+    """In place of those that it had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +306,11 @@ class ClusterRebalance(BaseEvent):
     """A cluster is to be evened out."""
 
     max_moves: int
-    # Where topics say what they need of resources:
-    max_bytes: int | None = None  # to be moved, as far as topics say; None: no limit
-    band_percent: int | None = None  # above the fair dominant share; None: BAND_PERCENT
+    """Replicas that may be moved; 0: leaders alone are evened out."""
+    max_bytes: int | None = None
+    """Bytes that may be moved, as far as topics name a demand for `disk_bytes`; None: no limit."""
+    band_percent: int | None = None
+    """How far a dominant share may stay above the fair one; None: 5."""
 
 
 # What `spu-events` carries.

@@ -31,13 +31,15 @@ class Status(FastStrEnum):
     WAITING = "waiting"
     RELEASED = "released"
     ADOPTED = "adopted"
-    VIOLATED = "violated"  # no answer: labels or taints changed, and a topic's lists break a rule
+    VIOLATED = "violated"
+    """No answer: labels or taints changed, and a topic's lists break a rule."""
 
 
 class RingChange(StrEnum):
     """What happened to an SPU's place in the ring."""
 
-    JOINED = "joined"  # new, or back online
+    JOINED = "joined"
+    """New, or back online."""
     UPDATED = "updated"
     LEFT = "left"
     SATURATED = "saturated"
@@ -50,27 +52,37 @@ class RingChange(StrEnum):
 
 
 class Mode(FastStrEnum):
-    """How the lists that a map is new with were found."""
+    """How the lists that a map is new with were found.
 
-    ROUND_ROBIN = "round_robin"  # fluvio without racks
-    RACK_WALK = "rack_walk"  # fluvio over racks
-    SHIFTED = "shifted"  # kafka without racks
-    RACK_SHIFTED = "rack_shifted"  # kafka over racks
-    POINTER = "pointer"  # redpanda
-    LISTS = "lists"  # manual: as they were given
+    By a policy: ROUND_ROBIN and RACK_WALK (`fluvio` without racks, and over racks), SHIFTED and
+    RACK_SHIFTED (`kafka`), SCORED and RACK_SCORED (`rendezvous`), POINTER (`redpanda`), STRIPED
+    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, each gets one replica a
+    round) and CONSTRAINED (what the topic's constraints permit), all of `balanced`.
+
+    Of lists that were there: ADOPTED as they were found in Kafka; changed by a REPAIR of what a
+    decommission took away, a REBALANCE, a new REPLICATION factor, or the DEMOTION of a leader; as
+    they were, with another DEMAND or other CONSTRAINTS.
+    """
+
+    ROUND_ROBIN = "round_robin"
+    RACK_WALK = "rack_walk"
+    SHIFTED = "shifted"
+    RACK_SHIFTED = "rack_shifted"
+    POINTER = "pointer"
+    LISTS = "lists"
     BALANCED = "balanced"
-    REPAIR = "repair"  # of what a decommission took away
+    REPAIR = "repair"
     REBALANCE = "rebalance"
-    ADOPTED = "adopted"  # as they were found in Kafka
-    REPLICATION = "replication"  # made longer or shorter, to another replication factor
-    DEMOTION = "demotion"  # another member leads, because an SPU is demoted
-    SCORED = "scored"  # rendezvous without racks
-    RACK_SCORED = "rack_scored"  # rendezvous over racks
-    STRIPED = "striped"  # kraft
-    DEMAND = "demand"  # as they were; what the topic needs has changed
-    CONSTRAINTS = "constraints"  # as they were; what it demands of its SPUs has changed
-    CONSTRAINED = "constrained"  # balanced over what the topic's constraints permit
-    BALANCED_ROUNDS = "balanced_rounds"  # balanced on SPUs alike: each gets one replica a round
+    ADOPTED = "adopted"
+    REPLICATION = "replication"
+    DEMOTION = "demotion"
+    SCORED = "scored"
+    RACK_SCORED = "rack_scored"
+    STRIPED = "striped"
+    DEMAND = "demand"
+    CONSTRAINTS = "constraints"
+    CONSTRAINED = "constrained"
+    BALANCED_ROUNDS = "balanced_rounds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +90,10 @@ class Move:
     """A change of one replica list of an existing topic."""
 
     partition: int
-    gone: int | None  # SPU that holds it no more; None: a short list was filled
-    taken: int | None  # SPU that holds it now; None: the list is short
+    gone: int | None
+    """The SPU that holds it no more; None: a short list was filled."""
+    taken: int | None
+    """The SPU that holds it now; None: the list is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +101,28 @@ class Reason:
     """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
 
     mode: Mode
-    first_partition: int = 0  # the step placed the partitions from here on (a grow keeps earlier)
-    start_index: int | None = None  # where it was placed from; None where there is no index
-    shift: int | None = None  # Kafka's, of a request that named its start
-    is_named: bool = False  # the request named the start; else the chain did
-    ring_size: int  # before the step
-    # 64 bits of the order that was read, with its racks and weights where they matter
+    first_partition: int = 0
+    """The step placed the partitions from here on; a grow keeps the earlier ones."""
+    start_index: int | None = None
+    """Where it was placed from; None where there is no index."""
+    shift: int | None = None
+    """Kafka's, of a request that named its start."""
+    is_named: bool = False
+    """Whether the request named the start; else the chain did."""
+    ring_size: int
+    """Of the ring before the step."""
     ring_fingerprint: int
-    offline: int = (
-        0  # SPUs of the cluster that were passed over because they are offline or leaving
-    )
-    saturated: int = 0  # likewise saturated
-    same_rack: int = 0  # times a candidate was passed over for its rack, over all lists of the step
-    in_list: int = 0  # likewise because the list had it already
-    moves: tuple[Move, ...] = ()  # of a repair or rebalance, in order of partition
+    """64 bits of the order that was read, with its racks and weights where they matter."""
+    offline: int = 0
+    """SPUs of the cluster that were passed over because they are offline or leaving."""
+    saturated: int = 0
+    """SPUs that were passed over because they are saturated."""
+    same_rack: int = 0
+    """Times a candidate was passed over for its rack, over all lists of the step."""
+    in_list: int = 0
+    """Times a candidate was passed over because the list had it already."""
+    moves: tuple[Move, ...] = ()
+    """Moves of a repair or rebalance, in order of partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,24 +135,36 @@ class ReplicaMap:
 
     cluster_id: str
     topic: str
-    revision: int  # from 1, up by one with each change
+    revision: int
+    """From 1, up by one with each change."""
     policy: Policy
+    """The rule that placed it, and by which it grows."""
     replicas: ReplicaLists | None
-    cores: ReplicaLists | None  # parallel to replicas, `redpanda` only
-    chain_index: int | None  # of this policy's order, after the request; None for `manual`
-    cause: str  # event_id
-    replication_factor: int  # that was asked for
-    ignore_rack: bool = False  # of the request, for when the topic grows
-    # Hashes of the event that made it, and of the last grows, new factors and adoptions; none:
-    # `cause` made it.
+    """A list for each partition, leader first; None: the topic is gone."""
+    cores: ReplicaLists | None
+    """The core of each replica, for `redpanda` alone."""
+    chain_index: int | None
+    """The index of this policy's order after the request; None for `manual`."""
+    cause: str
+    """The id of the event that it follows from."""
+    replication_factor: int
+    """The factor that was requested."""
+    ignore_rack: bool = False
+    """As the request said, for when the topic grows."""
     own_events: tuple[int, ...] = ()
-    reason: Reason | None = None  # None: deleted, or written by a release that gave none
-    is_released: bool = False  # with `replicas` None: only forgotten, the data stay in Kafka
-    pinned: bool = False  # a rebalance leaves it where it is
-    # How long each list is to be, of an adopted topic where they differ; None: all as the factor.
+    """Hashes (64 bits) of the events that made and last changed it; none: `cause` made it."""
+    reason: Reason | None = None
+    """Why the lists are as they are; None: the topic is gone, or an older release wrote the map."""
+    is_released: bool = False
+    """With `replicas` None: the topic is only forgotten, its data stay in Kafka."""
+    pinned: bool = False
+    """Whether a rebalance leaves it where it is."""
     wanted_lengths: tuple[int, ...] | None = None
-    need: Need | None = None  # of resources; None: replica slots alone
-    constraints: Constraints | None = None  # None: no rules of its own
+    """How long each list of an adopted topic is to be; None: all as the factor."""
+    need: Need | None = None
+    """What its replicas need of resources; None: replica slots alone."""
+    constraints: Constraints | None = None
+    """Its own rules; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +173,18 @@ class TopicStatus:
 
     cluster_id: str
     topic: str
+    """The topic; "" of a rebalance."""
     status: Status
+    """The answer in a word."""
     code: Code | None
+    """Why the request is not met; None: it is."""
     message: str | None
-    replicas: ReplicaLists | None  # of VALIDATED: the map that would have been given
+    """The same in a sentence, with what to do."""
+    replicas: ReplicaLists | None
+    """Of VALIDATED, the map that would have been given."""
     cause: str
-    moves: int | None = None  # of a rebalance (whose topic is ""): replicas moved
+    moves: int | None = None
+    """Of a rebalance, how many replicas move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,23 +194,31 @@ class RingEvent:
     cluster_id: str
     spu_id: int
     change: RingChange
-    code: Code | None  # of IGNORED
-    message: str | None  # of IGNORED: why; of JOINED and UPDATED: what the join dropped
-    ring_size: int  # after the whole event that caused it
+    """What happened."""
+    code: Code | None
+    """Of IGNORED, why."""
+    message: str | None
+    """Of IGNORED: why; of JOINED and UPDATED: what the join dropped."""
+    ring_size: int
+    """SPUs in the ring after the whole event that caused it."""
     cause: str
-    # Of SATURATED and RESTORED: what the SPU has used up, or has left again. It stays in the ring:
-    # who needs nothing of it can have a replica there. None: replica slots.
     resource: str | None = None
+    """Of SATURATED and RESTORED: what the SPU has used up, or has left again. It stays in the ring:
+    who needs nothing of it can have a replica there. None: replica slots."""
 
 
 class Order(FastStrEnum):
     """An order of the ring; each keeps its own chain index."""
 
     ID = "id"
-    DIAGONAL = "diagonal"  # Fluvio's, over racks
-    ALTERNATION = "alternation"  # Kafka's, over racks
-    REGISTRATION = "registration"  # Redpanda's
-    BALANCED = "balanced"  # by id, with an index of its own
+    DIAGONAL = "diagonal"
+    """Fluvio's, over racks."""
+    ALTERNATION = "alternation"
+    """Kafka's, over racks."""
+    REGISTRATION = "registration"
+    """Redpanda's."""
+    BALANCED = "balanced"
+    """By id, with an index of its own."""
 
 
 class Chain(NamedTuple):
@@ -181,7 +229,8 @@ class Chain(NamedTuple):
     """
 
     cycle: int = 0
-    lead: int | None = None  # None: no assignment has moved it (index 0), or the ring was emptied
+    lead: int | None = None
+    """None: no assignment has moved it (index 0), or the ring was emptied."""
     moved: bool = False
 
 
@@ -195,13 +244,20 @@ class SpuChanged:
     rack: str | None
     cores: int
     capacity: int
-    labels: tuple[tuple[str, str], ...]  # by name
-    registration: int  # the ring of `redpanda` is in this order
-    core_weights: tuple[int, ...]  # one for each core
-    leaving: bool = False  # decommissioned, and some list still holds it; it is not online
-    cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
-    demoted: bool = False  # it leads nothing where another can, until it is undemoted
-    resources: Amounts = ()  # what it has of each, beside replica slots
+    labels: tuple[tuple[str, str], ...]
+    """Pairs of name and value, by name."""
+    registration: int
+    """Its number: the ring of `redpanda` is in this order."""
+    core_weights: tuple[int, ...]
+    """A weight for each core."""
+    leaving: bool = False
+    """Whether it is decommissioned and some list still holds it; it is not online."""
+    cordoned: bool = False
+    """Whether it takes no new replicas until it is uncordoned, online or not."""
+    demoted: bool = False
+    """Whether it leads nothing where another can, until it is undemoted."""
+    resources: Amounts = ()
+    """What it has of each resource, beside replica slots."""
     taints: tuple[Taint, ...] = ()
 
     @property
@@ -234,8 +290,10 @@ class SpuGone:
 class Wait(StrEnum):
     """What waits."""
 
-    CREATE = "create"  # a topic for SPUs enough
-    REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
+    CREATE = "create"
+    """A topic, for enough SPUs."""
+    REPAIR = "repair"
+    """A living topic with short lists, or with replicas on leaving SPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,10 +302,13 @@ class Waiting:
 
     cluster_id: str
     topic: str
-    sequence: int  # the lower, the earlier it is served
+    sequence: int
+    """The lower, the earlier it is served."""
     kind: Wait
-    cause: str  # event_id of the create, or of the leave
-    policy: Policy | None = None  # of a create, as its other fields; never `manual`
+    cause: str
+    """The id of the create, or of the leave."""
+    policy: Policy | None = None
+    """Of a create, as the fields below; never `manual`."""
     partitions: int = 0
     replication_factor: int = 0
     ignore_rack: bool = False
@@ -279,42 +340,8 @@ class EventSeen:
     """An event was applied or refused; a copy of it is not to be applied again."""
 
     cluster_id: str
-    event_hash: int  # 64 bits, unsigned
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainEntry:
-    """All chain indexes of a cluster, as `assigner-state` keeps them."""
-
-    cluster_id: str
-    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
-    registration_next: int
-    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEntry:
-    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
-
-    cluster_id: str
-    block: int  # holds slots 16 * block … 16 * block + 15
-    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
-
-
-class EntryKind(StrEnum):
-    """Entries that can be gone; the word is part of their key."""
-
-    SPU = "spu"
-    WAITING = "waiting"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryGone:
-    """What `assigner-state` said of this is no more: a tombstone."""
-
-    cluster_id: str
-    kind: EntryKind
-    name: str  # the SPU id or the topic
+    event_hash: int
+    """64 bits, unsigned."""
 
 
 class RingFacts(Protocol):
@@ -404,7 +431,6 @@ class GrantedCreate:
 Answer = ReplicaMap | TopicStatus | RingEvent
 PlainRecord = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
 Record = PlainRecord | GrantedCreate
-Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
 
 
 def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -153,6 +154,10 @@ class ReplicaLists:
 
     def __len__(self) -> int:
         return self.count
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The list of each partition, as `tolist` gives them."""
+        return iter(self.tolist())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReplicaLists) and np.array_equal(self.matrix, other.matrix)

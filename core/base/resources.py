@@ -30,7 +30,9 @@ class Need:
     """What the replicas of a topic need, each of them."""
 
     demand: Amounts
+    """What each replica needs of resources, by name."""
     leader_demand: Amounts = ()
+    """What the leader needs, where that is another amount."""
 
     @staticmethod
     def of(

@@ -13,7 +13,14 @@ from dataclasses import replace
 
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId, TopicAdopted, TopicConstraints, TopicDemand
+from spu_assigner.core.base.events import (
+    Policy,
+    SpuId,
+    TopicAdopted,
+    TopicConstraints,
+    TopicDemand,
+    policy_of,
+)
 from spu_assigner.core.base.records import (
     Mode,
     Order,
@@ -66,7 +73,7 @@ def adopt(
     if refusal is not None:
         return [rejected(state, event.topic, refusal, event.event_id)]
     topic = state.topics.get(event.topic)
-    policy = event.policy or (default_policy if topic is None else topic.policy)
+    policy = event.policy or (policy_of(default_policy) if topic is None else topic.policy)
     rows = [list(row) for row in event.replicas]
     adopted = status(state, event.topic, Status.ADOPTED, event.event_id)
     need = _need_after(topic, event)

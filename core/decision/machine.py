@@ -64,6 +64,7 @@ from spu_assigner.core.base.events import (
     TopicGrow,
     TopicRelease,
     TopicReplication,
+    policy_of,
 )
 from spu_assigner.core.base.records import (
     EventSeen,
@@ -143,9 +144,8 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    records: Sequence[Record]
     if isinstance(event, TopicCreate):  # As `decide` does; most events are creates.
-        records = _create(state, event, default_policy, reserved_names)
+        records: Sequence[Record] = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
     else:
@@ -189,9 +189,8 @@ def decide(
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
 ) -> Sequence[Record]:
-    """The records of the event itself, the memory of its id last; not yet what follows from it.
-
-    A create that saturates no SPU is one `GrantedCreate`.
+    """The records of the event itself, the memory of its id last; not yet what follows from it. A
+    create that saturates no SPU is one `GrantedCreate`.
     """
     if isinstance(event, TopicCreate):
         return _create(state, event, default_policy, reserved_names)
@@ -319,7 +318,8 @@ def _create(
     hashed = new_event_hash(event.event_id)
     if hashed in state.memory.known:
         return ()
-    policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
+    policy = event.policy or (None if event.replicas is None else Policy.MANUAL)
+    policy = policy or policy_of(default_policy)
     refusal = refuse_create(state, event, policy, reserved_names)
     if refusal is None:
         granted = grant_ahead(state, event, policy, hashed)

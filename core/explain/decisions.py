@@ -28,11 +28,10 @@ from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.loads import Load, describe_room, load_of
 from spu_assigner.core.explain.moves import MoveStep, move_steps
+from spu_assigner.core.explain.placement_decision import PlacementDecision, PlacementStep
 from spu_assigner.core.explain.replay_placement import (
     RULE_OF,
-    ChainStep,
     Replayed,
-    ScoreStep,
     Taken,
     explain_list,
     racks_of,
@@ -43,7 +42,6 @@ from spu_assigner.core.explain.replay_placement import (
 from spu_assigner.core.explain.replay_striped import (
     OfflineThen,
     StripedStep,
-    StripeStep,
     explain_striped,
     replay_striped,
 )
@@ -59,7 +57,6 @@ from spu_assigner.core.policies.planner import ORDER_OF
 from spu_assigner.core.policies.striped import free_slots, offline_spus
 from spu_assigner.core.state.cluster_state import ClusterState
 
-PlacementStep = ChainStep | ScoreStep | StripeStep
 NAMED_MAX: Final = 10  # SPUs in a message
 ORDER_OF_MODE: Final = {
     **{mode: ORDER_OF[rule] for mode, rule in RULE_OF.items()},
@@ -92,27 +89,6 @@ class RetainedMap:
 
     key: str  # of the event that made it, as in `RingGroup`
     map: ReplicaMap
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementDecision:
-    """One revision that set this partition's list."""
-
-    revision: int
-    cause: str
-    reason: Reason | None
-    replicas: tuple[int, ...]
-    before: tuple[int, ...] | None  # the list of the revision before, where that is retained
-    step: PlacementStep | None  # where in its order it was placed; None: by none, or not known
-    replica_steps: tuple[Taken, ...]  # one for each replica
-    moves: tuple[MoveStep, ...]
-    absent: tuple[Passed, ...]  # who of the cluster was not in the ring
-    absent_unnamed: int  # how many more
-    loads: tuple[Load, ...]  # of those concerned, where shares decide; as of `KnownOutputs.state`
-    loads_are_of_then: bool  # that state is the one before the decision
-    recomputed: bool  # the placement was repeated and gave the recorded lists
-    unknown: tuple[str, ...]
-    rules: tuple[str, ...] = ()  # that bind the topic, as of `KnownOutputs.state`; what it lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,8 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import (
-    KnownOutputs,
-    PlacementDecision,
-    RetainedMap,
-    explain_map,
-)
+from spu_assigner.core.explain.decisions import KnownOutputs, RetainedMap, explain_map
+from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 

@@ -19,9 +19,13 @@ class AmountHeld:
     """What is used of a resource on an SPU."""
 
     resource: str
+    """Its name."""
     used: int
+    """By the replicas that are there."""
     capacity: int
-    needed: int  # by the replica of the list on this SPU; else by one that does not lead
+    """What the SPU has of it."""
+    needed: int
+    """By the replica of the list on this SPU; else by one that does not lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +34,11 @@ class Load:
 
     spu_id: int
     count: int
+    """Replicas."""
     capacity: int
-    amounts: tuple[AmountHeld, ...] = ()  # where the topic has a demand: of all that there is
+    """Replica slots."""
+    amounts: tuple[AmountHeld, ...] = ()
+    """Each resource that there is, where the topic has a demand."""
 
     def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
         """The dominant share, with so many more of these replicas, and of what; None: of slots."""

@@ -32,15 +32,25 @@ class MoveStep:
     """One replica that went, came, or both. None: it does not apply, or is not known."""
 
     gone: int | None
-    is_leaving: bool  # who went was decommissioned; else it went to even the loads, or nobody did
-    is_resize: bool  # the list was to be longer or shorter
+    """The SPU that went."""
+    is_leaving: bool
+    """Whether it was decommissioned; else it went to even the loads, or none went."""
+    is_resize: bool
+    """Whether the list was to be longer or shorter."""
     taken: int | None
-    wants_new_rack: bool | None  # racks that the others are not on were to be preferred
-    on_new_rack: bool | None  # who came is on one
-    candidates: int | None  # SPUs of the ring that did not hold the partition
-    on_new_racks: int | None  # of these, on racks that the others are not on
-    best: tuple[Load, ...]  # the first of those among whom the lowest share was sought
-    is_as_ruled: bool | None  # the rule, applied again, chooses who came
+    """The SPU that came."""
+    wants_new_rack: bool | None
+    """Whether racks that the others are not on were preferred."""
+    on_new_rack: bool | None
+    """Whether the SPU that came is on one."""
+    candidates: int | None
+    """SPUs of the ring that did not hold the partition."""
+    on_new_racks: int | None
+    """Of these, on racks that the others are not on."""
+    best: tuple[Load, ...]
+    """The first of those among which the lowest share was sought."""
+    is_as_ruled: bool | None
+    """Whether the rule, applied again, chooses the SPU that came."""
 
 
 def move_steps(

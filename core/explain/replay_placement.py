@@ -50,12 +50,18 @@ class Taken:
     """How one replica was found. Of `rendezvous` the order is that of the scores."""
 
     spu_id: int
-    rack: str | None = None  # where racks were looked at
+    rack: str | None = None
+    """Its rack, where racks were looked at."""
     core: int | None = None
-    position: int | None = None  # in the order, from 0; None: not found by an order, or not known
-    score: float | None = None  # where SPUs were taken by score: 6 digits of it
-    is_offline: bool = False  # `kraft` may take such
-    passed: tuple[Passed, ...] = ()  # on the way to it
+    """Its core, of `redpanda`."""
+    position: int | None = None
+    """Its position in the order, from 0; None: not found by an order, or not known."""
+    score: float | None = None
+    """Its score in 6 digits, where SPUs were taken by score."""
+    is_offline: bool = False
+    """Whether it was offline, as `kraft` permits."""
+    passed: tuple[Passed, ...] = ()
+    """SPUs that were passed over on the way to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,21 +69,31 @@ class ChainStep:
     """Where in its order a list begins."""
 
     order: Order
-    ring_size: int  # when this partition's turn came
-    index: int  # of the chain, or of the request's own cursor
+    """The order that was read."""
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    index: int
+    """The index of the chain, or of the request's own cursor."""
     cycle: int
-    position: int  # of the leader in the order
-    gap: int | None = None  # fluvio without racks: between the leader and its followers
-    shift: int | None = None  # kafka: of the followers
-    filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
+    """The index divided by the size of the ring."""
+    position: int
+    """The leader's position in the order."""
+    gap: int | None = None
+    """The gap between the leader and its followers, of `fluvio` without racks."""
+    shift: int | None = None
+    """The shift of the followers, of `kafka`."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreStep:
     """On what ring a list was found by score."""
 
-    ring_size: int  # when this partition's turn came
-    filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

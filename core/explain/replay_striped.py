@@ -30,9 +30,12 @@ from spu_assigner.core.state.ring import Ring
 class StripeStep:
     """With which draws a list was found, and on what ring."""
 
-    ring_size: int  # when this partition's turn came
-    index: int  # of the chain, at the step's first partition: part of the seed
-    filled: tuple[Passed, ...] = ()  # who left the ring earlier in the step
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    index: int
+    """Of the chain, at the step's first partition: part of the seed."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,9 @@ class Passed:
 
     spu_id: int
     why: Why
-    beside: int | None = None  # of SAME_RACK: who in the list is on that rack
+    """The reason."""
+    beside: int | None = None
+    """Of SAME_RACK, the SPU of the list that is on that rack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,22 +13,18 @@ from hashlib import blake2b
 from typing import Final, assert_never
 
 import numpy as np
+from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
     Chain,
-    ChainEntry,
     ChainsChanged,
-    Entry,
-    EntryGone,
-    EntryKind,
     EventSeen,
     GrantedCreate,
     Order,
     Record,
     ReplicaMap,
     RingEvent,
-    SeenEntry,
     SpuChanged,
     SpuGone,
     TopicStatus,
@@ -41,6 +37,7 @@ from spu_assigner.core.state.full_resources import FullResources
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.memory import Memory
+from spu_assigner.core.state.parts import chain_entry, parts_of, seen_entry, spu_entry
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
@@ -67,7 +64,11 @@ def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
 
 
 class ClusterState:
-    """All that decisions about one cluster depend on."""
+    """All that decisions about one cluster depend on.
+
+    Two are equal if they decide alike: what they keep is the same. `parts_of` gives that as
+    records; `state_to_json` writes it, `state_from_json` reads it. The attributes are the core's.
+    """
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -100,6 +101,17 @@ class ClusterState:
         self._waiting_next: int | None = 0  # None: to be looked up
         self._dirty_blocks: set[int] = set()
         self._dirty_chains = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterState) and parts_of(self) == parts_of(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a state changes
+
+    def __repr__(self) -> str:
+        return (
+            f"<ClusterState {self.cluster_id!r}: {len(self.spus)} SPUs ({self.online_count} "
+            f"online), {len(self.topics)} topics, {len(self.waiting)} waiting>"
+        )
 
     @property
     def ring(self) -> Ring:
@@ -176,7 +188,7 @@ class ClusterState:
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry | EntryGone] = [
-            self._described(spu_id)
+            spu_entry(self, spu_id)
             if spu_id in self.spus
             else self._gone(EntryKind.SPU, str(spu_id))
             for spu_id in sorted(self._dirty_spus)
@@ -186,43 +198,14 @@ class ClusterState:
             for topic in sorted(self._dirty_waiting)
         ]
         if self._dirty_chains:
-            entries.append(
-                ChainEntry(
-                    cluster_id=self.cluster_id,
-                    chains=tuple((order, self.chains[order]) for order in Order),
-                    registration_next=self.registration_next,
-                    seen_count=self.memory.count,
-                )
-            )
-        entries += [
-            SeenEntry(cluster_id=self.cluster_id, block=block, hashes=self.memory.block(block))
-            for block in sorted(self._dirty_blocks)
-        ]
+            entries.append(chain_entry(self))
+        entries += [seen_entry(self, block) for block in sorted(self._dirty_blocks)]
         self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
         self._dirty_waiting = set()
         return tuple(entries)
 
     def _gone(self, kind: EntryKind, name: str) -> EntryGone:
         return EntryGone(cluster_id=self.cluster_id, kind=kind, name=name)
-
-    def _described(self, spu_id: SpuId) -> SpuChanged:
-        spu = self.spus[spu_id]
-        return SpuChanged(
-            cluster_id=spu.cluster_id,
-            spu_id=spu_id,
-            online=spu.online,
-            rack=spu.rack,
-            cores=spu.cores,
-            capacity=spu.capacity,
-            labels=spu.labels,
-            registration=spu.registration,
-            core_weights=tuple(self.core_weights[spu_id]),
-            leaving=spu.leaving,
-            cordoned=spu.cordoned,
-            demoted=spu.demoted,
-            resources=spu.resources,
-            taints=spu.taints,
-        )
 
     def restore(self, record: ReplicaMap | Entry) -> None:
         """Take over what was published of the state: current maps and entries, in any order."""

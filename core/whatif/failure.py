@@ -26,15 +26,24 @@ from spu_assigner.core.whatif.resources import FloatArray, ResourceOutcome
 class FailureOutcome:
     """What a failure costs; SPUs are given by number."""
 
-    failed: IdArray  # that were online, ascending
-    leaders_lost: int  # partitions that lose their leader, the lost ones included
-    under_replicated: int  # partitions that lose a replica and keep one
-    lost_rows: IdArray  # partitions that lose their last online replica
-    leaders: CountArray  # partitions that each SPU leads afterwards
-    replicas: int  # that are to be re-created if the failure is permanent
-    unfillable: int  # of these, for which there are too few SPUs, whatever their slots
-    slots: int | None  # free ones of those that take new replicas; None: not known
-    resources: ResourceOutcome | None  # None: replica slots alone
+    failed: IdArray
+    """The SPUs that were online, ascending."""
+    leaders_lost: int
+    """Partitions that lose their leader, the lost ones included."""
+    under_replicated: int
+    """Partitions that lose a replica and keep one."""
+    lost_rows: IdArray
+    """Partitions that lose their last online replica."""
+    leaders: CountArray
+    """Partitions that each SPU leads afterwards."""
+    replicas: int
+    """Replicas that are to be re-created if the failure is permanent."""
+    unfillable: int
+    """Those of them for which there are too few SPUs, whatever their slots."""
+    slots: int | None
+    """Free slots of the SPUs that take new replicas; None: not known."""
+    resources: ResourceOutcome | None
+    """What becomes of resources; None: there are replica slots alone."""
 
     @property
     def lost(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix, ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -25,17 +26,28 @@ class ClusterLayout:
     """A cluster's SPUs and the replica lists of all its topics."""
 
     cluster_id: str
-    ids: IdArray  # ascending
-    racks: tuple[str | None, ...]  # of each SPU
+    ids: IdArray
+    """The SPUs, ascending; an SPU's number is its place here."""
+    racks: tuple[str | None, ...]
+    """The rack of each SPU."""
     online: FlagArray
+    """Of each SPU, whether it is online."""
     cordoned: FlagArray
-    capacities: CountArray | None  # replica slots; None: not known
-    held: CountArray  # replicas in lists, those of offline SPUs too
-    live: IdMatrix  # shape (partitions, replicas): online SPUs by number, then PADDING
-    wanted: IdArray  # replicas that each partition is to have
+    """Of each SPU, whether it takes no new replicas."""
+    capacities: CountArray | None
+    """Replica slots of each SPU; None: not known."""
+    held: CountArray
+    """Replicas that each SPU has in lists, offline or not."""
+    live: IdMatrix
+    """Shape (partitions, replicas): online SPUs by number, then -1."""
+    wanted: IdArray
+    """Replicas that each partition is to have."""
     topics: tuple[str, ...]
-    first_rows: IdArray  # the row of each topic's partition 0
-    resources: ResourceLayout | None = None  # None: replica slots alone
+    """Their names, sorted."""
+    first_rows: IdArray
+    """The row of each topic's partition 0."""
+    resources: ResourceLayout | None = None
+    """What there is of resources; None: there are replica slots alone."""
 
     @property
     def numbers_online(self) -> IdArray:
@@ -43,7 +55,15 @@ class ClusterLayout:
         return np.flatnonzero(self.online).astype(np.int32)
 
     def numbers_of(self, spu_ids: Sequence[int]) -> IdArray:
-        """The numbers of these SPUs, which must be of the cluster, ascending."""
+        """The numbers of these SPUs, ascending.
+
+        Raises:
+            InvalidEventError: one is not of the cluster.
+        """
+        unknown = sorted({*spu_ids} - {*self.ids.tolist()})
+        if unknown:
+            expected = f"SPUs of cluster {self.cluster_id!r}"
+            raise InvalidEventError(field="spu_ids", value=unknown[0], expected=expected)
         return np.unique(np.searchsorted(self.ids, np.array(spu_ids))).astype(np.int32)
 
     def partition_of(self, row: int) -> tuple[str, int]:

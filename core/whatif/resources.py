@@ -24,10 +24,15 @@ class ResourceLayout:
     """What there is and what topics need; the first axis is that of the names."""
 
     names: tuple[str, ...]
-    capacities: FloatArray  # of each SPU
-    follower: FloatArray  # what a replica of each topic needs that does not lead
-    lead: FloatArray  # what its leader needs beyond that; below 0 where it needs less
-    topic_of: IdArray  # of each row of `live`
+    """Of the resources."""
+    capacities: FloatArray
+    """What each SPU has."""
+    follower: FloatArray
+    """What a replica of each topic needs that does not lead."""
+    lead: FloatArray
+    """What its leader needs beyond that; below 0 where it needs less."""
+    topic_of: IdArray
+    """The topic of each row of `ClusterLayout.live`."""
 
     @property
     def usual(self) -> tuple[float, ...]:
@@ -51,10 +56,14 @@ class ResourceLayout:
 class ResourceOutcome:
     """What a failure makes of resources; by name."""
 
-    used: FloatArray  # after the failover, of each SPU; of failed ones what it was
-    over: NDArray[np.bool_]  # who of the others is over capacity by it
-    needed: FloatArray  # to re-create what failed, and to bring those who are over back
-    free: FloatArray  # of the SPUs that take new replicas
+    used: FloatArray
+    """What each SPU uses after the failover; of failed ones what it was."""
+    over: NDArray[np.bool_]
+    """Of each other SPU whether the failover puts it over its capacity."""
+    needed: FloatArray
+    """What it takes to re-create what failed, and to relieve SPUs that are over."""
+    free: FloatArray
+    """What the SPUs that take new replicas have left."""
 
     @property
     def over_capacity(self) -> int:

@@ -36,10 +36,14 @@ SMALL_CLUSTER_MAX: Final = 64  # SPUs, of whom all pairs may be gone through one
 class WorstByMeasure:
     """The worst failures by one measure."""
 
-    measure: str  # one of MEASURES
+    measure: str
+    """The attribute of `FailureOutcome` that is compared."""
     most: int
-    cases: int  # that come to the most
-    failed: IdArray  # SPUs of the first of them, by number; nothing where there is no case
+    """What the worst of them come to."""
+    cases: int
+    """How many cases come to the most."""
+    failed: IdArray
+    """SPUs of the first of them, by number; nothing where there is no case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,17 @@ class FailureSweep:
     """All failures of a kind."""
 
     cases: int
-    losing: int  # cases that lose a partition
-    lacking_slots: int  # cases with more replicas to re-create than there is room for
-    over_capacity: int  # cases whose failover puts an SPU over the capacity of a resource
-    worst: tuple[WorstByMeasure, ...]  # one for each measure
-    failed: IdArray  # SPUs of the worst of all, by number; nothing where there is no case
+    """How many failures were looked at."""
+    losing: int
+    """Cases that lose a partition."""
+    lacking_slots: int
+    """Cases with more replicas to re-create than there is room for."""
+    over_capacity: int
+    """Cases whose failover puts an SPU over the capacity of a resource."""
+    worst: tuple[WorstByMeasure, ...]
+    """The worst cases by each measure."""
+    failed: IdArray
+    """SPUs of the worst of all, by number; nothing where there is no case."""
 
 
 def sweep_spus(analysis: FailureAnalysis) -> FailureSweep:

@@ -131,8 +131,8 @@ def _add_closing(source: Source, cls: type, read: set[str]) -> None:
                 raise SchemaError(f"the schema of {cls.__name__} has no field {field.name}")
             source.add(f"value.{field.name} = {source.name(field.default)}")
     source.add(f"value.__class__ = {source.name(cls)}")
-    if hasattr(cls, "__post_init__"):
-        source.add("value.__post_init__()")
+    if hasattr(cls, "check_names"):  # The schema has checked the types.
+        source.add("value.check_names()")
 
 
 def _default(name: str, field: Any, meaning: Meaning) -> Any:

@@ -16,14 +16,13 @@ from spu_assigner.core.base.constraints import (
     TaintEffect,
     Toleration,
 )
+from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import (
     Answer,
     Chain,
-    ChainEntry,
-    Entry,
     Mode,
     Move,
     Order,
@@ -31,7 +30,6 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     RingChange,
     RingEvent,
-    SeenEntry,
     SpuChanged,
     Status,
     TopicStatus,

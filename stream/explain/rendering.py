@@ -29,9 +29,10 @@ from typing import Final
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Order, Reason
-from spu_assigner.core.explain.decisions import CHANGES, Explanation, PlacementDecision
+from spu_assigner.core.explain.decisions import CHANGES, Explanation
 from spu_assigner.core.explain.loads import Load
 from spu_assigner.core.explain.moves import MoveStep
+from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
 from spu_assigner.core.explain.replay_striped import StripeStep
 from spu_assigner.core.explain.ring_history import Passed, Why

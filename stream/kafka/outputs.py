@@ -12,16 +12,8 @@ from operator import itemgetter
 from typing import Final
 
 from confluent_kafka import Message
-from spu_assigner.core.base.records import (
-    ChainEntry,
-    EntryKind,
-    ReplicaMap,
-    RingEvent,
-    SeenEntry,
-    SpuChanged,
-    Status,
-    Waiting,
-)
+from spu_assigner.core.base.entries import ChainEntry, EntryKind, SeenEntry
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, SpuChanged, Status, Waiting
 from spu_assigner.core.explain.decisions import KnownOutputs, RetainedMap
 from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState

@@ -12,18 +12,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import (
-    ChainEntry,
-    Entry,
-    EntryGone,
-    EntryKind,
     GrantedCreate,
     Record,
     ReplicaMap,
     RingEvent,
-    SeenEntry,
     SpuChanged,
     TopicStatus,
     Waiting,

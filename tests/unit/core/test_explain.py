@@ -13,11 +13,11 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.explain.decisions import (
     GIVEN,
     KnownOutputs,
-    PlacementDecision,
     RetainedMap,
     explain,
 )
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.explain.ring_history import RingGroup, Why
 from support.events.builders import Events
 from support.events.random_lives import life_of

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.entries import EntryGone, EntryKind
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
 from spu_assigner.core.base.records import (
-    EntryGone,
-    EntryKind,
     Order,
     Record,
     ReplicaMap,

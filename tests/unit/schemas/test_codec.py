@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicDelete, TopicGrow
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
     Chain,
-    ChainEntry,
     Mode,
     Order,
     Reason,

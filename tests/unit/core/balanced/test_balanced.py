@@ -14,17 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.balanced import list_filling, policy
 from spu_assigner.core.balanced.policy import place_balanced
+from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.limits import CAPACITY_MAX
-from spu_assigner.core.base.records import (
-    ChainEntry,
-    Entry,
-    ReplicaMap,
-    SeenEntry,
-    SpuChanged,
-    plain_records,
-)
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged, plain_records
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads

@@ -22,8 +22,8 @@ from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, plain_records
 from spu_assigner.core.decision import lookahead, requests
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.explain.decisions import PlacementDecision
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from support.events.builders import Events

@@ -11,6 +11,7 @@ import networkx
 import numpy as np
 import pytest
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.resources import Need, amounts_of
 from spu_assigner.core.whatif import sweep
@@ -395,3 +396,13 @@ def test_an_offline_spu_leads_nothing_and_its_failure_costs_nothing() -> None:
     assert (nothing.leaders_lost, nothing.lost, nothing.replicas) == (0, 0, 0)
     assert layout.partition_of(1) == ("t", 1)
     assert analysis.outcome(layout.numbers_of([1])).lost_rows.tolist() == [0]
+
+
+def test_the_failure_of_an_unknown_spu_is_refused() -> None:
+    """Another SPU would be taken for it without a word."""
+    events, assigner = Events(), Assigner()
+    for event in events.joins(0, 2):
+        assigner.apply(event)
+    layout = layout_of_state(assigner.clusters["c1"])
+    with pytest.raises(InvalidEventError, match="spu_ids is 1; expected SPUs of cluster 'c1'"):
+        layout.numbers_of([0, 1])

@@ -1,0 +1,52 @@
+"""What `assigner-state` carries: with the current maps, all that makes the state of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spu_assigner.core.base.records import Chain, Order, SpuChanged, Waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEntry:
+    """All chain indexes of a cluster, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]
+    """Every order, in the order of `Order`."""
+    registration_next: int
+    """The number of the next SPU that registers."""
+    seen_count: int
+    """Events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEntry:
+    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    block: int
+    """Holds slots 16 * block … 16 * block + 15."""
+    hashes: tuple[int, ...]
+    """Up to 16, the filled slots; 64 bits, unsigned."""
+
+
+class EntryKind(StrEnum):
+    """Entries that can be gone; the word is part of their key."""
+
+    SPU = "spu"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryGone:
+    """What `assigner-state` said of this is no more: a tombstone."""
+
+    cluster_id: str
+    kind: EntryKind
+    name: str
+    """The SPU id or the topic."""
+
+
+Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

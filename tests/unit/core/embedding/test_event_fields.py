@@ -1,0 +1,302 @@
+"""What the fields of an event take, coerce and refuse, whatever a caller without a type checker
+gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core import (
+    Assigner,
+    AssignerError,
+    ClusterRebalance,
+    ClusterState,
+    Code,
+    Constraints,
+    Event,
+    InvalidEventError,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    Preference,
+    ReplicaLists,
+    SpreadLevel,
+    SpuJoined,
+    SpuLeft,
+    Taint,
+    TaintEffect,
+    Toleration,
+    TopicAdopted,
+    TopicConstraints,
+    TopicCreate,
+    TopicDemand,
+    TopicGrow,
+    TopicStatus,
+    step,
+)
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+
+EVENTS: tuple[Any, ...] = get_args(Event)
+# What each required field may be.
+SOUND: Mapping[str, object] = {
+    "event_id": "e",
+    "cluster_id": "c",
+    "topic": "t",
+    "spu_id": 1,
+    "partitions": 2,
+    "replication_factor": 2,
+    "max_moves": 3,
+    "replicas": ((0, 1), (1, 0)),
+    "demand": {"disk_bytes": 1},
+    "constraints": Constraints(),
+}
+
+
+def event(cls: Any, **named: object) -> Any:
+    """An event of which only what matters is named."""
+    required = {field.name for field in fields(cls) if field.default is MISSING}
+    return cls(**{name: SOUND[name] for name in required} | named)
+
+
+@pytest.mark.parametrize(
+    ("cls", "named", "kept"),
+    [
+        (SpuLeft, {"mode": "decommission"}, LeaveMode.DECOMMISSION),
+        (SpuLeft, {"spu_id": np.int64(7)}, 7),
+        (SpuJoined, {"capacity": np.int32(7)}, 7),
+        (SpuJoined, {"labels": {"zone": np.str_("a")}}, {"zone": "a"}),
+        (
+            SpuJoined,
+            {"taints": [{"key": "k", "value": "v", "effect": "evict"}]},
+            (Taint("k", "v", TaintEffect.EVICT),),
+        ),
+        (TopicCreate, {"on_shortage": "wait"}, OnShortage.WAIT),
+        (TopicCreate, {"policy": "kafka"}, Policy.KAFKA),
+        (TopicCreate, {"demand": {"disk_bytes": np.int64(5)}}, {"disk_bytes": 5}),
+        (
+            TopicCreate,
+            {"constraints": {"require": ["a", "b"], "spread": [{"label": "zone", "max": 1}]}},
+            Constraints(require=("a", "b"), spread=(SpreadLevel("zone", max=1),)),
+        ),
+        (TopicAdopted, {"replicas": [[0, 1], [1]]}, ((0, 1), (1,))),
+        (TopicAdopted, {"replicas": np.array([[0, 1], [1, 0]])}, ((0, 1), (1, 0))),
+        (TopicAdopted, {"replicas": ReplicaLists.of_lists([[0, 1], [1]])}, ((0, 1), (1,))),
+    ],
+    ids=str,
+)
+def test_what_json_can_say_of_a_field_is_coerced(
+    cls: Any, named: dict[str, object], kept: object
+) -> None:
+    """A word of JSON compared by identity would be taken for another one without a word."""
+    ((name, _),) = named.items()
+    made = event(cls, **named)
+    assert getattr(made, name) == kept
+    assert made == event(cls, **{name: kept})
+    assert type(getattr(made, name)) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "value", "field", "expected"),
+    [
+        (SpuLeft, "mode", "bogus", "mode", "one of 'offline', 'decommission'"),
+        (SpuLeft, "mode", "DECOMMISSION", "mode", "one of 'offline', 'decommission'"),
+        (SpuLeft, "mode", True, "mode", "one of 'offline', 'decommission'"),
+        (SpuLeft, "spu_id", "7", "spu_id", "a whole number"),
+        (SpuLeft, "spu_id", 7.0, "spu_id", "a whole number"),
+        (SpuLeft, "spu_id", np.float64(7), "spu_id", "a whole number"),
+        (SpuLeft, "spu_id", True, "spu_id", "a whole number"),
+        (SpuLeft, "spu_id", np.True_, "spu_id", "a whole number"),
+        (SpuLeft, "spu_id", None, "spu_id", "a whole number"),
+        (SpuLeft, "event_id", 7, "event_id", "a text"),
+        (SpuLeft, "event_id", b"e", "event_id", "a text"),
+        (SpuLeft, "event_id", "", "event_id", "1 to 256 characters"),
+        (SpuLeft, "cluster_id", None, "cluster_id", "a text"),
+        (SpuLeft, "cluster_id", ["c"], "cluster_id", "a text"),
+        (SpuLeft, "occurred_at", "now", "occurred_at", "a whole number"),
+        (SpuJoined, "rack", 3, "rack", "a text"),
+        (SpuJoined, "capacity", 2.5, "capacity", "a whole number"),
+        (SpuJoined, "labels", {"zone": 1}, "labels.zone", "a text"),
+        (SpuJoined, "labels", [("zone", "a")], "labels", "a mapping"),
+        (SpuJoined, "labels", {1: "a"}, "a name in labels", "a text"),
+        (SpuJoined, "resources", {"disk_bytes": 1.5}, "resources.disk_bytes", "a whole number"),
+        (SpuJoined, "taints", "k=v:evict", "taints", "a list"),
+        (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "effect, key, value must be there"),
+        (SpuJoined, "taints", [("k", "v", "evict")], "taints[0]", "Taint, or a mapping"),
+        (TopicCreate, "topic", 7, "topic", "a text"),
+        (TopicCreate, "topic", "a b", "topic", "1 to 249 of"),
+        (TopicCreate, "partitions", "3", "partitions", "a whole number"),
+        (TopicCreate, "policy", "nonsense", "policy", "one of 'fluvio', 'kafka'"),
+        (TopicCreate, "ignore_rack", "false", "ignore_rack", "True or False"),
+        (TopicCreate, "ignore_rack", 0, "ignore_rack", "True or False"),
+        (TopicCreate, "replicas", "0,1", "replicas", "a list of"),
+        (TopicCreate, "on_shortage", "later", "on_shortage", "one of 'reject', 'wait'"),
+        (TopicCreate, "constraints", "zone in (a)", "constraints", "Constraints, or a"),
+        (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "with the fields tolerations"),
+        (
+            TopicCreate,
+            "constraints",
+            {"spread": [{"label": "zone", "max": "1"}]},
+            "constraints.spread[0].max",
+            "a whole number",
+        ),
+        (TopicAdopted, "replicas", [[0, "1"]], "replicas[0][1]", "a whole number"),
+        (TopicAdopted, "replicas", {0: [1]}, "replicas", "a list"),
+        (TopicAdopted, "pinned", "no", "pinned", "True or False"),
+        (TopicGrow, "partitions", 3.0, "partitions", "a whole number"),
+        (TopicDemand, "demand", None, "demand", "a mapping"),
+        (TopicConstraints, "constraints", None, "constraints", "Constraints, or a"),
+        (ClusterRebalance, "max_moves", "all", "max_moves", "a whole number"),
+    ],
+    ids=str,
+)
+def test_what_a_field_cannot_hold_is_refused_by_name(
+    cls: Any, name: str, value: object, field: str, expected: str
+) -> None:
+    """One error class names field, value and expectation, also as its fields."""
+    with pytest.raises(InvalidEventError) as caught:
+        event(cls, **{name: value})
+    error = caught.value
+    assert isinstance(error, AssignerError)
+    assert error.field == field
+    assert expected in error.expected
+    assert str(error).startswith(f"{field} is ")
+    assert str(error).endswith(f"; expected {error.expected}")
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Constraints(require="tier in (ssd)"), "require"),  # type: ignore[arg-type]
+        (lambda: Constraints(spread=("zone",)), "spread[0]"),  # type: ignore[arg-type]
+        (lambda: Taint("k", "v", "evicted"), "effect"),  # type: ignore[arg-type]
+        (lambda: Toleration(1), "key"),  # type: ignore[arg-type]
+        (lambda: Preference("a", 1.5), "weight"),  # type: ignore[arg-type]
+        (lambda: SpreadLevel("zone", max=True), "max"),
+        (lambda: Assigner("bogus"), "default_policy"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_an_event_is_made_of_is_refused_alike(make: Callable[[], object], field: str) -> None:
+    """A text in place of a list of texts would be read letter by letter."""
+    with pytest.raises(InvalidEventError) as caught:
+        make()
+    assert caught.value.field == field
+
+
+@settings(max_examples=200)
+@given(
+    data=st.data(),
+    cls=st.sampled_from(EVENTS),
+    value=st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.binary(),
+        st.lists(st.one_of(st.integers(), st.text(), st.none())),
+        st.dictionaries(st.text(max_size=3), st.one_of(st.integers(), st.floats(), st.text())),
+        st.sampled_from([object(), {1}, 1j, len, Policy, Policy.KAFKA, TopicCreate, np.zeros(2)]),
+    ),
+)
+def test_an_event_holds_what_its_types_say_or_is_not_made(
+    data: st.DataObject, cls: Any, value: object
+) -> None:
+    """Whatever is given for whatever field: no other exception, and what is made can be decided."""
+    name = data.draw(st.sampled_from([field.name for field in fields(cls)]))
+    try:
+        made = event(cls, **{name: value})
+    except InvalidEventError:
+        return
+    kept = getattr(made, name)
+    hint = get_type_hints(cls)[name]
+    if hint in (int, str, bool):
+        assert type(kept) is hint
+    assert event(cls, **{name: kept}) == made
+    Assigner().apply(made)
+
+
+def test_the_words_of_json_decide_as_the_enumerations_do() -> None:
+    """An SPU that is decommissioned by a word must lose its replicas."""
+    answers = []
+    for leave, shortage, policy in (
+        ("decommission", "wait", "fluvio"),
+        (LeaveMode.DECOMMISSION, OnShortage.WAIT, Policy.FLUVIO),
+    ):
+        assigner = Assigner(policy)  # type: ignore[arg-type]
+        for spu_id in range(3):
+            assigner.apply(event(SpuJoined, event_id=f"j{spu_id}", spu_id=spu_id))
+        assigner.apply(event(TopicCreate, event_id="c1", replication_factor=2))
+        answers.append(
+            (
+                assigner.apply(
+                    event(
+                        TopicCreate,
+                        event_id="c2",
+                        topic="u",
+                        replication_factor=4,
+                        on_shortage=shortage,
+                    )
+                ),
+                assigner.apply(event(SpuLeft, event_id="l", spu_id=0, mode=leave)),
+            )
+        )
+    assert answers[0] == answers[1]
+    waits, moved = answers[0]
+    assert [each.status for each in waits if isinstance(each, TopicStatus)] == ["waiting"]
+    assert len(moved) > 1  # a map without the SPU, beside its ring event
+
+
+def test_a_default_policy_by_its_word_is_the_policy() -> None:
+    """`step` compares it by identity too."""
+    create = event(TopicCreate, replication_factor=1)
+    states = [ClusterState("c"), ClusterState("c")]
+    for state, policy in zip(states, ("redpanda", Policy.REDPANDA), strict=True):
+        for one in (event(SpuJoined, event_id="j"), create):
+            step(state, one, default_policy=policy)  # type: ignore[arg-type]
+    assert states[0].topics == states[1].topics
+    with pytest.raises(InvalidEventError, match="default_policy is 'bogus'; expected one of"):
+        step(ClusterState("c"), create, default_policy="bogus")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [
+        ({"partitions": 0}, Code.INVALID_PARTITIONS),
+        ({"partitions": 2**70}, Code.INVALID_PARTITIONS),
+        ({"replication_factor": -1}, Code.INVALID_REPLICATION_FACTOR),
+        ({"policy": "fluvio", "start_index": -1}, Code.INVALID_START_INDEX),
+        ({"replicas": [{"id": 0}]}, Code.MANUAL_MALFORMED),
+        ({"replicas": ["x"]}, Code.MANUAL_MALFORMED),
+        ({"constraints": {"require": ["("]}}, Code.INVALID_CONSTRAINTS),
+        ({"demand": {"disk_bytes": -1}}, Code.INVALID_DEMAND),
+    ],
+)
+def test_a_number_out_of_range_is_answered(named: dict[str, object], code: Code) -> None:
+    """The requester gets a rejection: the event can be addressed, so it is made."""
+    [answer] = Assigner().apply(event(TopicCreate, **named))
+    assert isinstance(answer, TopicStatus)
+    assert answer.code is code
+
+
+def test_a_mapping_is_copied() -> None:
+    """An event stays as it was when the caller goes on with its own dict."""
+    demand = {"disk_bytes": 1}
+    made = event(TopicDemand, demand=demand)
+    demand["disk_bytes"] = 2
+    assert made.demand == {"disk_bytes": 1}
+
+
+@pytest.mark.parametrize("cls", EVENTS)
+def test_an_event_can_be_made_of_the_members_of_its_json_line(cls: Any) -> None:
+    """What `simulate` reads, `json.loads` and the class read too."""
+    made = event(cls)
+    line = event_to_json(made)
+    members = json.loads(line)
+    del members["type"]
+    assert cls(**members) == made == event_from_json(line)

@@ -1,0 +1,171 @@
+"""States as values: compared, printed, saved and loaded; answers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from spu_assigner.core import (
+    Assigner,
+    ClusterState,
+    Event,
+    InvalidStateError,
+    ReplicaLists,
+    ReplicaMap,
+    as_dict,
+    evolve,
+    plain_records,
+    state_from_json,
+    state_to_json,
+    step,
+)
+from support.events.builders import Events
+from support.events.random_lives import CLUSTER, Life, life_of
+from support.model.pictures import picture
+
+LIVES = range(60)
+
+
+def lived(life: Life, events: tuple[Event, ...]) -> ClusterState:
+    state = ClusterState(CLUSTER)
+    for event in events:
+        step(state, event, default_policy=life.default_policy)
+    return state
+
+
+@pytest.mark.parametrize("seed", LIVES)
+def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
+    """Whatever happened before: the same picture, and the same answers afterwards."""
+    life = life_of(seed)
+    middle = len(life.events) // 2
+    state = lived(life, life.events[:middle])
+    loaded = state_from_json(state_to_json(state))
+    assert loaded == state
+    assert picture(loaded) == picture(state)
+    assert state_to_json(loaded) == state_to_json(state)
+    for event in life.events[middle:]:
+        answers = [
+            plain_records(step(each, event, default_policy=life.default_policy))
+            for each in (state, loaded)
+        ]
+        assert answers[0] == answers[1]
+    assert loaded == state
+
+
+@pytest.mark.parametrize("seed", LIVES)
+def test_replayed_records_give_an_equal_state(seed: int) -> None:
+    """A changelog of one's own rebuilds a state, and `==` shows that it does."""
+    life = life_of(seed)
+    state, replayed = ClusterState(CLUSTER), ClusterState(CLUSTER)
+    for event in life.events:
+        before = state_to_json(state)
+        records = step(state, event, default_policy=life.default_policy)
+        assert (state == replayed) is (state_to_json(state) == before)
+        for record in records:
+            evolve(replayed, record)
+    assert replayed == state
+
+
+def test_equal_lists_are_equal_in_whatever_width_they_are_kept() -> None:
+    """Lists out of a table keep its width, which larger ids of other rows may need."""
+    new = Events()
+    joins = [new.join(spu_id, capacity=10**6) for spu_id in (*range(3), 300, 70_000)]
+    state = ClusterState("c1")
+    for event in (*joins, new.create("t", 1, replication_factor=2)):
+        step(state, event, default_policy=Assigner("fluvio").default_policy)  # type: ignore[arg-type]
+    assert state.topics["t"].width > 1
+    loaded = state_from_json(state_to_json(state))
+    assert loaded.topics["t"].width == 1
+    assert loaded == state
+
+
+def test_a_state_differs_from_what_it_is_not() -> None:
+    """Also from an empty one of another cluster, and from nothing."""
+    assert ClusterState("c1") == ClusterState("c1")
+    assert ClusterState("c1") != ClusterState("c2")
+    assert ClusterState("c1") != "c1"
+
+
+def test_a_state_is_printed_in_a_line() -> None:
+    """Not a million topics."""
+    new = Events()
+    assigner = Assigner()
+    for event in (new.join(0), new.join(1), new.leave(1), new.create("t", 1)):
+        assigner.apply(event)
+    assert repr(assigner.clusters["c1"]) == (
+        "<ClusterState 'c1': 2 SPUs (1 online), 1 topics, 0 waiting>"
+    )
+
+
+def saved() -> dict[str, Any]:
+    """A saved state, as plain values."""
+    new = Events()
+    assigner = Assigner()
+    for event in (new.join(0), new.join(1), new.create("t", 2, replication_factor=2)):
+        assigner.apply(event)
+    whole: dict[str, Any] = json.loads(state_to_json(assigner.clusters["c1"]))
+    return whole
+
+
+def part(whole: dict[str, Any], name: str) -> Any:
+    return next(each for each in whole["parts"] if each["type"] == name)
+
+
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda whole: whole.update(form="spu-assigner-state-0"), "the form is"),
+        (lambda whole: whole.update(cluster_id="c2"), "is of cluster 'c1'; expected 'c2'"),
+        (lambda whole: whole.update(parts={}), "parts are absent"),
+        (lambda whole: whole["parts"].remove(part(whole, "SpuChanged")), "which is not known"),
+        (lambda whole: whole["parts"].remove(part(whole, "ChainEntry")), "after 0 events"),
+        (lambda whole: whole["parts"].append({"type": "RingEvent"}), "with a type, one of"),
+        (lambda whole: whole["parts"].append(7), "with a type, one of"),
+        (lambda whole: part(whole, "SpuChanged").update(capacity="7"), "capacity is '7'"),
+        (lambda whole: part(whole, "SpuChanged").pop("rack"), "must be there"),
+        (lambda whole: part(whole, "ChainEntry").update(chains=[["id", [0]]]), "a list of 3"),
+        (lambda whole: part(whole, "ReplicaMap").update(replicas=[[0, 2**40]]), "lists of 0 to"),
+        (lambda whole: part(whole, "ReplicaMap").update(replicas=[]), "lists of 0 to"),
+        (lambda whole: part(whole, "ReplicaMap").update(policy="bogus"), "policy is 'bogus'"),
+    ],
+)
+def test_a_damaged_state_is_refused_with_its_fault(
+    damage: Callable[[dict[str, Any]], object], fault: str
+) -> None:
+    """A state that lacks a part would decide otherwise, in silence."""
+    whole = saved()
+    damage(whole)
+    with pytest.raises(InvalidStateError) as caught:
+        state_from_json(json.dumps(whole))
+    assert fault in caught.value.fault
+
+
+@pytest.mark.parametrize("text", ["", "{", b"\xff", "7", "[" * 100_000, "null"])
+def test_what_is_no_state_is_refused(text: str | bytes) -> None:
+    """Whatever the text is."""
+    with pytest.raises(InvalidStateError, match="give what `state_to_json` wrote"):
+        state_from_json(text)
+
+
+def test_replica_lists_are_iterated_by_partition() -> None:
+    """Short lists are short, without padding."""
+    lists = ReplicaLists.of_lists([[0, 1, 2], [1]])
+    assert list(lists) == [[0, 1, 2], [1]]
+    assert dict(enumerate(lists)) == {0: [0, 1, 2], 1: [1]}
+
+
+@pytest.mark.parametrize("seed", LIVES)
+def test_events_and_answers_are_written_as_json(seed: int) -> None:
+    """By the standard library alone; an event is made again out of it."""
+    life = life_of(seed)
+    assigner = Assigner(life.default_policy)
+    for event in life.events:
+        assert type(event)(**json.loads(json.dumps(as_dict(event)))) == event
+        for answer in assigner.apply(event):
+            written = json.loads(json.dumps(as_dict(answer)))
+            assert written["cluster_id"] == CLUSTER
+            if isinstance(answer, ReplicaMap) and answer.replicas is not None:
+                assert written["replicas"] == answer.replicas.tolist()
+                assert written["policy"] == answer.policy.value
