@@ -28,6 +28,7 @@ from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, read_unseen
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.reassigning import (
@@ -45,8 +46,11 @@ from spu_assigner.stream.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
+UNSEEN_FIX: Final = (
+    "grant this user Describe on them, or have who may see them move them off the broker, and run "
+    "this again"
+)
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
-TOPICS_NAMED_MAX: Final = 3
 
 Shapes = Mapping[Partition, PartitionShape]
 
@@ -74,6 +78,7 @@ class Draining:
         self._request = request
         self._broker = broker
         self._options = options
+        self._is_alive = True  # the broker, when it was looked at last
 
     def leave(self, wait_seconds: float) -> None:
         """Decommission the SPU, unless that is done, and wait until no map uses it.
@@ -116,6 +121,15 @@ class Draining:
             left += move_lines(report)
             return left or self._held(kafka)
 
+    def empty_line(self) -> str:
+        """What is to be said once nothing is left."""
+        if self._is_alive:
+            return f"empty    broker {self._broker} holds nothing; it may be switched off"
+        return (
+            f"empty    broker {self._broker} is in no list in Kafka; it is not alive, and was not "
+            "asked what it holds"
+        )
+
     def _require_ready(self) -> None:
         """Return if the broker could be emptied now, as far as that is known before the maps.
 
@@ -126,6 +140,7 @@ class Draining:
         connection = self._request.ledger_connection()
         with Reassigner(connection) as kafka:
             shapes, brokers = kafka.shapes(), kafka.brokers()
+            unseen = self._unseen_line(brokers)
         require_ready(connection, self._options, self._holding(shapes))
         maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
         with self._request.target() as target:
@@ -133,6 +148,8 @@ class Draining:
         found = self._unmapped(shapes, maps, own)
         if self._options.force:
             return
+        if unseen is not None:
+            raise DrainError(f"{unseen}; the SPU was not decommissioned")
         stuck = emptied_lists(
             _rows(shapes), found.moved, brokers=brokers, leaving=self._broker
         ).stuck
@@ -154,6 +171,26 @@ class Draining:
                 "left, give --foreign GLOB for what is only to be moved off the broker, and run "
                 "this again; the SPU was not decommissioned"
             )
+
+    def _unseen_line(self, alive: Collection[int]) -> str | None:
+        """What the broker holds, or may hold, of topics that this user may not see; None: nothing.
+
+        A broker that is not alive cannot be asked: its topics are looked for on the others.
+        """
+        broker, is_alive = self._broker, self._broker in alive
+        unseen = read_unseen(self._request.ledger_connection(), [broker] if is_alive else alive)
+        places = [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]
+        if places and is_alive:
+            return (
+                f"broker {broker} holds {counted(len(places), 'replica')} that you may not see "
+                f"({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
+            )
+        if places:
+            return (
+                f"broker {broker} is not alive, and may hold replicas of topics that you may not "
+                f"see ({listed(unseen.topics, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
+            )
+        return next(unseen.lines(f"what broker {broker} holds is not known"), None)
 
     def _holding(self, shapes: Shapes) -> list[Partition]:
         return [at for at, each in shapes.items() if self._broker in each.replicas]
@@ -234,6 +271,8 @@ class Draining:
         taken = {(each.topic, each.partition) for each in mapped}
         others = [at for at in self._holding(shapes) if at[0] not in unmapped]
         left += staying_lines(plan, [at for at in others if at not in taken])
+        unseen = self._unseen_line(kafka.brokers())
+        left += [] if unseen is None else [unseen]
         moves = [
             MovedPartition(
                 topic=at[0],
@@ -260,11 +299,10 @@ class Draining:
         """What Kafka shows on the broker, once it has had time to delete; a line at most."""
         deadline = time.monotonic() + GONE_SECONDS_MAX
         while True:
-            shapes = kafka.shapes()
-            held = {at for at, each in shapes.items() if self._broker in each.replicas}
-            if self._broker in kafka.brokers():
-                sizes = kafka.sizes(list(shapes), [self._broker])
-                held |= {(topic, number) for _, topic, number in sizes}
+            held = {*self._holding(kafka.shapes())}
+            self._is_alive = self._broker in kafka.brokers()
+            if self._is_alive:
+                held |= kafka.held(self._broker)
             if not held:
                 return []
             if time.monotonic() > deadline:

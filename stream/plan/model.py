@@ -113,14 +113,6 @@ class TopicSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSizes:
-    """The bytes of replicas, as the brokers that hold them report them."""
-
-    brokers: frozenset[int] = frozenset()  # that report
-    sizes: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)  # by broker
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
     """What one topic needs."""
 

@@ -25,17 +25,22 @@ from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
 from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.log_dirs import (
+    ReplicaSizes,
+    UnseenReplicas,
+    replica_sizes,
+    unseen_replicas,
+)
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Partition,
-    ReplicaSizes,
     Rows,
     TargetError,
     TopicChange,
     TopicSize,
 )
-from spu_assigner.stream.plan.topic_sizes import replica_sizes, topic_sizes, untouched
+from spu_assigner.stream.plan.topic_sizes import topic_sizes, untouched
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -190,6 +195,14 @@ class Target:
     def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
         """The bytes of every replica on these brokers, as far as they report them."""
         return replica_sizes(self._connection, brokers)
+
+    def unseen(self, cluster: KafkaCluster, held: ReplicaSizes) -> UnseenReplicas:
+        """Those of the replicas on its brokers that `cluster` hides from this user.
+
+        Raises:
+            ClientError: Kafka does not answer.
+        """
+        return unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
         """Those of the topics to which nothing was ever written.

@@ -161,7 +161,10 @@ def test_an_spu_that_is_offline_is_decommissioned_and_once(
     assert (done.exit_code, done.stderr) == (0, "")
     leaves, *_, empty = done.stdout.splitlines()
     assert leaves == f"leaves   SPU {gone} of cluster c1 is decommissioned"
-    assert empty == f"empty    broker {gone} holds nothing; it may be switched off"
+    assert empty == (
+        f"empty    broker {gone} is in no list in Kafka; it is not alive, and was not asked what "
+        "it holds"
+    )
     lists = job.states()["c1"].topics["t"].replicas.lists().tolist()
     assert {spu_id for row in lists for spu_id in row} == set(GONE) - {gone}
     again = drain(0)

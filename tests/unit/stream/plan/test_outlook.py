@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.kafka.log_dirs import ReplicaSizes
 from spu_assigner.stream.plan.decision import make_plan
 from spu_assigner.stream.plan.model import (
     KafkaCluster,
     Maps,
     Partition,
-    ReplicaSizes,
     TopicsPlan,
     Wanted,
 )
@@ -280,7 +280,8 @@ def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
     plan, outlook = vast("t")
     plain, document = plan_json(plan), plan_json(plan, outlook)
     assert {key: document[key] for key in plain} == plain
-    assert {*document} - {*plain} == {"unmapped", "unmatched", "reassigned", "out_of_sync", "load"}
+    others = {"unmapped", "unmatched", "reassigned", "out_of_sync", "unseen", "load"}
+    assert {*document} - {*plain} == others
     assert document["load"]["bytes_to_copy"] == 300 * MIB
     assert document["load"]["brokers"][2] == {
         "broker": 3,
