@@ -63,6 +63,8 @@ def rebalance(
     left = rebalancing.move()
     for line in load_lines(rebalancing.load(), width=None if sys.stdout.isatty() else WIDTH):
         click.echo(line)
+    for line in rebalancing.unseen_lines():
+        click.echo(line)
     for line in left:
         click.echo(f"rebalance: {line}", err=True)
     if left:

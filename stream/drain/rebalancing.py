@@ -146,6 +146,10 @@ class Rebalancing:
             for each in self._after.brokers
         ]
 
+    def unseen_lines(self) -> Iterator[str]:
+        """What of the load this user may not see."""
+        return self._after.unseen.lines("counted above without leaders")
+
     def _event(self, found: PlanSources, target: Target) -> tuple[ClusterRebalance, int]:
         """What the job is sent, and how many moves it would make without a limit of bytes.
 

@@ -272,8 +272,8 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (CLUSTER_NAME,),
             "Alter",
-            "reassigns partitions, elects leaders, looks what is under way and at what brokers hold, "
-            "of any topic (Describe, which Alter holds)",
+            "reassigns partitions, elects leaders, looks what is under way and at what brokers "
+            "hold, of any topic (Describe, which Alter holds)",
             resource=Resource.CLUSTER,
         ),
         Grant(

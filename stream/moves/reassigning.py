@@ -27,7 +27,12 @@ from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, granting
-from spu_assigner.stream.kafka.log_dirs import all_logs, replicas_of
+from spu_assigner.stream.kafka.log_dirs import (
+    UnseenReplicas,
+    all_logs,
+    read_unseen,
+    replicas_of,
+)
 from spu_assigner.stream.moves.throttle import Place, Values
 
 if TYPE_CHECKING:
@@ -218,6 +223,14 @@ class Reassigner:
         """
         answer = self._ask("what a broker holds", lambda client: all_logs(client, broker))
         return {(topic, number) for _, topic, number in _sizes_in([answer])}
+
+    def unseen(self) -> UnseenReplicas:
+        """The replicas, on all brokers, of topics that this user may not see.
+
+        Raises:
+            UnreachableError, ClientError: Kafka does not answer.
+        """
+        return read_unseen(self._connection)
 
     def elect(self, partitions: Iterable[Partition]) -> None:
         """Have the first broker of each list lead, where it is in sync.

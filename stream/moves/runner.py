@@ -143,6 +143,7 @@ class MovesRunner:
         if left:
             self._require_rights(self._run.throttles)
             self._require_health(planned, copies=0)
+            self._warn_of_unseen(left)
             self._announce(left)
         while left:
             brokers = self._kafka.brokers()
@@ -262,6 +263,13 @@ class MovesRunner:
             under_replicated_max=options.under_replicated_max,
             force=options.force,
         )
+
+    def _warn_of_unseen(self, moves: Sequence[MovedPartition]) -> None:
+        """Name what health leaves out, once and where something is copied."""
+        if any(map(copied_bytes, moves)):
+            text = "whether they have leaders and replicas in sync is not looked at"
+            for line in self._kafka.unseen().lines(text):
+                self._output.say(f"apply: warning: {line}")
 
     def _wave(
         self, wave: Sequence[MovedPartition], states: Mapping[Partition, MoveProgress]

@@ -72,6 +72,7 @@ class KafkaCluster:
     topics: Mapping[str, tuple[Partition, ...]]
     ids: Mapping[str, str] = field(default_factory=dict)  # Kafka's, of the topics asked about
     own: frozenset[str] = frozenset()  # topics of the product itself
+    hidden: frozenset[str] = frozenset()  # deleted ones that may be there: this user may not see
 
     def rows(self, topic: str) -> Rows | None:
         """Its replica lists; None: it is not there."""

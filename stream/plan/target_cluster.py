@@ -104,13 +104,14 @@ class Target:
 
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
-            deleted: those that are deleted: no error if they are hidden.
+            deleted: those that are deleted: no error if they are hidden, as rights to what is gone
+                may be gone as well.
 
         Raises:
             TargetError: this user may not see all of them.
             UnreachableError: no broker answers.
         """
-        topics = list(topics)
+        topics, deleted = list(topics), list(deleted)
         found = self._metadata()
         there = {
             name: tuple(
@@ -130,6 +131,7 @@ class Target:
             brokers=tuple(sorted(found.brokers)),
             topics=there,
             ids=self.ids([name for name in (*topics, *deleted) if name in there]),
+            hidden=frozenset(self._hidden([name for name in deleted if name not in there])),
         )
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
@@ -278,14 +280,17 @@ class Target:
                 futures = self._admin.delete_topics(list(lists), **_TIMES)
         return futures
 
-    def _require_sight(self, names: Sequence[str]) -> None:
-        denied = [
+    def _hidden(self, names: Sequence[str]) -> list[str]:
+        """Those that this user may not see, be they there or not."""
+        return [
             name
             for name, reason in self._described(names)
             if isinstance(reason, KafkaException)
             and reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
         ]
-        if denied:
+
+    def _require_sight(self, names: Sequence[str]) -> None:
+        if denied := self._hidden(names):
             raise TargetError(
                 f"this user may not Describe {listed(denied)} at {address(self._client)}; "
                 f"{GRANTING}"
