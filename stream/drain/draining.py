@@ -3,7 +3,8 @@
 Rules: what is done already is seen to be done, so that a run which was killed is repeated. The SPU
 is not decommissioned while nothing could be moved, what has no map has nowhere to go, or a topic of
 others has no map: it cannot be adopted once the SPU has left. Nothing is moved before the maps no
-longer use the broker: it would come back. Topics of others without a map are touched only where
+longer use the broker, as it would come back, but for topics that the job cannot take off it: they
+are named, and nobody waits for them. Topics of others without a map are touched only where
 `--foreign` names them; else they are named.
 """
 
@@ -23,6 +24,8 @@ from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.drain.held_topics import held_topics
+from spu_assigner.stream.drain.job_state import read_state
 from spu_assigner.stream.drain.staying import staying_lines
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
@@ -44,6 +47,7 @@ from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.recover.published import UnsoundError
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
 UNSEEN_FIX: Final = (
@@ -228,7 +232,7 @@ class Draining:
             raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
 
     def _await_maps(self, seconds: float) -> None:
-        """Return once no map uses the broker.
+        """Return once no map uses the broker but those that the job cannot take off it.
 
         Raises:
             DrainError: the time is up.
@@ -237,7 +241,7 @@ class Draining:
         while True:
             maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
             users = _users(maps, self._broker)
-            if not users:
+            if not users or self._held_topics().keys() >= {*users}:
                 return
             if time.monotonic() > deadline:
                 raise DrainError(
@@ -251,6 +255,14 @@ class Draining:
                 f"{counted(len(users), 'topic')}, {seconds:.0f} s at most"
             )
             time.sleep(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def _held_topics(self) -> dict[str, str]:
+        """What the job cannot take off the broker now, and why."""
+        try:
+            state = read_state(self._request.connection, self._request.cluster_id)
+        except UnsoundError:  # It writes just now, and is asked again.
+            return {}
+        return held_topics(state, self._broker)
 
     def _moved(self, kafka: Reassigner, runner: MovesRunner) -> tuple[list[str], MovesReport]:
         """Move everything; what could not be planned, and what became of the rest."""
@@ -270,7 +282,8 @@ class Draining:
         ]
         taken = {(each.topic, each.partition) for each in mapped}
         others = [at for at in self._holding(shapes) if at[0] not in unmapped]
-        left += staying_lines(plan, [at for at in others if at not in taken])
+        staying = [at for at in others if at not in taken]
+        left += staying_lines(plan, staying, self._held_topics() if staying else {})
         unseen = self._unseen_line(kafka.brokers())
         left += [] if unseen is None else [unseen]
         moves = [
@@ -284,15 +297,9 @@ class Draining:
             )
             for at, row in found.lists.items()
         ]
-        if left and (
-            mapped or moves
-        ):  # Said before hours of copying, too: it may be reason enough to stop.
-            names = [each.partition(":")[0] for each in left]
-            click.echo(
-                f"stays    {listed(names, TOPICS_NAMED_MAX)}: cannot leave the broker now; why is "
-                "said at the end",
-                err=True,
-            )
+        if mapped or moves:  # Said before hours of copying, too: it may be reason enough to stop.
+            for line in left:
+                click.echo(f"stays    {line}", err=True)
         return left, runner.carry_out([*mapped, *moves])
 
     def _held(self, kafka: Reassigner) -> list[str]:
