@@ -254,8 +254,9 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (ASSIGNER_STATE,),
             "Read",
-            "`drain`: what became of expired events; `rebalance --max-bytes`: the job's state",
-            only_for="`drain` and `rebalance --max-bytes`",
+            "`drain`: what became of expired events, and why a topic stays; `rebalance` with a "
+            "limit: the job's state",
+            only_for="`drain` and `rebalance` with a limit",
         ),
         Grant(
             (TOPIC_EVENTS,),

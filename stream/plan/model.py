@@ -33,6 +33,7 @@ class Wanted:
     lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
     is_released: bool = False  # its map went by a release: it stays in Kafka
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
+    says_bytes: bool = False  # how many it has: it demands so much of disks
     released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
     @property
