@@ -26,7 +26,6 @@ from spu_assigner.stream.drain.job_state import read_state
 from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
-from spu_assigner.stream.kafka.log_dirs import ReplicaSizes
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.session import moving, require_ready
 from spu_assigner.stream.moves.status import BEYOND_LIMIT
@@ -207,11 +206,10 @@ class Rebalancing:
         )
         if self._bytes_max is None and self._moves_max is None:
             return event
-        cluster, sizes = found.cluster, ReplicaSizes()
-        if self._bytes_max is not None:
-            sizes = target.replica_sizes(cluster.brokers)
-        silent = sorted({*cluster.brokers} - sizes.brokers)
-        if silent and self._bytes_max is not None:
+        cluster = found.cluster
+        asked = () if self._bytes_max is None else cluster.brokers
+        sizes = target.replica_sizes(asked)
+        if silent := sorted({*asked} - sizes.brokers):
             raise RebalanceError(
                 f"--max-bytes needs the sizes of replicas, and brokers {listed(silent)} do not "
                 "report them; check that they run, and that this user may Describe the cluster"
