@@ -91,10 +91,9 @@ def fault_text(
     """Why a move is not made, of one that is GONE, with OTHERS, without a source, or not begun."""
     if progress is MoveProgress.NO_SOURCE and shape is not None:
         return (
-            f"it has no leader to copy from: its replicas in sync are on brokers "
-            f"{listed(shape.in_sync)}, which are not alive; start one of them and run again, or, "
-            "if its data may be lost, delete the topic or elect another replica "
-            "(`kafka-leader-election --election-type unclean`)"
+            f"it has no leader to copy from: none of brokers {listed(move.before)} is alive and in "
+            "sync; start them and run again, or, if its data may be lost, delete the topic or "
+            "elect another replica (`kafka-leader-election --election-type unclean`)"
         )
     if progress is MoveProgress.TO_START:
         return "was cancelled by somebody else; run again to move it"

@@ -16,7 +16,8 @@ SOURCE_SECONDS_MAX: Final = 60.0  # without a leader: a broker that restarts lea
 class SourceWatch:
     """Takes back moves under way that have nothing to copy from: others are not to wait for them.
 
-    One of its kind for each wave.
+    Kafka takes back none of which no replica is in sync. It is left to Kafka, which makes it when
+    the broker is back. One of its kind for each wave.
     """
 
     def __init__(self, kafka: Reassigner) -> None:
@@ -44,9 +45,13 @@ class SourceWatch:
         reorder(self._kafka, {at: move for at, move in stalled.items() if at not in refused})
         return {
             at: fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None)
-            + (f"; Kafka does not take the move back ({refused[at]})" if at in refused else "")
+            + (_text(refused[at]) if at in refused else "")
             for at, move in stalled.items()
         }
+
+
+def _text(refusal: str) -> str:
+    return f"; Kafka does not take the move back ({refusal}) and makes it once there is a leader"
 
 
 def reorder(kafka: Reassigner, cancelled: Mapping[Partition, MovedPartition]) -> None:

@@ -183,8 +183,8 @@ def test_what_has_its_only_copy_on_a_dead_broker_is_named_and_the_rest_moves(
         single = operator.name("single")
         assert done.exit_code == 1, done.output
         assert done.stderr.splitlines()[-1].startswith(
-            f"drain: {single}-0: it has no leader to copy from: its replicas in sync are on "
-            f"brokers {LEAVES}, which are not alive; start one of them and run again, or, if its "
+            f"drain: {single}-0: it has no leader to copy from: none of brokers {LEAVES} is alive "
+            "and in sync; start them and run again, or, "
         ), done.stderr
         assert held(mover) == {single: 1}
         with mover.kafka() as kafka:

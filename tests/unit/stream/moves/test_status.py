@@ -64,9 +64,9 @@ def test_a_moves_progress_is_what_kafka_shows(
         (
             shape(1, 2, in_sync=(1,), leader=None),
             None,
-            "it has no leader to copy from: its replicas in sync are on brokers 1, which are not "
-            "alive; start one of them and run again, or, if its data may be lost, delete the topic "
-            "or elect another replica (`kafka-leader-election --election-type unclean`)",
+            "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them "
+            "and run again, or, if its data may be lost, delete the topic or elect another replica "
+            "(`kafka-leader-election --election-type unclean`)",
         ),
         (
             shape(4, 2, 1),
