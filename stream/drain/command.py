@@ -43,14 +43,14 @@ def drain(
     1. decommissions the SPU of this id, and waits until no map uses it
     2. moves its replicas as `apply --moves` does: those of maps, and of Kafka's own topics and the
        product's, whose new brokers are chosen as those of a decommission
-    3. looks in Kafka whether it holds nothing
+    3. looks in Kafka, and asks the broker, whether it holds nothing
 
     Other topics without a map are moved likewise where --foreign names them. Otherwise they are
-    reported before anything is done (not with --force). Killed at any point, it is finished by
-    running it again.
+    reported before anything is done (not with --force), and so are replicas on the broker that this
+    user may not see. Killed at any point, it is finished by running it again.
 
-    Exit status: 0 Kafka shows that the broker holds nothing; 1 it holds something, or an error; 2
-    wrong usage or settings.
+    Exit status: 0 the broker holds nothing; 1 it holds something, or an error; 2 wrong usage or
+    settings.
     """
     from spu_assigner.stream.drain.draining import Draining
 
@@ -61,5 +61,5 @@ def drain(
         click.echo(f"drain: {line}", err=True)
     if left:
         return 1
-    click.echo(f"empty    broker {broker} holds nothing; it may be switched off")
+    click.echo(draining.empty_line())
     return 0

@@ -3,7 +3,8 @@
 Rules: what is done already is seen to be done, so that a run which was killed is repeated. The SPU
 is not decommissioned while nothing could be moved, what has no map has nowhere to go, or a topic of
 others has no map: it cannot be adopted once the SPU has left. Nothing is moved before the maps no
-longer use the broker: it would come back. Topics of others without a map are touched only where
+longer use the broker, as it would come back, but for topics that the job cannot take off it: they
+are named, and nobody waits for them. Topics of others without a map are touched only where
 `--foreign` names them; else they are named.
 """
 
@@ -23,11 +24,14 @@ from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.drain.held_topics import held_topics
+from spu_assigner.stream.drain.job_state import read_state
 from spu_assigner.stream.drain.staying import staying_lines
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.kafka import AnnouncedReader
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, read_unseen
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.reassigning import (
@@ -43,10 +47,14 @@ from spu_assigner.stream.plan.model import Maps
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.recover.published import UnsoundError
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
+UNSEEN_FIX: Final = (
+    "grant this user Describe on them, or have who may see them move them off the broker, and run "
+    "this again"
+)
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
-TOPICS_NAMED_MAX: Final = 3
 
 Shapes = Mapping[Partition, PartitionShape]
 
@@ -74,6 +82,7 @@ class Draining:
         self._request = request
         self._broker = broker
         self._options = options
+        self._is_alive = True  # the broker, when it was looked at last
 
     def leave(self, wait_seconds: float) -> None:
         """Decommission the SPU, unless that is done, and wait until no map uses it.
@@ -116,6 +125,15 @@ class Draining:
             left += move_lines(report)
             return left or self._held(kafka)
 
+    def empty_line(self) -> str:
+        """What is to be said once nothing is left."""
+        if self._is_alive:
+            return f"empty    broker {self._broker} holds nothing; it may be switched off"
+        return (
+            f"empty    broker {self._broker} is in no list in Kafka; it is not alive, and was not "
+            "asked what it holds"
+        )
+
     def _require_ready(self) -> None:
         """Return if the broker could be emptied now, as far as that is known before the maps.
 
@@ -126,6 +144,7 @@ class Draining:
         connection = self._request.ledger_connection()
         with Reassigner(connection) as kafka:
             shapes, brokers = kafka.shapes(), kafka.brokers()
+            unseen = self._unseen_line(brokers)
         require_ready(connection, self._options, self._holding(shapes))
         maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
         with self._request.target() as target:
@@ -133,6 +152,8 @@ class Draining:
         found = self._unmapped(shapes, maps, own)
         if self._options.force:
             return
+        if unseen is not None:
+            raise DrainError(f"{unseen}; the SPU was not decommissioned")
         stuck = emptied_lists(
             _rows(shapes), found.moved, brokers=brokers, leaving=self._broker
         ).stuck
@@ -154,6 +175,26 @@ class Draining:
                 "left, give --foreign GLOB for what is only to be moved off the broker, and run "
                 "this again; the SPU was not decommissioned"
             )
+
+    def _unseen_line(self, alive: Collection[int]) -> str | None:
+        """What the broker holds, or may hold, of topics that this user may not see; None: nothing.
+
+        A broker that is not alive cannot be asked: its topics are looked for on the others.
+        """
+        broker, is_alive = self._broker, self._broker in alive
+        unseen = read_unseen(self._request.ledger_connection(), [broker] if is_alive else alive)
+        places = [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]
+        if places and is_alive:
+            return (
+                f"broker {broker} holds {counted(len(places), 'replica')} that you may not see "
+                f"({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
+            )
+        if places:
+            return (
+                f"broker {broker} is not alive, and may hold replicas of topics that you may not "
+                f"see ({listed(unseen.topics, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
+            )
+        return next(unseen.lines(f"what broker {broker} holds is not known"), None)
 
     def _holding(self, shapes: Shapes) -> list[Partition]:
         return [at for at, each in shapes.items() if self._broker in each.replicas]
@@ -191,7 +232,7 @@ class Draining:
             raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
 
     def _await_maps(self, seconds: float) -> None:
-        """Return once no map uses the broker.
+        """Return once no map uses the broker but those that the job cannot take off it.
 
         Raises:
             DrainError: the time is up.
@@ -200,7 +241,7 @@ class Draining:
         while True:
             maps = read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
             users = _users(maps, self._broker)
-            if not users:
+            if not users or self._held_topics().keys() >= {*users}:
                 return
             if time.monotonic() > deadline:
                 raise DrainError(
@@ -214,6 +255,14 @@ class Draining:
                 f"{counted(len(users), 'topic')}, {seconds:.0f} s at most"
             )
             time.sleep(min(LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def _held_topics(self) -> dict[str, str]:
+        """What the job cannot take off the broker now, and why."""
+        try:
+            state = read_state(self._request.connection, self._request.cluster_id)
+        except UnsoundError:  # It writes just now, and is asked again.
+            return {}
+        return held_topics(state, self._broker)
 
     def _moved(self, kafka: Reassigner, runner: MovesRunner) -> tuple[list[str], MovesReport]:
         """Move everything; what could not be planned, and what became of the rest."""
@@ -233,7 +282,10 @@ class Draining:
         ]
         taken = {(each.topic, each.partition) for each in mapped}
         others = [at for at in self._holding(shapes) if at[0] not in unmapped]
-        left += staying_lines(plan, [at for at in others if at not in taken])
+        staying = [at for at in others if at not in taken]
+        left += staying_lines(plan, staying, self._held_topics() if staying else {})
+        unseen = self._unseen_line(kafka.brokers())
+        left += [] if unseen is None else [unseen]
         moves = [
             MovedPartition(
                 topic=at[0],
@@ -245,26 +297,19 @@ class Draining:
             )
             for at, row in found.lists.items()
         ]
-        if left and (
-            mapped or moves
-        ):  # Said before hours of copying, too: it may be reason enough to stop.
-            names = [each.partition(":")[0] for each in left]
-            click.echo(
-                f"stays    {listed(names, TOPICS_NAMED_MAX)}: cannot leave the broker now; why is "
-                "said at the end",
-                err=True,
-            )
+        if mapped or moves:  # Said before hours of copying, too: it may be reason enough to stop.
+            for line in left:
+                click.echo(f"stays    {line}", err=True)
         return left, runner.carry_out([*mapped, *moves])
 
     def _held(self, kafka: Reassigner) -> list[str]:
         """What Kafka shows on the broker, once it has had time to delete; a line at most."""
         deadline = time.monotonic() + GONE_SECONDS_MAX
         while True:
-            shapes = kafka.shapes()
-            held = {at for at, each in shapes.items() if self._broker in each.replicas}
-            if self._broker in kafka.brokers():
-                sizes = kafka.sizes(list(shapes), [self._broker])
-                held |= {(topic, number) for _, topic, number in sizes}
+            held = {*self._holding(kafka.shapes())}
+            self._is_alive = self._broker in kafka.brokers()
+            if self._is_alive:
+                held |= kafka.held(self._broker)
             if not held:
                 return []
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""How many replicas a rebalance may move so that no more bytes are copied: a pure function.
+"""How many replicas a rebalance may move within a limit of them, or of bytes: a pure function.
 
 Rule: the moves of a rebalance have an order, and a limit on them cuts it off. So the core is asked,
 on a copy of the job's state, what it would do with a limit, and the largest limit is looked for
@@ -26,6 +26,11 @@ class MoveLimit:
     moves: int  # at most
     wanted: int  # that a rebalance without a limit makes
 
+    @property
+    def left(self) -> int:
+        """Moves that are for later."""
+        return self.wanted - self.moves
+
 
 def move_limit(
     state: ClusterState,
@@ -33,7 +38,8 @@ def move_limit(
     sizes: Mapping[tuple[str, int], int],
     event: ClusterRebalance,
     *,
-    bytes_max: int,
+    moves_max: int | None = None,
+    bytes_max: int | None = None,
 ) -> MoveLimit:
     """The most moves that copy no more than `bytes_max` together with what is mapped already.
 
@@ -41,8 +47,9 @@ def move_limit(
         topics: lists as Kafka has them.
         event: what the job is to be sent, without a limit of moves.
         sizes: bytes of a replica of each partition.
+        moves_max: no more moves than these; None: no limit, as for `bytes_max`.
 
-    Cost: a rebalance for each halving of the number of moves.
+    Cost: a rebalance, and with `bytes_max` one for each halving of the number of moves.
     """
 
     def copied(topic: str, lists: Iterable[Sequence[int]]) -> int:
@@ -66,7 +73,9 @@ def move_limit(
 
     most, size = made_by(event)
     wanted = most if event.max_bytes is None else made_by(replace(event, max_bytes=None))[0]
-    if size <= bytes_max:
+    if moves_max is not None and most > moves_max:
+        most, size = made_by(replace(event, max_moves=moves_max))
+    if bytes_max is None or size <= bytes_max:
         return MoveLimit(moves=most, wanted=wanted)
     fits, beyond = 0, most
     while beyond - fits > 1:

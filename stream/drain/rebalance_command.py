@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
-from spu_assigner.core.base.limits import BAND_PERCENT, BAND_PERCENT_MAX
+from spu_assigner.core.base.limits import BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
 from spu_assigner.stream.config.command_options import BYTE_SIZE
 from spu_assigner.stream.drain.options import carrying_out
 from spu_assigner.stream.plan.command import WIDTH
@@ -14,6 +14,8 @@ from spu_assigner.stream.plan.command import WIDTH
 if TYPE_CHECKING:
     from spu_assigner.stream.moves.options import MoveOptions
     from spu_assigner.stream.plan.sources import PlanRequest
+
+MORE_TO_DO: Final = 3  # exit status: run it again
 
 
 @click.command("rebalance")
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
     metavar="SIZE",
     type=BYTE_SIZE,
     help="Copy no more than so many bytes in this run, such as 50GB.",
+)
+@click.option(
+    "--max-moves",
+    "moves_max",
+    metavar="N",
+    type=click.IntRange(1, MOVES_MAX),
+    help="Have the job move no more than so many replicas for this run.",
 )
 @click.option(
     "--band-percent",
@@ -35,6 +44,7 @@ def rebalance(
     *,
     request: PlanRequest,
     bytes_max: int | None,
+    moves_max: int | None,
     band_percent: int | None,
     wait_seconds: float,
     move_options: MoveOptions,
@@ -50,22 +60,34 @@ def rebalance(
     resources, every SPU within --band-percent of the fair dominant share. Killed at any point, it
     is finished by running it again. With --max-bytes the job is asked for the first moves alone
     that copy no more, by the sizes that brokers report and those that topics say; what is mapped
-    already and not moved yet counts.
+    already and not moved yet counts. So it does with --max-moves, by the number of replicas.
 
-    Exit status: 0 Kafka shows every list as it is mapped; 1 one is not, or an error; 2 wrong usage
-    or settings.
+    Exit status: 0 the cluster is even, and Kafka shows every list as it is mapped; 3 as far as
+    --max-bytes or --max-moves permit, and there is more to do: run it again; 1 some list is not as
+    mapped, or an error; 2 wrong usage or settings.
     """
     from spu_assigner.stream.drain.rebalancing import Rebalancing
     from spu_assigner.stream.plan.outlook_rendering import load_lines
 
-    rebalancing = Rebalancing(request, move_options, bytes_max=bytes_max, band_percent=band_percent)
+    rebalancing = Rebalancing(
+        request,
+        move_options,
+        bytes_max=bytes_max,
+        moves_max=moves_max,
+        band_percent=band_percent,
+    )
     rebalancing.ask(wait_seconds)
     left = rebalancing.move()
     for line in load_lines(rebalancing.load(), width=None if sys.stdout.isatty() else WIDTH):
+        click.echo(line)
+    for line in rebalancing.unseen_lines():
         click.echo(line)
     for line in left:
         click.echo(f"rebalance: {line}", err=True)
     if left:
         return 1
+    if (more := rebalancing.more_line()) is not None:
+        click.echo(f"more     {more}")
+        return MORE_TO_DO
     click.echo("even     Kafka shows every list as it is mapped")
     return 0

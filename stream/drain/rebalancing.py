@@ -3,7 +3,8 @@
 Rules: what is mapped and not moved yet is moved as well, so a run that was killed is repeated: the
 job is asked again, and has nothing to add to what it was asked before. With a limit of bytes the
 job is asked for as many moves as copy no more; should something else change the maps meanwhile,
-what would be more is not moved.
+what would be more is not moved. What a limit leaves to do is no fault, and is never called even; a
+run that gets no further is one.
 """
 
 from __future__ import annotations
@@ -18,24 +19,29 @@ import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import AMOUNT_MAX, MOVES_MAX
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.drain.move_limit import move_limit
+from spu_assigner.stream.drain.job_state import read_state
+from spu_assigner.stream.drain.move_limit import MoveLimit, move_limit
 from spu_assigner.stream.drain.wait_notice import WaitNotice
 from spu_assigner.stream.follow.exchange import EventExchange
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 from spu_assigner.stream.moves.options import MoveOptions
 from spu_assigner.stream.moves.session import moving, require_ready
+from spu_assigner.stream.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.plan.model import TopicsPlan
 from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
 from spu_assigner.stream.plan.rendering import move_lines
 from spu_assigner.stream.plan.sources import PlanRequest, PlanSources, outlook_now, plan_now
 from spu_assigner.stream.plan.target_cluster import Target
-from spu_assigner.stream.recover.published import UnsoundError, read_published
 
+UNSIZED: Final = (
+    f"replicas and leaders are evened out, and bytes were not weighed: no topic says its {BYTES} "
+    f"(`spu-assigner adopt --resources {BYTES}=SIZE` has them say what brokers report)"
+)
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
-READS_MAX: Final = 3  # of the job's state, which may be writing just then
 
 
 class RebalanceError(AssignerError):
@@ -48,6 +54,7 @@ class Rebalancing:
     Args:
         request: whose maps, and where the topics are.
         bytes_max: to be copied by this run; None: no limit.
+        moves_max: replicas that the job may move elsewhere for this run; None: no limit.
         band_percent: of a rebalance by resources; None: the job's default.
     """
 
@@ -57,15 +64,20 @@ class Rebalancing:
         options: MoveOptions,
         *,
         bytes_max: int | None,
+        moves_max: int | None,
         band_percent: int | None,
     ) -> None:
         self._request = request
         self._options = options
         self._bytes_max = bytes_max
+        self._moves_max = moves_max
         self._band_percent = band_percent
         self._before = PlanOutlook()
         self._planned = PlanOutlook()
         self._after = PlanOutlook()
+        self._weighs_bytes = False  # some topic says how many bytes it has
+        self._limit = MoveLimit(moves=0, wanted=0)
+        self._beyond = 0  # partitions that are mapped, and not moved since that would copy too much
 
     def ask(self, wait_seconds: float) -> None:
         """Have the job even out its maps, and wait until they are.
@@ -83,7 +95,8 @@ class Rebalancing:
             ]
             require_ready(self._request.ledger_connection(), self._options, unlike)
             self._before = outlook_now(plan, found, self._request, target)
-            event, wanted = self._event(found, target)
+            event = self._event(found, target)
+            self._weighs_bytes = any(each.says_bytes for each in found.maps.topics.values())
         connection = self._request.connection
         notice, text = WaitNotice(), f"for the answer of the job, {wait_seconds:.0f} s at most"
         with EventExchange(
@@ -101,11 +114,10 @@ class Rebalancing:
                 f"{exchange.rejected[event.event_id]}; fix that and run this again"
             )
         click.echo(f"mapped   {exchange.accepted[event.event_id]}")
-        if event.max_moves < wanted:
-            click.echo(
-                f"limit    {event.max_moves:,} of {wanted:,} moves copy no more than "
-                f"{bytes_text(self._bytes_max or 0)}; run again for the rest"
-            )
+        if not self._weighs_bytes:
+            click.echo(f"unsized  {UNSIZED}")
+        if self._limit.left:
+            click.echo(f"limit    {self._limit_text()}; run again for the rest")
 
     def move(self) -> list[str]:
         """Move what is not as mapped; a line for each thing that is not so in the end.
@@ -121,18 +133,35 @@ class Rebalancing:
                 plan, found = plan_now(request, target)
                 self._planned = outlook_now(plan, found, request, target)
             report = runner.carry_out(plan.moved_partitions(), bytes_max=self._bytes_max)
+        if report.stopped == BEYOND_LIMIT:  # Then it is what was asked for.
+            self._beyond, report.stopped = report.left, None
         left = [*move_lines(report)]
+        if self.more_line() is not None and not (report.moved or left):
+            left.append(
+                "the limit permits none of the moves that are left; give more than "
+                f"{self._limits_text()}"
+            )
         deadline = time.monotonic() + SEEN_SECONDS_MAX
         while True:
             with request.target() as target:
                 plan, found = plan_now(request, target)
                 others = [*_others_lines(plan, found)]
                 unmoved = unmoved_line(plan)
-                if left or unmoved is None or time.monotonic() > deadline:
+                if left or unmoved is None or self._beyond or time.monotonic() > deadline:
                     self._after = outlook_now(plan, found, request, target)
                     break
             time.sleep(LOOK_SECONDS)
-        return [*left, *others, *([unmoved] if unmoved and not left else [])]
+        is_late = unmoved is not None and not left and not self._beyond
+        return [*left, *others, *([unmoved] if unmoved and is_late else [])]
+
+    def more_line(self) -> str | None:
+        """What the limits of this run left to do; None: nothing."""
+        parts = []
+        if self._limit.left:
+            parts.append(f"{self._limit.left:,} of {self._limit.wanted:,} moves are not asked for")
+        if self._beyond:
+            parts.append(f"{counted(self._beyond, 'mapped partition')} not moved")
+        return f"{' and '.join(parts)} yet; run again for the rest" if parts else None
 
     def load(self) -> list[BrokerOutlook]:
         """What each broker held before and holds now, and what was copied to and from it."""
@@ -147,8 +176,25 @@ class Rebalancing:
             for each in self._after.brokers
         ]
 
-    def _event(self, found: PlanSources, target: Target) -> tuple[ClusterRebalance, int]:
-        """What the job is sent, and how many moves it would make without a limit of bytes.
+    def unseen_lines(self) -> Iterator[str]:
+        """What of the load this user may not see."""
+        return self._after.unseen.lines("counted above without leaders")
+
+    def _limit_text(self) -> str:
+        some = f"{self._limit.moves:,} of {self._limit.wanted:,} moves"
+        if self._limit.moves == self._moves_max:
+            return f"{some}, by --max-moves"
+        return f"{some} copy no more than {bytes_text(self._bytes_max or 0)}"
+
+    def _limits_text(self) -> str:
+        given = {
+            "--max-moves": None if self._moves_max is None else f"{self._moves_max:,}",
+            "--max-bytes": None if self._bytes_max is None else bytes_text(self._bytes_max),
+        }
+        return " and ".join(f"{name} {value}" for name, value in given.items() if value)
+
+    def _event(self, found: PlanSources, target: Target) -> ClusterRebalance:
+        """What the job is sent; the limits of moves and bytes are in it.
 
         Raises:
             RebalanceError: what brokers hold is not known, and there is a limit of it.
@@ -159,28 +205,31 @@ class Rebalancing:
             max_moves=MOVES_MAX,
             band_percent=self._band_percent,
         )
-        if self._bytes_max is None:
-            return event, MOVES_MAX
+        if self._bytes_max is None and self._moves_max is None:
+            return event
         cluster = found.cluster
-        sizes = target.replica_sizes(cluster.brokers)
-        if silent := sorted({*cluster.brokers} - sizes.brokers):
+        asked = () if self._bytes_max is None else cluster.brokers
+        sizes = target.replica_sizes(asked)
+        if silent := sorted({*asked} - sizes.brokers):
             raise RebalanceError(
                 f"--max-bytes needs the sizes of replicas, and brokers {listed(silent)} do not "
                 "report them; check that they run, and that this user may Describe the cluster"
             )
-        for attempt in range(READS_MAX):
-            try:
-                state = read_published(self._request.connection).restored(found.maps.cluster_id)
-                break
-            except UnsoundError:
-                if attempt == READS_MAX - 1:
-                    raise
+        state = read_state(self._request.connection, found.maps.cluster_id)
         topics = {name: cluster.rows(name) or () for name in cluster.topics}
         largest = {at: max(each.values(), default=0) for at, each in sizes.sizes.items()}
-        if any(topic.need is not None for topic in state.topics.values()):
+        has_need = any(topic.need is not None for topic in state.topics.values())
+        if has_need and self._bytes_max is not None:
             event = replace(event, max_bytes=min(self._bytes_max, AMOUNT_MAX))
-        limit = move_limit(state, topics, largest, event, bytes_max=self._bytes_max)
-        return replace(event, max_moves=limit.moves), limit.wanted
+        self._limit = move_limit(
+            state,
+            topics,
+            largest,
+            event,
+            moves_max=self._moves_max,
+            bytes_max=self._bytes_max,
+        )
+        return replace(event, max_moves=self._limit.moves)
 
 
 def _others_lines(plan: TopicsPlan, found: PlanSources) -> Iterator[str]:

@@ -1,13 +1,13 @@
 """Why a drain leaves partitions on the broker: a pure function.
 
-Rule: a partition that is not moved has one reason: its topic is refused, Kafka is moving it, its
-list waits for a replica, or its topic has no map (any more). Only the last is for `--foreign`:
-`adopt` takes no topic on an SPU that has left.
+Rule: a partition that is not moved has one reason: its topic is refused, Kafka is moving it, the
+job cannot take it off the SPU, its list waits for a replica, or its topic has no map (any more).
+Only the last is for `--foreign`: `adopt` takes no topic on an SPU that has left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from spu_assigner.stream.common.printable import counted, printable
@@ -29,10 +29,16 @@ DELETED: Final = (
 CHANGED: Final = "its map has just been changed; run this again"
 
 
-def staying_lines(plan: TopicsPlan, held: Collection[Partition]) -> Iterator[str]:
-    """A line for each topic of the partitions `held`, which stay, and each reason."""
+def staying_lines(
+    plan: TopicsPlan, held: Collection[Partition], rules: Mapping[str, str]
+) -> Iterator[str]:
+    """A line for each topic of the partitions `held`, which stay, and each reason.
+
+    Args:
+        rules: what holds topics that the job cannot take off the broker.
+    """
     counts: dict[tuple[str, str], int] = {}
-    reason = _Reasons(plan)
+    reason = _Reasons(plan, rules)
     for topic, number in sorted(held):
         key = topic, reason.of(topic, number)
         counts[key] = counts.get(key, 0) + 1
@@ -44,7 +50,8 @@ def staying_lines(plan: TopicsPlan, held: Collection[Partition]) -> Iterator[str
 class _Reasons:
     """What a plan says of topics, by their names."""
 
-    def __init__(self, plan: TopicsPlan) -> None:
+    def __init__(self, plan: TopicsPlan, rules: Mapping[str, str]) -> None:
+        self._rules = rules
         self._refused = {each.topic: each.reason for each in plan.refused}
         self._waiting = {each.topic: each.reason for each in plan.waiting}
         self._staying = {each.topic: each.reason for each in plan.staying}
@@ -58,6 +65,8 @@ class _Reasons:
             return self._refused[topic]
         if number in self._moving.get(topic, ()):
             return MOVING
+        if topic in self._rules and (topic in self._waiting or topic in self._mapped):
+            return f"{self._rules[topic]}; run this again when that is done"
         if topic in self._waiting:
             return f"{self._waiting[topic]}; add SPUs or capacity, and run this again"
         if topic in self._staying:

@@ -44,7 +44,8 @@ from spu_assigner.stream.follow.kafka import (
 from spu_assigner.stream.follow.kafka_topics import PublishedReader, WatchedTopics
 from spu_assigner.stream.follow.rendering import Progress
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.errors import GRANTING, AccessError
+from spu_assigner.stream.kafka.errors import GRANTING, AccessError, granting
+from spu_assigner.stream.kafka.log_dirs import UnseenReplicas
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 from spu_assigner.stream.plan.applied import notes
 from spu_assigner.stream.plan.applied_store import AppliedLedger
@@ -85,6 +86,7 @@ class AdoptReport:
     decision: AdoptionDecision
     unmatched: tuple[str, ...] = ()  # globs that no topic matches
     unsized: tuple[str, ...] = ()  # topics whose bytes were asked for in vain
+    unseen: UnseenReplicas = field(default_factory=UnseenReplicas)
     adopted: tuple[str, ...] = ()
     released: tuple[str, ...] = ()
     rejected: tuple[TopicReason, ...] = ()  # by the job
@@ -136,6 +138,8 @@ def adopt_topics(
                 f"({listed(report.unsized)}): all brokers must run, and this user may Describe the "
                 f"cluster (role {Role.ADOPTER}); what they need of {BYTES} stays as it is known"
             )
+        for line in replace(report.unseen, sizes={}).lines("they are not adopted"):
+            say(f"warning: {line}")
         if exchange is None or (report.is_nothing_to_do and not report.decision.equal):
             return report
         for broker, (count, capacity) in report.crowded.items():
@@ -206,12 +210,16 @@ class _AdoptRun:
         )
         if decision.gone:
             self._topics.require_sight(decision.gone)
+        held, unseen = brokers.replicas_held()
+        hidden = [each for each in unseen.topics if self._options.is_meant(each)]
+        decision = replace(decision, left=_with_hidden(decision.left, hidden))
         return AdoptReport(
             kafka_cluster=self._look.kafka_cluster,
             joins=joins,
-            crowded=crowded(joins, brokers.replicas_held()) if joins else {},
+            crowded=crowded(joins, held),
             decision=decision,
-            unmatched=self._options.unmatched((*self._found, *published.maps)),
+            unmatched=self._options.unmatched((*self._found, *published.maps, *unseen.topics)),
+            unseen=unseen,
             unsized=tuple(sorted(meant.keys() - sizes)) if asks_bytes else (),
         )
 
@@ -277,6 +285,13 @@ class _AdoptRun:
                 continue
             changed.append(TopicReason(topic=event.topic, reason=why))
         return changed
+
+
+def _with_hidden(left: Sequence[TopicReason], hidden: Sequence[str]) -> tuple[TopicReason, ...]:
+    """What cannot be adopted, with topics that are on brokers and that this user may not see."""
+    why = f"is on brokers, and you may not see it; {granting(Role.ADOPTER)}"
+    found = [*left, *(TopicReason(topic=each, reason=why) for each in hidden)]
+    return tuple(sorted(found, key=lambda each: each.topic))
 
 
 def new_joins(

@@ -43,6 +43,7 @@ from spu_assigner.stream.kafka.errors import (
     error_text,
     is_denied,
 )
+from spu_assigner.stream.kafka.log_dirs import UnseenReplicas, replica_sizes, unseen_replicas
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import access_faults
 from spu_assigner.stream.kafka.topics import (
@@ -82,6 +83,7 @@ class WatchedCluster:
     """The cluster whose brokers are followed."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._settings = connection.client()
         self._admin = DiagnosedAdmin(self._settings)
 
@@ -116,19 +118,23 @@ class WatchedCluster:
                 )
         raise UnreachableError(f"{address(self._settings)}: {cause}")
 
-    def replicas_held(self) -> Counter[int]:
-        """How many replicas each broker holds, of the topics that this user may see.
+    def replicas_held(self) -> tuple[Counter[int], UnseenReplicas]:
+        """How many replicas each broker holds; and which of them this user may not see.
 
         Raises:
-            UnreachableError: nothing can be seen.
+            UnreachableError, ClientError: nothing can be seen.
         """
         found = self._admin.metadata()
-        return Counter(
+        sizes = replica_sizes(self._connection, found.brokers)
+        unseen = unseen_replicas(self._admin, sizes, found.brokers, found.topics)
+        held = Counter(
             replica
             for topic in found.topics.values()
             for partition in topic.partitions.values()
             for replica in partition.replicas
         )
+        held.update(broker for each in unseen.sizes.values() for broker in each)
+        return held, unseen
 
     def close(self) -> None:
         self._admin.close()

@@ -321,12 +321,16 @@ class _Follower:
     def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
         """Before a broker joins with a capacity that Kafka has half used."""
         joins = [event for event in events if isinstance(event, SpuJoined)]
+        if not joins:
+            return
         try:
-            held = self._watched.replicas_held() if joins else {}
-        except UnreachableError as reason:
+            held, unseen = self._watched.replicas_held()
+        except (UnreachableError, ClientError) as reason:
             text = f"cannot count the replicas that brokers hold: {reason}"
             self._output.report("count", text)
             return
+        silent = replace(unseen, sizes={}).lines("not counted where brokers join")
+        self._output.report("count", next(silent, None))
         for broker, (count, capacity) in crowded(joins, held).items():
             self._output.report(
                 f"capacity of {broker}",

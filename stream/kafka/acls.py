@@ -261,8 +261,9 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (ASSIGNER_STATE,),
             "Read",
-            "`drain`: what became of expired events; `rebalance --max-bytes`: the job's state",
-            only_for="`drain` and `rebalance --max-bytes`",
+            "`drain`: what became of expired events, and why a topic stays; `rebalance` with a "
+            "limit: the job's state",
+            only_for="`drain` and `rebalance` with a limit",
         ),
         Grant(
             (TOPIC_EVENTS,),
@@ -279,7 +280,8 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant(
             (CLUSTER_NAME,),
             "Alter",
-            "reassigns partitions, elects leaders, looks what is under way and at sizes",
+            "reassigns partitions, elects leaders, looks what is under way and at what brokers "
+            "hold, of any topic (Describe, which Alter holds)",
             resource=Resource.CLUSTER,
         ),
         Grant(

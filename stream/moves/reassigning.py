@@ -27,6 +27,12 @@ from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, granting
+from spu_assigner.stream.kafka.log_dirs import (
+    UnseenReplicas,
+    all_logs,
+    read_unseen,
+    replicas_of,
+)
 from spu_assigner.stream.moves.throttle import Place, Values
 
 if TYPE_CHECKING:
@@ -207,20 +213,24 @@ class Reassigner:
                 topic_partitions=asked, brokers=None if brokers is None else list(brokers)
             ),
         )
-        found: dict[tuple[int, str, int], int] = {}
-        for answer in answers:
-            for folder in answer["log_dirs"]:
-                if folder["error_code"]:
-                    raise MovesError(
-                        f"broker {answer['broker']} does not report the sizes of its replicas "
-                        f"(error {folder['error_code']}); look at its disks, and {RIGHTS}"
-                    )
-                for topic in folder["topics"]:
-                    for each in topic["partitions"]:
-                        if not each["is_future_key"]:  # A copy that is moved between disks.
-                            place = answer["broker"], topic["name"], each["partition_index"]
-                            found[place] = each["partition_size"]
-        return found
+        return _sizes_in(answers)
+
+    def held(self, broker: int) -> set[Partition]:
+        """All that is on the disks of a broker, also of topics that this user may not see.
+
+        Raises:
+            MovesError: Kafka does not answer, or this user may not ask.
+        """
+        answer = self._ask("what a broker holds", lambda client: all_logs(client, broker))
+        return {(topic, number) for _, topic, number in _sizes_in([answer])}
+
+    def unseen(self) -> UnseenReplicas:
+        """The replicas, on all brokers, of topics that this user may not see.
+
+        Raises:
+            UnreachableError, ClientError: Kafka does not answer.
+        """
+        return read_unseen(self._connection)
 
     def elect(self, partitions: Iterable[Partition]) -> None:
         """Have the first broker of each list lead, where it is in sync.
@@ -376,6 +386,27 @@ def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
         for each in client.describe_cluster()["brokers"]
         if not each.get("is_fenced")
     }
+
+
+def _sizes_in(answers: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, int], int]:
+    """Bytes of replicas, by broker, topic and partition.
+
+    Raises:
+        MovesError: a broker does not report all.
+    """
+    found: dict[tuple[int, str, int], int] = {}
+    for answer in answers:
+        broker, folders = answer["broker"], answer["log_dirs"]
+        faults = [f"error {each['error_code']}" for each in folders if each["error_code"]]
+        if faults or not folders:  # Who may not ask is shown a broker without any disk.
+            why = faults[0] if faults else "this user may not Describe the cluster"
+            raise MovesError(
+                f"broker {broker} does not report the sizes of its replicas ({why}); look at "
+                f"its disks, and {RIGHTS}"
+            )
+        for topic, number, size in replicas_of(answer):
+            found[broker, topic, number] = size
+    return found
 
 
 def _by_resource(places: Iterable[Place]) -> dict[int | str, list[str]]:

@@ -25,12 +25,14 @@ from spu_assigner.stream.moves.progress import MovesOutput
 from spu_assigner.stream.moves.reassigning import MovesError, Partition, Reassigner
 from spu_assigner.stream.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.moves.status import (
+    BEYOND_LIMIT,
     MoveProgress,
     MovesReport,
     fault_text,
     place_of,
     progresses_of,
 )
+from spu_assigner.stream.moves.taking_back import SourceWatch, reorder
 from spu_assigner.stream.moves.throttle import place
 from spu_assigner.stream.moves.wave_guards import (
     RefusedThrottleError,
@@ -138,11 +140,12 @@ class MovesRunner:
         beyond = 0 if bytes_max is None else len(left) - len(first_within(left, bytes_max))
         if beyond:
             del left[-beyond:]
-            self.report.stopped = "they would copy more than the limit of this run"
+            self.report.stopped = BEYOND_LIMIT
         planned = {place_of(each) for each in left}
         if left:
             self._require_rights(self._run.throttles)
             self._require_health(planned, copies=0)
+            self._warn_of_unseen(left)
             self._announce(left)
         while left:
             brokers = self._kafka.brokers()
@@ -204,15 +207,7 @@ class MovesRunner:
                 f"Kafka does not cancel {counted(len(refused), 'move')} ({topic}-{number}: {why}); "
                 "check that the brokers of the lists of before run, and run this again"
             )
-        shapes = self._kafka.shapes(topic for topic, _ in cancelled)
-        # Kafka keeps the replicas of before, not their order: the preferred leader may be another.
-        reordered = {
-            at: move.before
-            for at, move in cancelled.items()
-            if at in shapes and shapes[at].topic_id == move.topic_id
-        }
-        if reordered:
-            self._kafka.reassign(reordered)
+        reorder(self._kafka, cancelled)
         self._record((), self._cleared(), state=MovesState.CANCELLED)
         return list(cancelled)
 
@@ -262,6 +257,13 @@ class MovesRunner:
             under_replicated_max=options.under_replicated_max,
             force=options.force,
         )
+
+    def _warn_of_unseen(self, moves: Sequence[MovedPartition]) -> None:
+        """Name what health leaves out, once and where something is copied."""
+        if any(map(copied_bytes, moves)):
+            text = "whether they have leaders and replicas in sync is not looked at"
+            for line in self._kafka.unseen().lines(text):
+                self._output.say(f"apply: warning: {line}")
 
     def _wave(
         self, wave: Sequence[MovedPartition], states: Mapping[Partition, MoveProgress]
@@ -340,6 +342,7 @@ class MovesRunner:
         pending = {place_of(each): each for each in wave}
         moved: list[MovedPartition] = []
         seen = looked = time.monotonic()
+        sources = SourceWatch(self._kafka)
         while True:
             ongoing = self._kafka.ongoing()
             shapes = self._kafka.shapes(topic for topic, _ in pending)
@@ -347,7 +350,11 @@ class MovesRunner:
             now = time.monotonic()
             if MoveProgress.UNDER_WAY in states.values():
                 seen = now
+            for at, why in sources.taken_back(pending, shapes).items():
+                self._fail(pending.pop(at), why)
             for at, state in states.items():
+                if at not in pending:
+                    continue
                 is_lost = state is MoveProgress.TO_START and now > seen + SEEN_SECONDS_MAX
                 if state is MoveProgress.DONE:
                     moved.append(pending.pop(at))
@@ -379,7 +386,7 @@ class MovesRunner:
         states = progresses_of(wave, shapes, ongoing)
         for move in wave:
             at = place_of(move)
-            if states[at] in (MoveProgress.GONE, MoveProgress.OTHERS):
+            if states[at] in _NEVER_BEGUN:
                 self._fail(move, fault_text(move, states[at], shapes.get(at), ongoing.get(at)))
         return states
 
@@ -438,3 +445,4 @@ class MovesRunner:
 
 
 _NOT_ENDED: Final = (MoveProgress.TO_START, MoveProgress.UNDER_WAY)
+_NEVER_BEGUN: Final = (MoveProgress.GONE, MoveProgress.OTHERS, MoveProgress.NO_SOURCE)

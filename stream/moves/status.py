@@ -11,6 +11,7 @@ from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.moves.reassigning import Ongoing, Partition, PartitionShape
 
+BEYOND_LIMIT: Final = "they would copy more than the limit of this run"
 HEALTH_FIX: Final = "start the brokers that are missing, or give --force"
 
 
@@ -21,6 +22,7 @@ class MoveProgress(StrEnum):
     UNDER_WAY = "under way"
     DONE = "done"
     GONE = "gone"  # the topic was deleted, or made again
+    NO_SOURCE = "no source"  # to start, and no broker that is alive has the partition's data
     OTHERS = "others"  # the partition has another list, or is being moved elsewhere
 
 
@@ -59,7 +61,9 @@ def progress_of(
     if shape.replicas == move.after:
         return MoveProgress.DONE
     if shape.replicas == move.before:
-        return MoveProgress.TO_START
+        is_order_alone = {*move.before} == {*move.after}
+        has_source = is_order_alone or shape.leader is not None
+        return MoveProgress.TO_START if has_source else MoveProgress.NO_SOURCE
     is_merged = set(shape.replicas) == {*move.before, *move.after}
     if is_merged and shape.replicas[: len(move.after)] == move.after:
         return MoveProgress.UNDER_WAY
@@ -84,7 +88,13 @@ def fault_text(
     shape: PartitionShape | None,
     ongoing: Ongoing | None,
 ) -> str:
-    """Why a move is not made, of one that is GONE, with OTHERS, or TO_START and not begun."""
+    """Why a move is not made, of one that is GONE, with OTHERS, without a source, or not begun."""
+    if progress is MoveProgress.NO_SOURCE and shape is not None:
+        return (
+            f"it has no leader to copy from: none of brokers {listed(move.before)} is alive and in "
+            "sync; start them and run again, or, if its data may be lost, delete the topic or "
+            "elect another replica (`kafka-leader-election --election-type unclean`)"
+        )
     if progress is MoveProgress.TO_START:
         return "was cancelled by somebody else; run again to move it"
     if progress is MoveProgress.GONE or shape is None:

@@ -135,7 +135,8 @@ def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms:
     forgotten = []
     for name, wanted in sorted(maps.topics.items()):
         topic_id, rows = cluster.ids.get(name), cluster.rows(name)
-        if rows is None and wanted.replicas is None and _has(applied, name):
+        is_gone = rows is None and name not in cluster.hidden
+        if is_gone and wanted.replicas is None and _has(applied, name):
             forgotten.append(name)
         elif rows is not None and topic_id is not None:
             origin = _noted(name, wanted, cluster, applied)

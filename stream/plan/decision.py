@@ -40,6 +40,7 @@ GONE_FIX: Final = (
 )
 GONE: Final = f"{GONE_FACT}; {GONE_FIX}"
 NOT_OURS: Final = "is mapped no more; apply did not make it, so it stays"
+HIDDEN: Final = "is mapped no more; whether it is in Kafka you may not see"
 RELEASED: Final = "was released; it stays in Kafka"
 
 
@@ -74,9 +75,11 @@ def make_plan(
             reason = _short_text(wanted.short, is_there=there is not None)
             waiting.append(TopicReason(topic=name, reason=reason))
         if wanted.replicas is None:
-            if (before := cluster.rows(name)) is None or cluster.reserved(name) is not None:
+            before, is_hidden = cluster.rows(name) or (), name in cluster.hidden
+            if not (before or is_hidden) or cluster.reserved(name) is not None:
                 continue
-            if (stays := _why_it_stays(name, wanted, topic_id, applied)) is not None:
+            stays = HIDDEN if is_hidden else _why_it_stays(name, wanted, topic_id, applied)
+            if stays is not None:
                 staying.append(TopicReason(topic=name, reason=stays))
             elif delete:
                 deletion = ChangeKind.DELETE

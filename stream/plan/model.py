@@ -33,6 +33,7 @@ class Wanted:
     lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
     is_released: bool = False  # its map went by a release: it stays in Kafka
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
+    says_bytes: bool = False  # how many it has: it demands so much of disks
     released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
     @property
@@ -72,6 +73,7 @@ class KafkaCluster:
     topics: Mapping[str, tuple[Partition, ...]]
     ids: Mapping[str, str] = field(default_factory=dict)  # Kafka's, of the topics asked about
     own: frozenset[str] = frozenset()  # topics of the product itself
+    hidden: frozenset[str] = frozenset()  # deleted ones that may be there: this user may not see
 
     def rows(self, topic: str) -> Rows | None:
         """Its replica lists; None: it is not there."""
@@ -110,14 +112,6 @@ class TopicSize:
 
     records: int  # offsets between the ends of its partitions, summed
     size_bytes: int | None  # of one replica of each partition; None: the brokers do not report it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSizes:
-    """The bytes of replicas, as the brokers that hold them report them."""
-
-    brokers: frozenset[int] = frozenset()  # that report
-    sizes: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)  # by broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

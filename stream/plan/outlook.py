@@ -2,8 +2,9 @@
 
     plan_outlook(plan, cluster, sizes, unmapped=…, throttle=…) -> PlanOutlook
 
-Rules: load is that of all topics that this user sees in Kafka, mapped or not. A broker leads the
-partitions whose lists begin with it: the preferred leaders, which do not change with a restart. A
+Rules: load is that of all topics in Kafka, mapped or not; of those that this user may not see, only
+replicas and bytes are known, as brokers report them. A broker leads the partitions whose lists
+begin with it: the preferred leaders, which do not change with a restart. A
 replica that comes is copied whole, from the partition's leader; its bytes are those of the largest
 replica. Of one that Kafka is copying already only the rest counts. A replica that goes frees its
 own bytes. What no broker reports is not known, and never counted as nothing.
@@ -13,15 +14,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Maps,
-    ReplicaSizes,
     Row,
     TopicChange,
     TopicsPlan,
@@ -80,6 +81,7 @@ class PlanOutlook:
     unmatched: tuple[str, ...] = ()  # globs that were given and that no topic matches
     reassigned: tuple[str, ...] = ()  # topics with moves that others changed since their adoption
     out_of_sync: Mapping[str, int] = field(default_factory=dict)  # partitions as mapped, by topic
+    unseen: UnseenReplicas = field(default_factory=UnseenReplicas)
 
     @property
     def bytes_most(self) -> int:
@@ -169,6 +171,7 @@ def plan_outlook(
     *,
     unmapped: tuple[str, ...] = (),
     throttle: int | None = None,
+    unseen: UnseenReplicas | None = None,
 ) -> PlanOutlook:
     """What a plan means for the brokers."""
     counting = _OutlookCounting(cluster, sizes)
@@ -177,7 +180,9 @@ def plan_outlook(
         counting.hold(topic, changes.get(topic))
     for change in plan.of(ChangeKind.CREATE):
         counting.create(change)
-    return counting.outlook(unmapped=unmapped, throttle=throttle)
+    unseen = unseen or UnseenReplicas()
+    counting.hold_unseen(unseen)
+    return replace(counting.outlook(unmapped=unmapped, throttle=throttle), unseen=unseen)
 
 
 class _OutlookCounting:
@@ -222,6 +227,13 @@ class _OutlookCounting:
         if change is not None and not is_deleted:
             for row in change.added:
                 self._list_after(row)
+
+    def hold_unseen(self, unseen: UnseenReplicas) -> None:
+        """Count replicas of which the bytes alone are known; they stay."""
+        for size in unseen.sizes.values():
+            self._before.update(size.keys())
+            self._after.update(size.keys())
+            self._held.update(size)
 
     def _list_after(self, row: Row) -> None:
         self._after.update(row)

@@ -78,8 +78,15 @@ def last_lines(outlook: PlanOutlook) -> list[str]:
         reassigned_line(outlook),
         out_of_sync_line(outlook),
         unmapped_line(outlook),
+        *unseen_lines(outlook),
     )
     return [line for line in lines if line is not None]
+
+
+def unseen_lines(outlook: PlanOutlook) -> Iterator[str]:
+    """What was left out since this user may not see it."""
+    counted_so = ", and counted above without leaders" if outlook.has_change else ""
+    return outlook.unseen.lines(f"not compared with any map{counted_so}")
 
 
 def unmapped_line(outlook: PlanOutlook) -> str | None:

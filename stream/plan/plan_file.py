@@ -67,6 +67,7 @@ def plan_json(plan: TopicsPlan, outlook: PlanOutlook | None = None) -> dict[str,
             "unmatched": list(outlook.unmatched),
             "reassigned": list(outlook.reassigned),
             "out_of_sync": dict(outlook.out_of_sync),
+            "unseen": outlook.unseen.as_json(),
             "load": outlook.as_json(),
         }
     return document

@@ -112,17 +112,24 @@ def outlook_now(
 
     Args:
         throttle: bytes per second to and from each broker.
-        with_load: whether the brokers are asked how much they hold; else no `brokers` are there.
+        with_load: whether the load of brokers is counted; else no `brokers` are there, and of what
+            this user may not see only topics that could be mapped.
     """
     outlook = PlanOutlook(
         throttle=throttle,
         unmapped=unmapped_topics(found.maps, found.cluster, matcher(request.globs)),
     )
+    cluster = found.cluster
+    sizes = target.replica_sizes(cluster.brokers)
+    unseen = target.unseen(cluster, sizes)
     if with_load:
-        sizes = target.replica_sizes(found.cluster.brokers)
         outlook = plan_outlook(
-            plan, found.cluster, sizes, unmapped=outlook.unmapped, throttle=throttle
+            plan, cluster, sizes, unmapped=outlook.unmapped, throttle=throttle, unseen=unseen
         )
+    else:
+        is_meant = matcher(request.globs)
+        unseen = unseen.of(lambda name: is_meant(name) and cluster.reserved(name) is None)
+        outlook = replace(outlook, unseen=unseen)
     return replace(
         outlook,
         unmatched=unmatched_globs(request.globs, found.maps, found.cluster),

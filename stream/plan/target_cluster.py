@@ -25,17 +25,22 @@ from spu_assigner.stream.config.connection import Connection, address
 from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
 from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.log_dirs import (
+    ReplicaSizes,
+    UnseenReplicas,
+    replica_sizes,
+    unseen_replicas,
+)
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     Partition,
-    ReplicaSizes,
     Rows,
     TargetError,
     TopicChange,
     TopicSize,
 )
-from spu_assigner.stream.plan.topic_sizes import replica_sizes, topic_sizes, untouched
+from spu_assigner.stream.plan.topic_sizes import topic_sizes, untouched
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -99,13 +104,14 @@ class Target:
 
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
-            deleted: those that are deleted: no error if they are hidden.
+            deleted: those that are deleted: no error if they are hidden, as rights to what is gone
+                may be gone as well.
 
         Raises:
             TargetError: this user may not see all of them.
             UnreachableError: no broker answers.
         """
-        topics = list(topics)
+        topics, deleted = list(topics), list(deleted)
         found = self._metadata()
         there = {
             name: tuple(
@@ -125,6 +131,7 @@ class Target:
             brokers=tuple(sorted(found.brokers)),
             topics=there,
             ids=self.ids([name for name in (*topics, *deleted) if name in there]),
+            hidden=frozenset(self._hidden([name for name in deleted if name not in there])),
         )
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
@@ -190,6 +197,14 @@ class Target:
     def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
         """The bytes of every replica on these brokers, as far as they report them."""
         return replica_sizes(self._connection, brokers)
+
+    def unseen(self, cluster: KafkaCluster, held: ReplicaSizes) -> UnseenReplicas:
+        """Those of the replicas on its brokers that `cluster` hides from this user.
+
+        Raises:
+            ClientError: Kafka does not answer.
+        """
+        return unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
         """Those of the topics to which nothing was ever written.
@@ -265,14 +280,17 @@ class Target:
                 futures = self._admin.delete_topics(list(lists), **_TIMES)
         return futures
 
-    def _require_sight(self, names: Sequence[str]) -> None:
-        denied = [
+    def _hidden(self, names: Sequence[str]) -> list[str]:
+        """Those that this user may not see, be they there or not."""
+        return [
             name
             for name, reason in self._described(names)
             if isinstance(reason, KafkaException)
             and reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
         ]
-        if denied:
+
+    def _require_sight(self, names: Sequence[str]) -> None:
+        if denied := self._hidden(names):
             raise TargetError(
                 f"this user may not Describe {listed(denied)} at {address(self._client)}; "
                 f"{GRANTING}"

@@ -1,27 +1,22 @@
 """How much data topics hold: records by the offsets of partitions, bytes by the sizes of logs.
 
-confluent-kafka has no DescribeLogDirs, so kafka-python asks. Bytes are information for a person,
-and nothing is decided by them: where they are not to be had they are not known.
+Bytes are information for a person, and nothing is decided by them: where they are not to be had
+they are not known.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, error_text
+from spu_assigner.stream.kafka.log_dirs import replicas_of, topic_logs
 from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.plan.model import ReplicaSizes, TargetError, TopicSize
-
-_LOGGER: Final = logging.getLogger("kafka")
-_LOGGER.addHandler(logging.NullHandler())  # A failure shows as a size that is not known.
-_LOGGER.propagate = False
+from spu_assigner.stream.plan.model import TargetError, TopicSize
 
 
 def topic_sizes(
@@ -89,68 +84,12 @@ def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, 
         topics: the number of partitions of each.
     """
     partitions = {topic: list(range(count)) for topic, count in topics.items()}
-    return _largest(_log_dirs(connection, partitions), topics)
-
-
-def replica_sizes(connection: Connection, brokers: Sequence[int]) -> ReplicaSizes:
-    """The bytes of every replica on these brokers, as far as they report them.
-
-    A broker reports its own, to a user who may Describe the cluster. Cost: one request for each.
-    """
-    answers = _log_dirs(connection, None, brokers)
-    reporting = {answer["broker"]: answer for answer in answers if answer["log_dirs"]}
-    sizes: dict[tuple[str, int], dict[int, int]] = {}
-    for broker, answer in reporting.items():
-        for topic, number, size in _logs(answer):
-            sizes.setdefault((topic, number), {})[broker] = size
-    return ReplicaSizes(brokers=frozenset(reporting), sizes=sizes)
-
-
-def _log_dirs(
-    connection: Connection,
-    partitions: Mapping[str, Sequence[int]] | None,
-    brokers: Sequence[int] | None = None,
-) -> list[Mapping[str, Any]]:
-    """What brokers report of their logs; a broker that does not answer is left out.
-
-    Args:
-        partitions: of these topics; None: all of all.
-        brokers: None: all of them, or none if one does not answer.
-    """
-    from kafka.admin import KafkaAdminClient
-    from kafka.errors import KafkaError
-
-    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
-    answers: list[Mapping[str, Any]] = []
-    try:
-        client = KafkaAdminClient(
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-            **connection.kafka_python(),
-        )
-    except (KafkaError, OSError):
-        return answers
-    try:
-        for asked in [None] if brokers is None else [[broker] for broker in brokers]:
-            with suppress(KafkaError, OSError):
-                answers += client.describe_log_dirs(topic_partitions=partitions, brokers=asked)
-    finally:
-        client.close()
-    return answers
-
-
-def _logs(answer: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and bytes of each replica; not of a copy that is moved between disks."""
-    for folder in answer["log_dirs"]:
-        for topic in folder["topics"]:
-            for partition in topic["partitions"]:
-                if not partition["is_future_key"]:
-                    yield topic["name"], partition["partition_index"], partition["partition_size"]
+    return _largest(topic_logs(connection, partitions), topics)
 
 
 def _largest(answers: Sequence[Mapping[str, Any]], topics: Mapping[str, int]) -> dict[str, int]:
     sizes: dict[tuple[str, int], int] = {}
-    for topic, number, size in (log for answer in answers for log in _logs(answer)):
+    for topic, number, size in (log for answer in answers for log in replicas_of(answer)):
         sizes[topic, number] = max(sizes.get((topic, number), 0), size)
     return {
         topic: sum(sizes[topic, number] for number in range(count))

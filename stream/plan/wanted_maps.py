@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MAP_SIZE_MAX, SPU_ID_MAX, is_legal_name, name_fault
 from spu_assigner.core.base.records import Mode, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.core.base.resources import BYTES
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.connection import Connection
@@ -67,6 +68,9 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
             is_adopted=found is not None
             and found.reason is not None
             and found.reason.mode is Mode.ADOPTED,
+            says_bytes=found is not None
+            and found.need is not None
+            and BYTES in dict(found.need.demand),
             released_at=released.get(topic),
         )
     waiting = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from spu_assigner.stream.common.json_line_reading import (
 )
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.config.command_options import load_client_settings, reading
+from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.config.settings import Settings
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
@@ -129,10 +130,29 @@ def of_kafka(
         published = read_published(connection)
         chosen = _chosen(cluster_id, published.cluster_ids, place)
         try:
-            return WhatifSource(layout=layout_of_state(published.restored(chosen)), place=place)
+            layout = layout_of_state(published.restored(chosen))
+            break
         except UnsoundError:  # The job may have written a batch while it was read.
             if not attempts_left:
                 raise
+    for line in _unseen_lines(connection, layout):
+        click.echo(f"warning: {line}", err=True)
+    return WhatifSource(layout=layout, place=place)
+
+
+def _unseen_lines(connection: Connection, layout: ClusterLayout) -> Iterator[str]:
+    """What else is on the SPUs, where they are brokers of this Kafka cluster."""
+    from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+    from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
+
+    with DiagnosedAdmin(connection.client()) as admin:
+        found = admin.metadata()
+        spus = found.brokers.keys() & {*layout.ids.tolist()}
+        if found.topics.keys().isdisjoint(layout.topics):  # They are in another cluster.
+            return
+        unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
+    mapped = frozenset(layout.topics)
+    yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
 
 
 def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:

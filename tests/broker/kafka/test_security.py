@@ -30,7 +30,7 @@ from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.kafka import connection_diagnosis
+from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
 from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.errors import ClientError
@@ -338,6 +338,6 @@ def test_bytes_of_topics_are_asked_over_tls_as_everything_else_is(
 
 def bytes_of(environ: Mapping[str, str], topic: str) -> int | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topic_sizes, "REQUEST_SECONDS_MAX", 5.0)
+        patch.setattr(log_dirs, "REQUEST_SECONDS_MAX", 5.0)
         connection = Settings.load(environ=dict(environ)).connection()
         return topic_sizes.topic_bytes(connection, {topic: 1}).get(topic)

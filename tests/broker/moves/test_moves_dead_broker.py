@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
+from spu_assigner.stream.moves import taking_back
 from spu_assigner.stream.moves.reassigning import NOT_ALIVE
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
-from support.kafka.moving import Mover
+from support.kafka.moving import SECONDS_MAX, Mover, until
 
 THEIRS = "77000000"
 LEAVES = 3  # the broker that dies: the moves take its replicas to broker 2
@@ -102,6 +104,32 @@ def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
     assert record.throttles == ()
     operator.cluster.start(LEAVES)
     assert mover.throttles() == rates("1000", LEAVES)
+
+
+@pytest.mark.long("a broker is killed, and started again")
+def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its broker may restart, which is waited for, or never come back. Kafka keeps such a move."""
+    monkeypatch.setattr(taking_back, "SOURCE_SECONDS_MAX", 1.0)
+    operator = mover.operator
+    operator.make("single", [[LEAVES]])
+    mover.fill("single", partitions=1, values=8)
+    mover.map({"single": [[1]]})
+    with ThreadPoolExecutor(1) as pool, mover.kafka() as kafka:
+        moving = pool.submit(mover.move, "--throttle", "1kB/s")
+        until(kafka.ongoing)
+        operator.cluster.kill(LEAVES)
+        status, _, errors = moving.result(timeout=SECONDS_MAX)
+        why = f"apply: {operator.name('single')}-0: it has no leader to copy from: "
+        assert (status, [line for line in errors if line.startswith(why)] != []) == (1, True), (
+            errors
+        )
+        operator.cluster.start(LEAVES)
+        until(lambda: kafka.ongoing() == {})
+    operator.until("single", [[1]])
+    assert mover.move()[0] == 0
+    assert mover.throttles("single") == {}
 
 
 @pytest.mark.long("a broker is killed, and started again")

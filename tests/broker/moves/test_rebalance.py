@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.schemas.messages.codec import decode_event
+from spu_assigner.stream.drain.rebalance_command import MORE_TO_DO
+from spu_assigner.stream.drain.rebalancing import UNSIZED
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.moves.run_record import Seat
 from support.job.operator import Operator
@@ -39,15 +41,23 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
             names = ("--topics", operator.name("orders"))
             assert operator("adopt", "--cluster", "c1", *names).exit_code == 0
 
+            tight = operator(*asked, "--max-bytes", "1kB")
+            assert (tight.exit_code, tight.stderr) == (
+                1,
+                "rebalance: the limit permits none of the moves that are left; give more than "
+                "--max-bytes 1000 B\n",
+            ), tight.output
+
             limited = operator(*asked, "--max-bytes", ONE)
-            assert (limited.exit_code, limited.stderr) == (0, ""), limited.output
-            mapped, limit, moves, *_, even = limited.stdout.splitlines()
+            assert (limited.exit_code, limited.stderr) == (MORE_TO_DO, ""), limited.output
+            mapped, unsized, limit, moves, *_, more = limited.stdout.splitlines()
             assert mapped.startswith("mapped   1 replica moves, "), limited.stdout
+            assert unsized == f"unsized  {UNSIZED}"
             assert limit == (
                 "limit    1 of 3 moves copy no more than 976.6 KiB; run again for the rest"
             )
             assert moves == "moves    1 partition, 512.1 KiB to copy, in 1 wave"
-            assert even == "even     Kafka shows every list as it is mapped"
+            assert more == "more     2 of 3 moves are not asked for yet; run again for the rest"
             assert on_three(operator) == 1
 
             with Seat(operator.settings().connection()) as other:
@@ -65,10 +75,17 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
                 start_new_session=True,  # it kills its process group
             )
             assert killed.returncode == -9, killed.stdout + killed.stderr
-            resumed = operator(*asked)
-            assert resumed.exit_code == 0, resumed.output
+            resumed = operator(*asked, "--max-bytes", ONE)
+            assert resumed.exit_code == MORE_TO_DO, resumed.output
             assert "apply: resumes a wave of" in resumed.stderr
             assert resumed.stdout.startswith("mapped   0 replicas move, 0 lists get another leader")
+            assert resumed.stdout.splitlines()[-1] == (
+                "more     1 mapped partition not moved yet; run again for the rest"
+            )
+            assert on_three(operator) == 2
+            rest = operator(*asked, "--max-bytes", ONE)
+            assert (rest.exit_code, rest.stderr) == (0, ""), rest.output
+            assert rest.stdout.splitlines()[-1] == "even     Kafka shows every list as it is mapped"
             assert on_three(operator) == 3
             again = operator(*asked)
             assert (again.exit_code, again.stderr) == (0, ""), again.output
@@ -99,7 +116,8 @@ def test_by_resources_the_job_is_sent_the_limits(operator: Operator, tmp_path: P
         with job.answering():
             limits = ("--max-bytes", ONE, "--band-percent", "0", "--foreign", "*")
             done = operator("rebalance", "--cluster", "c1", *limits)
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == MORE_TO_DO, done.output
+        assert "unsized" not in done.stdout
         assert done.stdout.startswith(f"mapped   2 replicas of {2 * size} bytes move, "), (
             done.stdout
         )
@@ -108,4 +126,10 @@ def test_by_resources_the_job_is_sent_the_limits(operator: Operator, tmp_path: P
         sent = [decode_event(message.value() or b"", kind="topic") for message in messages]
         (event,) = [each for each in sent if isinstance(each, ClusterRebalance)]
         assert (event.max_moves, event.max_bytes, event.band_percent) == (2, 1_000_000, 0)
-    assert on_three(operator) == 2
+        assert on_three(operator) == 2
+        with job.answering():
+            limits = ("--max-moves", 1, "--band-percent", "0", "--foreign", "*")
+            done = operator("rebalance", "--cluster", "c1", *limits)
+        assert done.exit_code == MORE_TO_DO, done.output
+        assert "limit    1 of 2 moves, by --max-moves; run again for the rest" in done.stdout
+    assert on_three(operator) == 3

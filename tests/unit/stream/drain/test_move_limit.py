@@ -50,6 +50,21 @@ def test_no_more_is_copied_and_one_move_more_would_copy_more(bytes_max: int) -> 
         assert copied(more, ROWS) > bytes_max
 
 
+@pytest.mark.parametrize(
+    ("moves_max", "bytes_max", "moves"), [(2, None, 2), (2, 10_000, 2), (99, None, 6), (2, 150, 1)]
+)
+def test_moves_are_limited_by_their_number_too(
+    moves_max: int, bytes_max: int | None, moves: int
+) -> None:
+    """What is left is counted, whichever limit leaves it."""
+    sizes = {("t", number): SIZE for number in range(len(ROWS))}
+    found = move_limit(
+        uneven().clusters["c1"], {"t": ROWS}, sizes, EVENT, moves_max=moves_max, bytes_max=bytes_max
+    )
+    assert found == MoveLimit(moves=moves, wanted=6)
+    assert found.left == 6 - moves
+
+
 def test_what_is_mapped_and_not_moved_yet_counts() -> None:
     """A run that was killed after the job's answer does not get the limit a second time."""
     assigner = uneven()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
@@ -22,7 +22,12 @@ MADE = record("t", Origin.CREATED)
 ON_3 = [[1, 3]]
 
 
-def stays(wanted_maps: Maps, topics: Topics, *records: AppliedTopic) -> list[str]:
+def stays(
+    wanted_maps: Maps,
+    topics: Topics,
+    *records: AppliedTopic,
+    rules: Mapping[str, str] | None = None,
+) -> list[str]:
     """What is said of the partitions on broker 3 that are not moved."""
     cluster = kafka(topics)
     plan = make_plan(wanted_maps, cluster, applied=recorded(*records))
@@ -35,7 +40,7 @@ def stays(wanted_maps: Maps, topics: Topics, *records: AppliedTopic) -> list[str
     ]
     many = len(held) > 1
     begin = f"t: {len(held)} replica{'s stay' if many else ' stays'} on the broker: "
-    lines = list(staying_lines(plan, held))
+    lines = list(staying_lines(plan, held, rules or {}))
     assert all(line.startswith("t: ") for line in lines)
     return [line.removeprefix(begin) for line in lines]
 
@@ -93,3 +98,12 @@ def test_partitions_of_one_topic_stay_for_different_reasons() -> None:
         "t: 2 replicas stay on the broker: the lists of partitions 2, 3 wait for a replica; what "
         "is in Kafka stays; add SPUs or capacity, and run this again",
     ]
+
+
+@pytest.mark.parametrize(
+    "asked", [maps({"t": ON_3}), maps({"t": wanted([[1]], factor=2)})], ids=["kept", "short"]
+)
+def test_what_the_job_cannot_take_off_the_broker_has_the_rule_that_holds_it(asked: Maps) -> None:
+    """Whether the list keeps the SPU or lost it and is short."""
+    reasons = stays(asked, {"t": ON_3}, MADE, rules={"t": "no list holds a rule", "u": "another"})
+    assert reasons == ["no list holds a rule; run this again when that is done"]

@@ -25,8 +25,10 @@ REQUEST = PlanRequest(
 )
 
 
-def wait_for_maps(lists: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def wait_for_maps(lists: Any, monkeypatch: pytest.MonkeyPatch, *held: str) -> None:
     monkeypatch.setattr(draining, "read_maps", lambda *_: maps({"t": lists, "u": [[1, 3]]}))
+    monkeypatch.setattr(draining, "held_topics", lambda *_: dict.fromkeys(held, "why"))
+    monkeypatch.setattr(draining, "read_state", lambda *_: None)
     monkeypatch.setattr(draining, "LOOK_SECONDS", 0.01)
     Draining(REQUEST, 3, MoveOptions())._await_maps(0.05)
 
@@ -51,3 +53,12 @@ def test_a_job_that_answers_in_time_is_not_spoken_of(
         wait_for_maps([[1]], monkeypatch)
     WaitNotice().tick("for nothing")
     assert capsys.readouterr().err == ""
+
+
+def test_maps_that_the_job_cannot_change_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are named after the wait; one that the job has yet to answer is waited for."""
+    wait_for_maps([[3]], monkeypatch, "t", "u")
+    with pytest.raises(DrainError, match="2 topics still have SPU 3 in the map"):
+        wait_for_maps([[3]], monkeypatch, "t")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.moves.progress import bar_text
@@ -35,6 +37,8 @@ def under_way(*target: int) -> Ongoing:
     ("found", "ongoing", "progress"),
     [
         (shape(1, 2), None, MoveProgress.TO_START),
+        (shape(1, 2, in_sync=(1,), leader=None), None, MoveProgress.NO_SOURCE),
+        (shape(1, 2, leader=None), under_way(3, 2), MoveProgress.UNDER_WAY),  # it may come back
         (shape(1, 2), under_way(3, 2), MoveProgress.UNDER_WAY),  # a broker that lags behind
         (shape(3, 2, 1), under_way(3, 2), MoveProgress.UNDER_WAY),
         (shape(3, 2, 1), None, MoveProgress.UNDER_WAY),  # it has ended, and this broker lags behind
@@ -58,6 +62,13 @@ def test_a_moves_progress_is_what_kafka_shows(
     [
         (None, None, "the topic was deleted, or made again, meanwhile; plan again"),
         (
+            shape(1, 2, in_sync=(1,), leader=None),
+            None,
+            "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them "
+            "and run again, or, if its data may be lost, delete the topic or elect another replica "
+            "(`kafka-leader-election --election-type unclean`)",
+        ),
+        (
             shape(4, 2, 1),
             under_way(4, 2),
             "somebody else is moving it to [4, 2]; run again when that is done "
@@ -75,6 +86,12 @@ def test_what_is_not_moved_has_a_line_that_says_why(
 ) -> None:
     """With what to do."""
     assert fault_text(MOVE, progress_of(MOVE, found, ongoing), found, ongoing) == text
+
+
+def test_another_order_needs_nothing_to_copy_from() -> None:
+    """Kafka makes it at once."""
+    order = replace(MOVE, after=(2, 1))
+    assert progress_of(order, shape(1, 2, leader=None), None) is MoveProgress.TO_START
 
 
 def test_health_is_about_partitions_that_are_not_moved() -> None:

@@ -20,10 +20,12 @@ from spu_assigner.stream.plan.applied import (
     resolved,
     seen,
 )
+from spu_assigner.stream.plan.decision import HIDDEN, make_plan
 from spu_assigner.stream.plan.model import (
     ChangeKind,
     KafkaCluster,
     TopicChange,
+    TopicReason,
     TopicsPlan,
     Wanted,
     rows_digest,
@@ -152,6 +154,15 @@ def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
         found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
         assert found == Notes(forgotten=("t",))
     assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords(), now_ms=NOW)
+
+
+def test_a_topic_that_the_user_may_not_see_any_more_is_not_forgotten() -> None:
+    """It may be there, and then it is still one that apply made."""
+    hidden = replace(NOTHING, hidden=frozenset({"t"}))
+    made = recorded(record(Origin.CREATED))
+    assert notes(maps({"t": DELETED}), hidden, made, now_ms=NOW) == Notes()
+    plan = make_plan(maps({"t": DELETED}), hidden, applied=made, delete=True)
+    assert plan.staying == (TopicReason(topic="t", reason=HIDDEN),)
 
 
 def test_a_reserved_name_is_never_recorded() -> None:

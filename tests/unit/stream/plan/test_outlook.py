@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
 from spu_assigner.stream.plan.decision import make_plan
 from spu_assigner.stream.plan.model import (
     KafkaCluster,
     Maps,
     Partition,
-    ReplicaSizes,
     TopicsPlan,
     Wanted,
 )
@@ -120,6 +120,27 @@ def test_new_topics_come_empty_and_deleted_ones_free_their_bytes() -> None:
         3: ((0, 0, 0), (2, 2, 0), (0, 0, 0)),
     }
     assert outlook.bytes_to_copy == 0
+
+
+def test_replicas_that_the_user_may_not_see_are_load_and_said_to_have_no_map() -> None:
+    """Brokers report them, and who leads them is not known."""
+    cluster = kafka({"t": [[1]]})
+    unseen = UnseenReplicas(sizes={("hidden", 0): {1: 6, 2: 5}})
+    plan, outlook = looked(maps({"t": [[3]]}), cluster, sizes({("t", 0): {1: 9}}), unseen=unseen)
+    assert holdings(outlook) == {
+        1: ((2, 1, 15), (1, 0, 6), (0, 9, 9)),
+        2: ((1, 0, 5), (1, 0, 5), (0, 0, 0)),
+        3: ((0, 0, 0), (1, 1, 9), (9, 0, 0)),
+    }
+    assert last_lines(outlook) == [
+        "2 replicas of 1 topic that you may not see (hidden): not compared with any map, and "
+        "counted above without leaders"
+    ]
+    assert plan_json(plan, outlook)["unseen"] == {
+        "topics": ["hidden"],
+        "replicas": 2,
+        "silent_brokers": [],
+    }
 
 
 def test_what_no_broker_reports_is_not_known_and_not_nothing() -> None:
@@ -280,7 +301,8 @@ def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:
     plan, outlook = vast("t")
     plain, document = plan_json(plan), plan_json(plan, outlook)
     assert {key: document[key] for key in plain} == plain
-    assert {*document} - {*plain} == {"unmapped", "unmatched", "reassigned", "out_of_sync", "load"}
+    others = {"unmapped", "unmatched", "reassigned", "out_of_sync", "unseen", "load"}
+    assert {*document} - {*plain} == others
     assert document["load"]["bytes_to_copy"] == 300 * MIB
     assert document["load"]["brokers"][2] == {
         "broker": 3,

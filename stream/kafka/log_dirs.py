@@ -1,0 +1,211 @@
+"""What brokers hold on their disks, whoever may see the topics, by DescribeLogDirs.
+
+    held = replica_sizes(connection, brokers)
+    unseen = unseen_replicas(admin, held, brokers)
+
+Metadata leave out the topics that a user may not see. A broker reports every replica that it holds
+to a user who may Describe the cluster, if it is asked without a filter. So whoever goes by metadata
+asks here what they leave out, and says so. confluent-kafka has no DescribeLogDirs: kafka-python
+asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.access import hidden
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+TOPICS_NAMED_MAX: Final = 3
+_LOGGER: Final = logging.getLogger("kafka")
+_LOGGER.addHandler(logging.NullHandler())  # A failure shows as a broker that does not report.
+_LOGGER.propagate = False
+
+Partition = tuple[str, int]  # a topic's name and the partition's number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSizes:
+    """The bytes of replicas, as the brokers that hold them report them."""
+
+    brokers: frozenset[int] = frozenset()  # that report
+    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenReplicas:
+    """The replicas, on the brokers that were asked, of topics that this user may not see."""
+
+    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
+    silent: tuple[int, ...] = ()  # brokers that do not report what they hold
+
+    @property
+    def topics(self) -> list[str]:
+        """Their names, in order."""
+        return sorted({topic for topic, _ in self.sizes})
+
+    @property
+    def count(self) -> int:
+        """How many replicas there are."""
+        return sum(map(len, self.sizes.values()))
+
+    def of(self, is_meant: Callable[[str], bool]) -> UnseenReplicas:
+        """Those of some topics."""
+        sizes = {place: each for place, each in self.sizes.items() if is_meant(place[0])}
+        return UnseenReplicas(sizes=sizes, silent=self.silent)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"topics": self.topics, "replicas": self.count, "silent_brokers": list(self.silent)}
+
+    def lines(self, consequence: str) -> Iterator[str]:
+        """What is left out, and what follows: a line for what is known, one for what is not.
+
+        Args:
+            consequence: as "they are not counted".
+        """
+        if topics := self.topics:
+            yield (
+                f"{counted(self.count, 'replica')} of {counted(len(topics), 'topic')} that you may "
+                f"not see ({listed(topics, TOPICS_NAMED_MAX)}): {consequence}"
+            )
+        if self.silent:
+            one = len(self.silent) == 1
+            yield (
+                f"{'broker' if one else 'brokers'} {listed(self.silent)} "
+                f"{'does' if one else 'do'} not report what topics that you may not see hold "
+                f"there; brokers do to users who may Describe the cluster: {consequence}"
+            )
+
+
+def replica_sizes(connection: Connection, brokers: Collection[int]) -> ReplicaSizes:
+    """The bytes of every replica on these brokers, as far as they report them.
+
+    A broker reports its own, to a user who may Describe the cluster; one of which a disk has failed
+    does not. Cost: one request for each.
+    """
+    answers: list[Mapping[str, Any]] = []
+    with _asking(connection) as client:
+        for broker in sorted(brokers) if client is not None else ():
+            with _unless_silent():
+                answers.append(all_logs(client, broker))
+    reporting = {
+        answer["broker"]: answer
+        for answer in answers
+        if answer["log_dirs"] and not any(each["error_code"] for each in answer["log_dirs"])
+    }
+    sizes: dict[Partition, dict[int, int]] = {}
+    for broker, answer in reporting.items():
+        for topic, number, size in replicas_of(answer):
+            sizes.setdefault((topic, number), {})[broker] = size
+    return ReplicaSizes(brokers=frozenset(reporting), sizes=sizes)
+
+
+def unseen_replicas(
+    admin: AdminClient, held: ReplicaSizes, brokers: Collection[int], visible: Collection[str]
+) -> UnseenReplicas:
+    """Those of `held` whose topics this user may not see.
+
+    A topic that is not visible because it was just created or deleted is none of them.
+
+    Args:
+        brokers: those that were asked.
+        visible: topics that metadata show.
+
+    Raises:
+        ClientError: Kafka does not answer.
+    """
+    denied = {*hidden(admin, sorted({topic for topic, _ in held.sizes} - {*visible}))}
+    return UnseenReplicas(
+        sizes={place: each for place, each in held.sizes.items() if place[0] in denied},
+        silent=tuple(sorted({*brokers} - held.brokers)),
+    )
+
+
+def read_unseen(connection: Connection, brokers: Collection[int] | None = None) -> UnseenReplicas:
+    """The replicas on these brokers, or on all that are alive, of topics this user may not see.
+
+    Raises:
+        UnreachableError, ClientError: Kafka does not answer.
+    """
+    with DiagnosedAdmin(connection.client()) as admin:
+        found = admin.metadata()
+        asked = found.brokers.keys() if brokers is None else brokers
+        return unseen_replicas(admin, replica_sizes(connection, asked), asked, found.topics)
+
+
+def topic_logs(
+    connection: Connection, partitions: Mapping[str, Sequence[int]]
+) -> list[Mapping[str, Any]]:
+    """What all brokers report of these partitions; nothing if one of them does not answer."""
+    with _asking(connection) as client, _unless_silent():
+        if client is not None:
+            found: list[Mapping[str, Any]] = client.describe_log_dirs(topic_partitions=partitions)
+            return found
+    return []
+
+
+def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
+    """What a broker reports of all its replicas; no disk at all to a user who may not ask.
+
+    kafka-python's method asks for the topics that this user may see in place of all.
+
+    Raises:
+        KafkaError, OSError: it does not answer.
+    """
+    from kafka.protocol.admin import DescribeLogDirsRequest
+
+    async def answer() -> Any:
+        return await client._manager.send(DescribeLogDirsRequest(topics=None), node_id=broker)
+
+    response = client._manager.run(answer)
+    return {"broker": broker, "log_dirs": [each.to_dict() for each in response.results]}
+
+
+@contextmanager
+def _asking(connection: Connection) -> Iterator[KafkaAdminClient | None]:
+    """A client; None: no broker answers."""
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
+    try:
+        client = KafkaAdminClient(
+            request_timeout_ms=milliseconds,
+            bootstrap_timeout_ms=milliseconds,
+            **connection.kafka_python(),
+        )
+    except (KafkaError, OSError):
+        yield None
+        return
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _unless_silent() -> suppress:
+    """A broker that does not answer is left out."""
+    from kafka.errors import KafkaError
+
+    return suppress(KafkaError, OSError)
+
+
+def replicas_of(answer: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and bytes of each replica; not of a copy that is moved between disks."""
+    for folder in answer["log_dirs"]:
+        for topic in folder["topics"]:
+            for partition in topic["partitions"]:
+                if not partition["is_future_key"]:
+                    yield topic["name"], partition["partition_index"], partition["partition_size"]
