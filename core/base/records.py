@@ -1,8 +1,7 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
-The others (`SpuChanged`, `SpuGone`, `Waiting`, `WaitingSettled`, `ChainsChanged`, `EventSeen`) say
-what the answers do not, so that replaying all records of a cluster from the empty state gives its
-state. `GrantedCreate` stands for the records of the most frequent decision.
+The others say what the answers do not, so that replaying all records of a cluster gives its state.
+`GrantedCreate` stands for the records of the most frequent decision.
 """
 
 from __future__ import annotations

@@ -318,8 +318,8 @@ def _create(
     hashed = new_event_hash(event.event_id)
     if hashed in state.memory.known:
         return ()
-    policy = event.policy or (None if event.replicas is None else Policy.MANUAL)
-    policy = policy or policy_of(default_policy)
+    policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
+    policy = policy if type(policy) is Policy else policy_of(policy)
     refusal = refuse_create(state, event, policy, reserved_names)
     if refusal is None:
         granted = grant_ahead(state, event, policy, hashed)

@@ -39,11 +39,7 @@ from spu_assigner.stream.job.marker import (
     positions_moved,
     read_placed_marker,
 )
-from spu_assigner.stream.job.marker_check import (
-    SinkError,
-    check_checkpoint,
-    is_sent,
-)
+from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.transactional_id import (
     FENCED,
@@ -64,18 +60,12 @@ from spu_assigner.stream.kafka.retry import (
     raise_fatal_cause,
     retry_until,
 )
-from spu_assigner.stream.kafka.topics import (
-    ASSIGNER_AUDIT,
-    ASSIGNER_COMMITS,
-    topic_name,
-)
+from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, topic_name
 from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
 from spu_assigner.stream.shard.bundle import KINDS
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
-TRANSACTION_SECONDS_MAX: Final = (
-    120  # a batch of 1 GB takes a fraction; readers wait for a dead one
-)
+TRANSACTION_SECONDS_MAX: Final = 120  # 1 GB takes a fraction; readers wait for a dead one
 POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
 
 

@@ -53,9 +53,9 @@ def test_what_is_to_be_submitted_has_the_jars_for_s3(
 def test_set_up_brings_the_jars_for_s3_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
     monkeypatch.setattr(setup, "set_up", lambda _report, *, with_s3: told.append(with_s3))
-    for arguments in ([], ["--s3"], ["--s4"]):
+    for arguments in ([], ["--s3"]):
         monkeypatch.setattr("sys.argv", ["setup", *arguments])
-        assert setup.main() == (2 if arguments == ["--s4"] else 0)
+        assert setup.main() == 0
     assert told == [False, True]
 
 
