@@ -49,7 +49,7 @@ def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
         for path in stream.glob("**/*.py")
         if "daemon=True" in path.read_text()
     }
-    # Sockets to see whether a port is open, the server of the metrics, and the end of a shard server.
+    # Sockets to see whether a port is open, the metrics, and the end of a shard server.
     assert with_daemons == {
         "common/daemon_threads.py",
         "doctor/broker_checks.py",
