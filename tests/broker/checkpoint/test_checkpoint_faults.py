@@ -29,6 +29,7 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job import sink
 from spu_assigner.stream.job.lifecycle import Job, start_query
+from spu_assigner.stream.job.marker import PrefixTakenError
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     ForeignCheckpointError,
@@ -369,7 +370,9 @@ def test_the_checkpoint_of_another_query_is_refused(world: World) -> None:
     ):
         world.run()
     world.bring_back()
-    with pytest.raises(MarkerGapError, match="no marker of query 'another'; give the job"):
+    with pytest.raises(
+        PrefixTakenError, match=r"this is query 'another': .* give the job the query"
+    ):
         world.run(replace(world.settings, query_name="another"))
     create_topics({"bootstrap.servers": world.settings.bootstrap_servers}, prefix="other-faults.")
     world.bring_back()

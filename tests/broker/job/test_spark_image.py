@@ -54,19 +54,18 @@ def test_the_run_that_makes_the_archive_ends_with_all_that_it_has_started(tmp_pa
     """Broker, JVM and shard servers: when its time is up, and when set-up is killed."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    for made in cache_home().iterdir():
-        if made.is_dir() and made.name in ("broker", "jars", "java"):
-            (cache / made.name).symlink_to(made)
+    (cache / "jars").symlink_to(cache_home() / "jars")
     environ = {**os.environ, "SPU_ASSIGNER_CACHE": str(cache)}
     program = (
+        "from spu_assigner.stream.broker.embedded import prepare\n"
         "from spu_assigner.stream.jvm.jars import ensure\n"
-        "from spu_assigner.stream.jvm.java import ensure_java\n"
         "from spu_assigner.stream.run.spark_class_archive import ensure_spark_image\n"
-        "ensure_spark_image(ensure_java(), ensure('spark-local'))\n"
+        "java, _, _ = prepare()\n"
+        "ensure_spark_image(java, ensure('spark-local'))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], env=environ) as set_up:
         _until(lambda: any("stream.shard.server" in each for each in _processes(cache).values()))
-        assert any("kafka.Kafka" in each for each in _processes(cache).values())
+        assert any("kafka.Kafka " in each for each in _processes(cache).values())
         set_up.kill()
     _until(lambda: not _processes(cache))
 
