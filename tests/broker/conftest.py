@@ -12,7 +12,7 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.job.profiled import ENVIRON, SHARDS
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.secured import Secured, secured_broker

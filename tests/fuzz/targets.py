@@ -72,7 +72,7 @@ from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard
-from support.events.codecs import fields_of
+from support.events.event_codecs import fields_of
 from support.model.pictures import picture
 from support.model.shadow import Shadow, is_remembered
 from support.shard.stores import DictStore, begin, run_batch

@@ -36,7 +36,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.moves.reassigning import MovesError, Partition
 from support.bench.figures import keep, say
-from support.job.operator import Lists, Operator
+from support.job.kafka_operator import Lists, Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, VALUE_SIZE, Mover, until
 from support.placers.kafka_reassign import run_tool

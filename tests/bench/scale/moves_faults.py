@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from confluent_kafka.admin import AdminClient
 from moves import AFTER, BEFORE, LIVE, MB, RATE, Bench, Traffic, Watch
 from support.bench.figures import keep, say
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, until
 

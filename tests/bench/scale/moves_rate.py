@@ -35,7 +35,7 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.moves.throttle import wave_values
 from support.bench.figures import RESULTS, keep, say
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 

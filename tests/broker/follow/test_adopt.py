@@ -16,7 +16,7 @@ from spu_assigner.core.base.events import LeaveMode, SpuId
 from spu_assigner.stream.follow import adopt as adopt_run
 from spu_assigner.stream.follow.kafka_topics import WatchedTopics
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator
+from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator
 from support.job.small_job import SmallJob, small_job
 from support.kafka.reading import committed
 from support.placers.kafka_reassign import LOG_DIRS_TOOL, run_tool

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.operator import Operator, TopicFollower
+from support.job.kafka_operator import Operator, TopicFollower
 from support.job.small_job import small_job
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.secured import allow, rights

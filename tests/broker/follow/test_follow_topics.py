@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.moves.run_record import Seat
-from support.job.operator import Lists, Operator, TopicFollower
+from support.job.kafka_operator import Lists, Operator, TopicFollower
 from support.job.small_job import small_job
 
 

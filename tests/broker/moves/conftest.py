@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.moves.throttle import RATES
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.moving import Mover
 
 

@@ -17,7 +17,7 @@ from spu_assigner.stream.drain.staying import NO_MAP
 from spu_assigner.stream.follow.exchange import OFF_BROKER
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster

@@ -15,7 +15,7 @@ from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Resource, Role
 from spu_assigner.stream.moves.run_record import Seat
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 from support.kafka.reading import committed

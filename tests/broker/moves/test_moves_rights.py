@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Resource, Role
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
 from support.kafka.secured import allow, rights

@@ -15,7 +15,7 @@ from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.moves import session
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS
 from spu_assigner.stream.moves.waves import adding, removing
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover
 from support.placers.kafka_reassign import run_tool

@@ -13,7 +13,7 @@ from spu_assigner.stream.drain.rebalance_command import MORE_TO_DO
 from spu_assigner.stream.drain.rebalancing import UNSIZED
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.moves.run_record import Seat
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
 from support.kafka.reading import committed
 

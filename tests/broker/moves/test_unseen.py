@@ -21,7 +21,7 @@ from spu_assigner.stream.follow.kafka import WatchedCluster
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Acl, Resource, Role
 from spu_assigner.stream.kafka.log_dirs import UnseenReplicas
 from spu_assigner.stream.kafka.topics import TOPICS
-from support.job.operator import Operator
+from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.secured import allow, rights

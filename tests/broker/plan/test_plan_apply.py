@@ -17,7 +17,7 @@ from spu_assigner.stream.moves.run_record import Seat, begun_run
 from spu_assigner.stream.plan import apply
 from spu_assigner.stream.plan.target_cluster import BY_ADDRESS, Target
 from support.events.builders import Events
-from support.job.operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
+from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
 from support.job.small_job import SmallJob
 from support.placers.kafka_reassign import run_tool
 

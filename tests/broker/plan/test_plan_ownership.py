@@ -22,7 +22,7 @@ from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
 from spu_assigner.stream.plan.apply import CHANGES_MAX
 from spu_assigner.stream.plan.topic_sizes import topic_sizes
-from support.job.operator import Lists, Operator, simulated
+from support.job.kafka_operator import Lists, Operator, simulated
 from support.job.small_job import SmallJob
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")

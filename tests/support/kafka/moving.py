@@ -19,7 +19,7 @@ from spu_assigner.stream.job.failpoints import VARIABLE
 from spu_assigner.stream.kafka.moves_record import latest_run
 from spu_assigner.stream.moves.reassigning import Reassigner
 from spu_assigner.stream.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
-from support.job.operator import Lists, Operator
+from support.job.kafka_operator import Lists, Operator
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
 VALUE_SIZE = 256 * 1024

@@ -144,3 +144,8 @@ def test_a_job_on_a_broker_takes_the_profile_that_the_tests_are_run_in(path: Pat
         and not node.value.keys
     ]
     assert closed == []
+
+
+def test_no_module_of_tests_has_the_name_of_one_of_python() -> None:
+    """A program in its folder would import it in place of Python's own."""
+    assert [path for path in _TESTS if path.stem in sys.stdlib_module_names] == []

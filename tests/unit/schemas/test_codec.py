@@ -44,7 +44,7 @@ from spu_assigner.schemas.messages.meanings import MEANING
 from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.events.builders import Events
-from support.events.codecs import (
+from support.events.event_codecs import (
     CREATES,
     entry_of,
     events,

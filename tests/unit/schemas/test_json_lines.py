@@ -46,7 +46,7 @@ from spu_assigner.schemas.json_lines.lines import (
     event_from_json,
     event_to_json,
 )
-from support.events.codecs import events
+from support.events.event_codecs import events
 from support.events.samples import RING
 
 CONTRACT: list[tuple[str, Event]] = [

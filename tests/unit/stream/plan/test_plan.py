@@ -25,7 +25,7 @@ from spu_assigner.stream.plan.model import (
 from spu_assigner.stream.plan.rendering import plan_lines
 from spu_assigner.stream.plan.wanted_maps import maps_of_file
 from support.events.builders import Events
-from support.job.operator import simulated
+from support.job.kafka_operator import simulated
 from support.job.plans import Topics, kafka, maps, record, recorded, there, wanted
 
 OTHER_ID = "id-of-an-earlier-one"
