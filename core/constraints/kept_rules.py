@@ -13,6 +13,7 @@ from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.constraints.rule_table import (
+    TAINT,
     RuleTable,
     SpuRule,
     binding_constraints,
@@ -138,7 +139,7 @@ def describe_rules(
 def _broken(state: ClusterState, name: str, constraints: Constraints) -> Broken:
     topic = state.topics[name]
     table, of_topics = bound_table(state, constraints, ignore_rack=topic.ignore_rack)
-    rules = [rule for rule in table.rules if not rule.name.startswith("taint ")]
+    rules = [rule for rule in table.rules if not rule.name.startswith(TAINT)]
     rules += of_topics
     demands = demands_on(state, name)
     found: Counter[str] = Counter()

@@ -20,11 +20,12 @@ from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.constraints.conflict import (
     HardRule,
     RuledRequest,
+    conflict_of,
     hard_rules,
-    smallest_conflict,
 )
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
 from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
+from spu_assigner.core.constraints.work import LOOKS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision.answers import Refusal, refuse_name
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -226,28 +227,55 @@ def refuse_constraints(
 
 
 def by_constraints(
-    state: ClusterState, event: TopicCreate, constraints: Constraints
+    state: ClusterState,
+    event: TopicCreate,
+    constraints: Constraints,
+    retry: Work | None = None,
 ) -> IdMatrix | Refusal:
-    """The lists of a request under the rules that bind it, or why they cannot be given."""
+    """The lists of a request under the rules that bind it, or why they cannot be given.
+
+    `retry`: counts the work of one that is tried again, which is not told which rules conflict.
+    """
     table, of_topics = bound_table(state, constraints, ignore_rack=event.ignore_rack)
     mask = table.allowed(of_topics)
     need = Need.of(event.demand, event.leader_demand)
-    placing = Placing(state, table, mask, need, event.replication_factor)
-    rows = placing.rows(event.partitions)
+    placing = Placing(state, table, mask, need, event.replication_factor, retry or Work())
+    try:
+        rows = placing.rows(event.partitions)
+    except TooMuchWorkError as error:
+        return _too_complex(event, error.given)
     if rows is not None:
         ids: IdMatrix = table.id_array[np.array(rows)]
         return ids
+    if retry is not None:
+        return Refusal(Code.INSUFFICIENT_CAPACITY, "there is still no room")
     rooms = SpuRoom(state, table, table.open, need, as_empty=True).rooms()
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)
-    if request.fits(rules) or not request.fits(()):
+    fits = request.fits(rules)
+    if fits is None:
+        return _too_complex(event, 0)
+    if fits or request.fits(()) is False:
         return _short_under_rules(state, event, table, mask, online=len(rooms))
-    names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
+    names = " and ".join(_named(rule, table) for rule in conflict_of(request, rules))
     return Refusal(
         Code.UNSATISFIABLE,
         f"{_counted(event.partitions, 'list')} of {_counted(event.replication_factor, 'replica')} "
         f"cannot hold {names}, with {_counted(len(rooms), 'SPU')} online; "
         "relax one of these, or add SPUs that hold them",
+    )
+
+
+def _too_complex(event: TopicCreate, given: int) -> Refusal:
+    """Of a request that takes too much work; so many of its lists do not."""
+    fewer = "ask for fewer partitions or replicas"
+    if given:
+        fewer = f"ask for at most {_counted(given, 'partition')} at a time (create, then grow)"
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"{_counted(event.partitions, 'list')} of {_counted(event.replication_factor, 'replica')} "
+        f"under these rules take more work than one event may ({LOOKS_MAX:,} looks at SPUs); "
+        f"{fewer}, or spread over fewer values, each level within the one before it",
     )
 
 

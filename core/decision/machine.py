@@ -81,6 +81,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_bound_to
+from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
@@ -307,7 +308,7 @@ def _following(
             request = request_of(waiting)
             if request.policy is None:
                 continue
-            assignment = automatic(state, request, request.policy)
+            assignment = automatic(state, request, request.policy, retry=Work())
             if isinstance(assignment, Assignment):
                 settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
                 yield [*_granted(state, request, assignment), settled]

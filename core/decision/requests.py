@@ -21,6 +21,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
+from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import Refusal, unknown_topic
 from spu_assigner.core.decision.assignment import (
     Assignment,
@@ -66,6 +67,7 @@ RULES_OF: Final = {
     Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
     Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
 }
+SCORES_MAX: Final = 20_000_000  # of one request: hashes of a partition and an SPU, some 2 s
 _KRAFT_ORDER = Order.ALTERNATION
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
@@ -204,14 +206,22 @@ def _refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
 
 
 def automatic(
-    state: ClusterState, event: TopicCreate, policy: Policy, *, first_partition: int = 0
+    state: ClusterState,
+    event: TopicCreate,
+    policy: Policy,
+    *,
+    first_partition: int = 0,
+    retry: Work | None = None,
 ) -> Assignment | Refusal:
     """Place a request by a rule, or say why it cannot be.
 
-    `first_partition`: what the topic has already, of a request that grows it.
+    Args:
+        first_partition: what the topic has already, of a request that grows it.
+        retry: of a create that is tried again: counts its work, and rules that conflict are not
+            looked for.
     """
     if policy is Policy.BALANCED:
-        assignment = _balanced(state, event)
+        assignment = _balanced(state, event, retry)
         if not state.demoted:  # Else leads go to others than those who have the room for them.
             return assignment
     elif policy is Policy.KRAFT:
@@ -247,6 +257,13 @@ def _by_rule(
     )
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
+    if not has_chain and event.partitions * ring.size > SCORES_MAX:
+        return Refusal(
+            Code.TOO_COMPLEX,
+            f"{event.partitions} partitions are scored on {ring.size} SPUs each, more than "
+            f"{SCORES_MAX:,} scores; ask for at most {SCORES_MAX // ring.size} partitions at a "
+            "time (create, then grow), or for another policy",
+        )
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     try:
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
@@ -277,12 +294,12 @@ def _by_rule(
     )
 
 
-def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
+def _balanced(state: ClusterState, event: TopicCreate, retry: Work | None) -> Assignment | Refusal:
     """Place by load, and by the rules of the topic. The chain rises by the number of partitions."""
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:
-        return _constrained(state, event, constraints)
+        return _constrained(state, event, constraints, retry)
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
@@ -336,12 +353,12 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
 
 
 def _constrained(
-    state: ClusterState, event: TopicCreate, constraints: Constraints
+    state: ClusterState, event: TopicCreate, constraints: Constraints, retry: Work | None
 ) -> Assignment | Refusal:
     """Place by the rules of the topic. SPUs outside the ring that it tolerates do not move the
     chain."""
     ring = state.ring
-    matrix = by_constraints(state, event, constraints)
+    matrix = by_constraints(state, event, constraints, retry)
     if isinstance(matrix, Refusal):
         return matrix
     departed: tuple[tuple[int, ...], ...] = ()
