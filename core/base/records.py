@@ -1,8 +1,8 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
-The others (`SpuChanged`, `SpuGone`, `Waiting`, `WaitingSettled`, `ChainsChanged`, `EventSeen`) say
-what the answers do not, so that replaying all records of a cluster from the empty state gives its
-state. `GrantedCreate` stands for the records of the most frequent decision.
+The others (`StateChange`, `EventSeen`) say what the answers do not, so that replaying all records
+of a cluster from the empty state gives its state. `GrantedCreate` stands for the records of the
+most frequent decision.
 """
 
 from __future__ import annotations
@@ -275,6 +275,26 @@ class ChainsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """Where the next event goes on to try what waits, as one event tries no more than its limit.
+
+    Short lists come first, then creates, each by their sequence.
+    """
+
+    kind: Wait
+    sequence: int
+    again: bool  # room was made since: all of it is to be tried once more, behind the last one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesChanged:
+    """What is left to be tried after an event; None: nothing."""
+
+    cluster_id: str
+    retries: Retries | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventSeen:
     """An event was applied or refused; a copy of it is not to be applied again."""
 
@@ -290,6 +310,7 @@ class ChainEntry:
     chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
     registration_next: int
     seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+    retries: Retries | None = None  # what is left to be tried of what waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,7 +423,8 @@ class GrantedCreate:
 
 
 Answer = ReplicaMap | TopicStatus | RingEvent
-PlainRecord = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
+StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
+PlainRecord = Answer | StateChange | EventSeen
 Record = PlainRecord | GrantedCreate
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
 

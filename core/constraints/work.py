@@ -13,6 +13,7 @@ from spu_assigner.core.base.errors import AssignerError
 
 SEARCH_STEPS_MAX: Final = 20_000  # partial lists that one search looks at; some 0.2 s
 LOOKS_A_STEP: Final = 16  # kinds of SPUs: where there are more, a partial list counts for several
+LOOKS_OF_A_STEP: Final = 50  # that take as long
 LOOKS_MAX: Final = 12_000_000  # of one request; 1.5 to 3.5 s
 
 
@@ -35,6 +36,11 @@ class Work:
     steps: int = SEARCH_STEPS_MAX  # of searches
     seen: set[tuple[int, ...]] = field(default_factory=set)  # turns that are counted,
     mark: object = field(default_factory=object)  # and what they are marked with
+
+    @property
+    def done(self) -> int:
+        """What was looked at, in looks."""
+        return LOOKS_MAX - self.looks + (SEARCH_STEPS_MAX - self.steps) * LOOKS_OF_A_STEP
 
     def look(self, looks: int) -> None:
         """Count looks.

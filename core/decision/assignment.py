@@ -32,6 +32,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
+SCORES_MAX: Final = 20_000_000  # of one request of `rendezvous`, of partitions and SPUs; some 2 s
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array(
     [64, 8_192, 2**20, 2**27]
@@ -127,6 +128,16 @@ def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: in
         Code.INSUFFICIENT_SPUS,
         f"replication_factor {event.replication_factor} needs {need} more SPUs: "
         f"the ring has {found}{and_offline}; add SPUs or ask for fewer replicas",
+    )
+
+
+def too_many_scores(event: TopicCreate, spus: int) -> Refusal:
+    """Of a request of `rendezvous` that takes more scores than one event may."""
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"{event.partitions} partitions are scored on {spus} SPUs each, more than {SCORES_MAX:,} "
+        f"scores; ask for at most {SCORES_MAX // spus} partitions at a time (create, then grow), "
+        "or for another policy",
     )
 
 

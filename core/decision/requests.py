@@ -15,15 +15,21 @@ from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
-from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
+from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Chain, Mode, Order, Reason, new_reason
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import Work
-from spu_assigner.core.decision.answers import Refusal, unknown_topic
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    refuse_number,
+    refuse_start,
+    unknown_topic,
+)
 from spu_assigner.core.decision.assignment import (
+    SCORES_MAX,
     Assignment,
     by_constraints,
     chain_after,
@@ -36,6 +42,7 @@ from spu_assigner.core.decision.assignment import (
     resource_loads,
     short_on_the_way,
     shortage,
+    too_many_scores,
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
@@ -67,7 +74,6 @@ RULES_OF: Final = {
     Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
     Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
 }
-SCORES_MAX: Final = 20_000_000  # of one request: hashes of a partition and an SPU, some 2 s
 _KRAFT_ORDER = Order.ALTERNATION
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
@@ -78,18 +84,18 @@ def refuse_create(
     """Why a create is refused before it is placed; None: it is not."""
     if policy is not _MANUAL:
         if not 1 <= event.partitions <= PARTITIONS_MAX:
-            return _refuse_number(
+            return refuse_number(
                 Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX
             )
         if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
-            return _refuse_number(
+            return refuse_number(
                 Code.INVALID_REPLICATION_FACTOR,
                 "replication_factor",
                 event.replication_factor,
                 REPLICATION_FACTOR_MAX,
             )
     if event.start_index is not None or event.shift is not None:
-        refusal = _refuse_start(event, policy)
+        refusal = refuse_start(event, policy)
         if refusal is not None:
             return refusal
     if (event.replicas is None) is (policy is _MANUAL):
@@ -174,37 +180,6 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
     return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
 
 
-def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
-    if event.start_index is not None:
-        if policy not in (Policy.FLUVIO, Policy.KAFKA):
-            found = f"start_index with policy {policy.value!r}"
-            return Refusal(
-                Code.INVALID_START_INDEX,
-                f"{found}; it is for 'fluvio' and 'kafka' only, leave it out",
-            )
-        if not 0 <= event.start_index <= INDEX_MAX:
-            return Refusal(
-                Code.INVALID_START_INDEX,
-                f"start_index is {bounded_repr(event.start_index)}; expected 0 to {INDEX_MAX}",
-            )
-    if event.shift is not None:
-        if policy is not Policy.KAFKA or event.start_index is None:
-            return Refusal(
-                Code.INVALID_SHIFT,
-                "shift is for policy 'kafka' with a start_index only; leave it out",
-            )
-        if not 0 <= event.shift <= INDEX_MAX:
-            return Refusal(
-                Code.INVALID_SHIFT,
-                f"shift is {bounded_repr(event.shift)}; expected 0 to {INDEX_MAX}",
-            )
-    return None
-
-
-def _refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
-    return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
-
-
 def automatic(
     state: ClusterState,
     event: TopicCreate,
@@ -258,12 +233,7 @@ def _by_rule(
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
     if not has_chain and event.partitions * ring.size > SCORES_MAX:
-        return Refusal(
-            Code.TOO_COMPLEX,
-            f"{event.partitions} partitions are scored on {ring.size} SPUs each, more than "
-            f"{SCORES_MAX:,} scores; ask for at most {SCORES_MAX // ring.size} partitions at a "
-            "time (create, then grow), or for another policy",
-        )
+        return too_many_scores(event, ring.size)
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     try:
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions

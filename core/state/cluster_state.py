@@ -27,6 +27,8 @@ from spu_assigner.core.base.records import (
     Order,
     Record,
     ReplicaMap,
+    Retries,
+    RetriesChanged,
     RingEvent,
     SeenEntry,
     SpuChanged,
@@ -83,6 +85,7 @@ class ClusterState:
         self.rule_tables: dict[Hashable, object] = {}  # of `core.constraints`, until an SPU changes
         self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
         self.registration_next = 0
+        self.retries: Retries | None = None  # what is left to be tried of what waits
         self.memory = Memory()
         self.ledger = Ledger()
         self.resource_use = ResourceUse()
@@ -189,6 +192,7 @@ class ClusterState:
                     chains=tuple((order, self.chains[order]) for order in Order),
                     registration_next=self.registration_next,
                     seen_count=self.memory.count,
+                    retries=self.retries,
                 )
             )
         entries += [
@@ -238,6 +242,7 @@ class ClusterState:
                 self.chains.update(record.chains)
                 self.registration_next = record.registration_next
                 self.memory.count = record.seen_count
+                self.retries = record.retries
             case SeenEntry():
                 self.memory.restore(record.block, record.hashes)
             case _:
@@ -361,27 +366,8 @@ def evolve(state: ClusterState, record: Record) -> None:
     Everything that follows from it was decided already and has its own record.
     """
     match record:
-        case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
-            event, lists, hashed = record.event, record.lists, record.event_hash
-            data, width, columns, _ = pack(lists)
-            state.topics[event.topic] = new_topic(
-                record.policy,
-                1,
-                hashed,
-                (),
-                event.replication_factor,
-                event.ignore_rack,
-                data,
-                width,
-                columns,
-            )
-            if state.ledger.add(lists):
-                state._counts_changed = True
-            if state._takeovers is not None:
-                state._takeovers.count(lists)
-            state.chains[record.facts.order] = record.chain
-            state._dirty_blocks.add(state.memory.add(hashed))
-            state._dirty_chains = True
+        case GrantedCreate():
+            _evolve_granted(state, record)
         case ReplicaMap():
             _evolve_map(state, record)
         case TopicStatus() | RingEvent():
@@ -389,6 +375,9 @@ def evolve(state: ClusterState, record: Record) -> None:
         case ChainsChanged():
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
+            state._dirty_chains = True
+        case RetriesChanged():
+            state.retries = record.retries
             state._dirty_chains = True
         case EventSeen():
             state._dirty_blocks.add(state.memory.add(record.event_hash))
@@ -407,6 +396,30 @@ def evolve(state: ClusterState, record: Record) -> None:
             state._dirty_waiting.add(record.topic)
         case _:
             assert_never(record)
+
+
+def _evolve_granted(state: ClusterState, record: GrantedCreate) -> None:
+    """As its parts one by one: the name is new, and it has no cores."""
+    event, lists, hashed = record.event, record.lists, record.event_hash
+    data, width, columns, _ = pack(lists)
+    state.topics[event.topic] = new_topic(
+        record.policy,
+        1,
+        hashed,
+        (),
+        event.replication_factor,
+        event.ignore_rack,
+        data,
+        width,
+        columns,
+    )
+    if state.ledger.add(lists):
+        state._counts_changed = True
+    if state._takeovers is not None:
+        state._takeovers.count(lists)
+    state.chains[record.facts.order] = record.chain
+    state._dirty_blocks.add(state.memory.add(hashed))
+    state._dirty_chains = True
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:

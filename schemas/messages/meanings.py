@@ -29,6 +29,7 @@ from spu_assigner.core.base.records import (
     Order,
     Reason,
     ReplicaMap,
+    Retries,
     RingChange,
     RingEvent,
     SeenEntry,
@@ -79,7 +80,7 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (
-    *(Reason, Move, Need, PartitionOffsets, PartitionPosition, RecoveredFrom),
+    *(Reason, Move, Need, Retries, PartitionOffsets, PartitionPosition, RecoveredFrom),
     *(MovedPartition, ThrottleValue),
     *(Taint, Constraints, Toleration, Preference, SpreadLevel),
 )

@@ -35,6 +35,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "indexes": [state.chain_index(order) for order in Order],
         "ring": [state.ring.order(order).tolist() for order in Order],
         "registration_next": state.registration_next,
+        "retries": state.retries,
         "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
         "racks": (state.online_count, state.racked_count),
         "cordoned": state.closed_count,
