@@ -73,4 +73,5 @@ class Code(StrEnum):
     INVALID_TAINTS = "INVALID_TAINTS"  # of an SPU
     INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"  # no selectors, unknown topics, a policy without
     UNSATISFIABLE = "UNSATISFIABLE"  # the constraints and the cluster permit no list
+    SOURCE_OFFLINE = "SOURCE_OFFLINE"  # the only copy is on an SPU that is offline
     TOO_COMPLEX = "TOO_COMPLEX"  # it takes more work than one event may

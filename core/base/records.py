@@ -199,6 +199,7 @@ class SpuChanged:
     registration: int  # the ring of `redpanda` is in this order
     core_weights: tuple[int, ...]  # one for each core
     leaving: bool = False  # decommissioned, and some list still holds it; it is not online
+    unreachable: bool = False  # offline while it leaves: nothing can be copied from it
     cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
     demoted: bool = False  # it leads nothing where another can, until it is undemoted
     resources: Amounts = ()  # what it has of each, beside replica slots

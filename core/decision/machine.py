@@ -75,7 +75,13 @@ from spu_assigner.core.base.records import (
     plain_records,
 )
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
-from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_bound_to
+from spu_assigner.core.constraints.kept_rules import (
+    Broken,
+    broken_rules,
+    evicting_spus,
+    leaving_spus,
+    topics_bound_to,
+)
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
@@ -88,7 +94,7 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
+from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.ring_changes import granted, resource_changes

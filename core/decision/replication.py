@@ -25,14 +25,13 @@ from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.kept_rules import Demands, demands_on
+from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size, what_lacks
 from spu_assigner.core.decision.repair import (
     SHARE_BITS,
     Candidates,
     candidates_for,
-    leaving_spus,
     moved_cores,
     outcome,
     revised,

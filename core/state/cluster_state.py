@@ -219,6 +219,7 @@ class ClusterState:
             registration=spu.registration,
             core_weights=tuple(self.core_weights[spu_id]),
             leaving=spu.leaving,
+            unreachable=spu.unreachable,
             cordoned=spu.cordoned,
             demoted=spu.demoted,
             resources=spu.resources,

@@ -23,6 +23,7 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
+    ChainEntry,
     Mode,
     ReplicaMap,
     RingChange,
@@ -58,6 +59,7 @@ _WRITTEN: Final = {
     "TopicStatus": 2,
     "ReplicaMap": 2,
     "RingEvent": 1,
+    "ChainState": 2,
     "SpuState": 2,
     "SpuJoined": 1,
     "ClusterRebalance": 1,
@@ -256,7 +258,11 @@ def _later_version(message: Message | Event) -> int | None:
             return _STATUS_VERSIONS.get(message.status)
         case RingEvent():
             return _CHANGE_VERSIONS.get(message.change)
+        case ChainEntry():
+            return None if message.retries is None else 3
         case SpuChanged():
+            if message.unreachable:
+                return 6
             return 3 if message.cordoned or message.demoted else None
         case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
             return _POLICY_VERSIONS[message.policy][type_name_of(message)]

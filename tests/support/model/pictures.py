@@ -14,7 +14,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
     return {
         "spus": {
             spu_id: (
-                (spu.online, spu.leaving, spu.rack, spu.cores, spu.capacity),
+                (spu.online, spu.leaving, spu.unreachable, spu.rack, spu.cores, spu.capacity),
                 (spu.cordoned, spu.demoted),
                 (spu.labels, spu.registration, spu.resources),
             )
