@@ -64,9 +64,13 @@ class Assigner:
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
-        return step(
-            state,
-            event,
-            default_policy=self.default_policy,
-            reserved_names=self.reserved_names,
-        )
+        try:
+            return step(
+                state,
+                event,
+                default_policy=self.default_policy,
+                reserved_names=self.reserved_names,
+            )
+        finally:
+            if state.is_empty:  # Nothing is known of it, as if no event had come.
+                del self.clusters[event.cluster_id]

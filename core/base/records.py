@@ -1,8 +1,7 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
-The others (`StateChange`, `EventSeen`) say what the answers do not, so that replaying all records
-of a cluster from the empty state gives its state. `GrantedCreate` stands for the records of the
-most frequent decision.
+The others say what the answers do not, so that replaying all records of a cluster from the empty
+state gives its state. `GrantedCreate` stands for the records of the most frequent decision.
 """
 
 from __future__ import annotations
@@ -94,9 +93,7 @@ class Reason:
     ring_size: int  # before the step
     # 64 bits of the order that was read, with its racks and weights where they matter
     ring_fingerprint: int
-    offline: int = (
-        0  # SPUs of the cluster that were passed over because they are offline or leaving
-    )
+    offline: int = 0  # SPUs that were passed over because they are offline or leaving
     saturated: int = 0  # likewise saturated
     same_rack: int = 0  # times a candidate was passed over for its rack, over all lists of the step
     in_list: int = 0  # likewise because the list had it already
@@ -277,10 +274,7 @@ class ChainsChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """Where the next event goes on to try what waits, as one event tries no more than its limit.
-
-    Short lists come first, then creates, each by their sequence.
-    """
+    """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
 
     kind: Wait
     sequence: int
@@ -293,6 +287,13 @@ class RetriesChanged:
 
     cluster_id: str
     retries: Retries | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterGone:
+    """No SPU, topic or waiting request is left: all is forgotten, also which events were seen."""
+
+    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +329,8 @@ class EntryKind(StrEnum):
 
     SPU = "spu"
     WAITING = "waiting"
+    CHAINS = "chains"
+    SEEN = "seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,7 +339,7 @@ class EntryGone:
 
     cluster_id: str
     kind: EntryKind
-    name: str  # the SPU id or the topic
+    name: str  # the SPU id, the topic, "all" chains, or the block of remembered ids
 
 
 class RingFacts(Protocol):
@@ -425,20 +428,18 @@ class GrantedCreate:
 
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
-PlainRecord = Answer | StateChange | EventSeen
+PlainRecord = Answer | StateChange | EventSeen | ClusterGone
 Record = PlainRecord | GrantedCreate
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry  # what `assigner-state` carries
 
 
 def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:
     """The records with each granted create as its parts."""
-    plain: list[PlainRecord] = []
-    for record in records:
-        if isinstance(record, GrantedCreate):
-            plain += record.parts()
-        else:
-            plain.append(record)
-    return tuple(plain)
+    return tuple(
+        part
+        for record in records
+        for part in (record.parts() if isinstance(record, GrantedCreate) else (record,))
+    )
 
 
 new_reason = fast_constructor(Reason)

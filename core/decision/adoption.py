@@ -45,8 +45,9 @@ from spu_assigner.core.decision.requests import (
 )
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
-from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
+from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
 Rows = list[list[int]]

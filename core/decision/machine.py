@@ -32,6 +32,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
+    forgetting        no SPU, topic or waiting request is left         ClusterGone
     retries           more waits than one event may try              RetriesChanged
     full resource     an SPU has nothing left of one, or has again   RingEvent with the resource
 """
@@ -66,6 +67,7 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.core.base.records import (
+    ClusterGone,
     EventSeen,
     Record,
     ReplicaMap,
@@ -104,12 +106,8 @@ from spu_assigner.core.decision.waiting import (
     try_again,
     waiting_create,
 )
-from spu_assigner.core.state.cluster_state import (
-    ClusterState,
-    event_hash,
-    evolve,
-    new_event_hash,
-)
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.core.state.memory import event_hash, new_event_hash
 
 # Of a living topic.
 TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicConstraints
@@ -147,6 +145,10 @@ def step(
     else:
         records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
         records = _with_following(state, event, plain_records(records))
+    if state.is_empty and records:
+        gone = ClusterGone(cluster_id=state.cluster_id)
+        evolve(state, gone)
+        records = (*records, gone)
     return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
 
 

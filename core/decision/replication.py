@@ -38,8 +38,9 @@ from spu_assigner.core.decision.repair import (
 )
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
+from spu_assigner.core.state.memory import own_events_after
 
 LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
 

@@ -31,7 +31,8 @@ from spu_assigner.core.decision.answers import (
     status,
 )
 from spu_assigner.core.decision.assignment import Assignment
-from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.ring import Ring
 
 

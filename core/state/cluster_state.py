@@ -8,9 +8,8 @@ seen. Who is in the ring follows from these.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import lru_cache
-from hashlib import blake2b
-from typing import Final, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
@@ -19,6 +18,7 @@ from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
     ChainsChanged,
+    ClusterGone,
     Entry,
     EntryGone,
     EntryKind,
@@ -42,30 +42,11 @@ from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.full_resources import FullResources
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
-from spu_assigner.core.state.memory import Memory
+from spu_assigner.core.state.memory import Memory, event_hash
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
 from spu_assigner.core.state.topic import Topic, new_topic, pack, topic_of
-
-_from_bytes: Final = int.from_bytes
-OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
-
-
-def new_event_hash(event_id: str) -> int:
-    """64 bits that stand for an event id in memory."""
-    return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
-
-
-# An event's is asked for when it is decided with care and when it is applied.
-event_hash = lru_cache(maxsize=16)(new_event_hash)
-
-
-def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
-    """The events that a topic remembers as its own, with one more; a new one needs none."""
-    if topic is None:
-        return ()
-    return (topic.created_by, *(*topic.changed_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
 
 
 class ClusterState:
@@ -102,6 +83,14 @@ class ClusterState:
         self._waiting_next: int | None = 0  # None: to be looked up
         self._dirty_blocks: set[int] = set()
         self._dirty_chains = False
+        # What `assigner-state` holds, so that it can be taken back.
+        self._stored_blocks: set[int] = set()
+        self._has_stored_chains = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to decide on: such a cluster is forgotten."""
+        return not (self.topics or self.spus or self.waiting)
 
     @property
     def ring(self) -> Ring:
@@ -185,7 +174,10 @@ class ClusterState:
             self.waiting.get(topic) or self._gone(EntryKind.WAITING, topic)
             for topic in sorted(self._dirty_waiting)
         ]
-        if self._dirty_chains:
+        is_gone = self.memory.count == 0
+        if self._dirty_chains and is_gone:
+            entries.append(self._gone(EntryKind.CHAINS, "all"))
+        elif self._dirty_chains:
             entries.append(
                 ChainEntry(
                     cluster_id=self.cluster_id,
@@ -195,10 +187,15 @@ class ClusterState:
                     retries=self.retries,
                 )
             )
-        entries += [
-            SeenEntry(cluster_id=self.cluster_id, block=block, hashes=self.memory.block(block))
-            for block in sorted(self._dirty_blocks)
-        ]
+        for block in sorted(self._dirty_blocks):
+            hashes = self.memory.block(block)
+            if hashes:
+                self._stored_blocks.add(block)
+                entries.append(SeenEntry(cluster_id=self.cluster_id, block=block, hashes=hashes))
+            else:
+                self._stored_blocks.discard(block)
+                entries.append(self._gone(EntryKind.SEEN, str(block)))
+        self._has_stored_chains = not is_gone and (self._dirty_chains or self._has_stored_chains)
         self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
         self._dirty_waiting = set()
         return tuple(entries)
@@ -207,24 +204,7 @@ class ClusterState:
         return EntryGone(cluster_id=self.cluster_id, kind=kind, name=name)
 
     def _described(self, spu_id: SpuId) -> SpuChanged:
-        spu = self.spus[spu_id]
-        return SpuChanged(
-            cluster_id=spu.cluster_id,
-            spu_id=spu_id,
-            online=spu.online,
-            rack=spu.rack,
-            cores=spu.cores,
-            capacity=spu.capacity,
-            labels=spu.labels,
-            registration=spu.registration,
-            core_weights=tuple(self.core_weights[spu_id]),
-            leaving=spu.leaving,
-            unreachable=spu.unreachable,
-            cordoned=spu.cordoned,
-            demoted=spu.demoted,
-            resources=spu.resources,
-            taints=spu.taints,
-        )
+        return replace(self.spus[spu_id], core_weights=tuple(self.core_weights[spu_id]))
 
     def restore(self, record: ReplicaMap | Entry) -> None:
         """Take over what was published of the state: current maps and entries, in any order."""
@@ -244,7 +224,9 @@ class ClusterState:
                 self.registration_next = record.registration_next
                 self.memory.count = record.seen_count
                 self.retries = record.retries
+                self._has_stored_chains = True
             case SeenEntry():
+                self._stored_blocks.add(record.block)
                 self.memory.restore(record.block, record.hashes)
             case _:
                 assert_never(record)
@@ -260,8 +242,27 @@ class ClusterState:
                 self._forget_spu(SpuId(int(name)))
             case EntryKind.WAITING:
                 self._drop_waiting(name)
+            case EntryKind.CHAINS:
+                self._begin_anew()
+            case EntryKind.SEEN:
+                self.memory.restore(int(name), ())
             case _:
                 assert_never(kind)
+
+    def _begin_anew(self) -> None:
+        """Forget how far each order was; the memory counts from 0 again."""
+        self.chains = dict.fromkeys(Order, START)
+        self.registration_next, self.retries = 0, None
+        self.memory.count = 0
+        self._ring = None
+
+    def _forget_all(self) -> None:
+        """Be as a cluster of which nothing is known, and take back what was stored."""
+        self._begin_anew()
+        self.memory = Memory()
+        self._waiting_next = 0
+        self._dirty_blocks = set(self._stored_blocks)
+        self._dirty_chains = self._has_stored_chains
 
     def _describe_unknown(self, lists: ReplicaLists) -> None:
         """Room in the ledger for SPUs whose description is still to come."""
@@ -380,6 +381,8 @@ def evolve(state: ClusterState, record: Record) -> None:
         case RetriesChanged():
             state.retries = record.retries
             state._dirty_chains = True
+        case ClusterGone():
+            state._forget_all()
         case EventSeen():
             state._dirty_blocks.add(state.memory.add(record.event_hash))
             state._dirty_chains = True  # its entry holds the count

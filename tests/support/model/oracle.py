@@ -65,6 +65,8 @@ class Oracle:
         answers = [*talk.maps, *talk.statuses, *rings]
         for answer in answers:
             answer["cluster_id"] = name
+        if not (after.spus or after.topics or after.creates):
+            del self.clusters[name]  # Nothing is kept of a cluster of which nothing is left.
         return answers
 
 

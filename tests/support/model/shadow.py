@@ -25,6 +25,7 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.core.base.records import (
+    ClusterGone,
     EventSeen,
     Mode,
     Record,
@@ -38,7 +39,8 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.state.cluster_state import ClusterState, event_hash
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.memory import event_hash
 from support.model.constrained_oracle import broken_levels, holds, worsened
 
 Lists = list[list[int]]
@@ -218,7 +220,8 @@ class Shadow:
             if first is not None and first.topic == "" and not refused:
                 self._check_rebalance(event, first, records)
         if refused:
-            kept = [r for r in records if not isinstance(r, TopicStatus | RingEvent | EventSeen)]
+            none = TopicStatus | RingEvent | EventSeen | ClusterGone
+            kept = [r for r in records if not isinstance(r, none)]
             _hold(not kept, f"a refusal changed the state: {kept}")
 
     def _check_rebalance(
