@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spu_assigner.core.assigner import Assigner
+    from spu_assigner.core.base.chains import Chain, Order
     from spu_assigner.core.base.constraints import (
         Constraints,
         Preference,
@@ -53,13 +54,11 @@ if TYPE_CHECKING:
     from spu_assigner.core.base.plain_form import as_dict
     from spu_assigner.core.base.records import (
         Answer,
-        Chain,
         ChainsChanged,
         EventSeen,
         GrantedCreate,
         Mode,
         Move,
-        Order,
         PlainRecord,
         Reason,
         Record,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, policy_of
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import (
     PlainRecord,
     Record,
@@ -13,7 +14,6 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     plain_records,
 )
-from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -76,9 +76,13 @@ class Assigner:
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
-        return step(
-            state,
-            event,
-            default_policy=self.default_policy,
-            reserved_names=self.reserved_names,
-        )
+        try:
+            return step(
+                state,
+                event,
+                default_policy=self.default_policy,
+                reserved_names=self.reserved_names,
+            )
+        finally:
+            if state.is_empty:  # Nothing is known of it, as if no event had come.
+                del self.clusters[event.cluster_id]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spu_assigner.core.base.records import Chain, Order, SpuChanged, Waiting
+from spu_assigner.core.base.chains import Chain, Order
+from spu_assigner.core.base.records import Retries, SpuChanged, Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class ChainEntry:
     """The number of the next SPU that registers."""
     seen_count: int
     """Events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED."""
+    retries: Retries | None = None
+    """What is left to be tried of what waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class EntryKind(StrEnum):
 
     SPU = "spu"
     WAITING = "waiting"
+    CHAINS = "chains"
+    SEEN = "seen"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,7 @@ class EntryGone:
     cluster_id: str
     kind: EntryKind
     name: str
-    """The SPU id or the topic."""
+    """The SPU id, the topic, "all" chains, or the block of remembered ids."""
 
 
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

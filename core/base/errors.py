@@ -99,3 +99,7 @@ class Code(StrEnum):
     """No selectors, unknown topics, a policy without."""
     UNSATISFIABLE = "UNSATISFIABLE"
     """The constraints and the cluster permit no list."""
+    SOURCE_OFFLINE = "SOURCE_OFFLINE"
+    """The only copy is on an SPU that is offline."""
+    TOO_COMPLEX = "TOO_COMPLEX"
+    """It takes more work than one event may."""

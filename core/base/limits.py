@@ -1,11 +1,13 @@
-"""Every limit of the product, each with its reason.
+"""Every limit of the product, each with its reason, and the names that no create may take.
 
-Past one: a rejection or a dead letter, never a crash.
+Past one: a rejection or a dead letter, never a crash. The core knows no prefix: who decides with
+one hands in the reserved names with it.
 """
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Final
 
 MESSAGE_SIZE_MAX: Final = 64 * 1024  # an event is small; more is a mistake or an attack
@@ -70,3 +72,24 @@ def is_text(text: str) -> bool:
 def default_capacity(cores: int) -> int:
     """Replica slots of an SPU that names none. Source: document 003."""
     return cores * REDPANDA_SLOTS_PER_CORE - REDPANDA_SLOTS_RESERVED
+
+
+KAFKA_OWN: Final = "__"  # what Kafka's own topics begin with
+
+
+class ProductTopic(StrEnum):
+    """The product's topics, without a prefix; `stream/kafka/topics.py` says what each is like."""
+
+    SPU_EVENTS = "spu-events"
+    TOPIC_EVENTS = "topic-events"
+    REPLICA_MAP = "replica-map"
+    TOPIC_STATUS = "topic-status"
+    RING_EVENTS = "ring-events"
+    DEAD_LETTER = "dead-letter"
+    ASSIGNER_STATE = "assigner-state"
+    ASSIGNER_COMMITS = "assigner-commits"
+    ASSIGNER_AUDIT = "assigner-audit"
+    APPLIED_TOPICS = "applied-topics"
+
+
+PRODUCT_NAMES: Final = frozenset(topic.value for topic in ProductTopic)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate
@@ -206,33 +207,6 @@ class RingEvent:
     who needs nothing of it can have a replica there. None: replica slots."""
 
 
-class Order(FastStrEnum):
-    """An order of the ring; each keeps its own chain index."""
-
-    ID = "id"
-    DIAGONAL = "diagonal"
-    """Fluvio's, over racks."""
-    ALTERNATION = "alternation"
-    """Kafka's, over racks."""
-    REGISTRATION = "registration"
-    """Redpanda's."""
-    BALANCED = "balanced"
-    """By id, with an index of its own."""
-
-
-class Chain(NamedTuple):
-    """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
-
-    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
-    it.
-    """
-
-    cycle: int = 0
-    lead: int | None = None
-    """None: no assignment has moved it (index 0), or the ring was emptied."""
-    moved: bool = False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpuChanged:
     """All that is known of an SPU, but the counts that the maps give."""
@@ -251,6 +225,8 @@ class SpuChanged:
     """A weight for each core."""
     leaving: bool = False
     """Whether it is decommissioned and some list still holds it; it is not online."""
+    unreachable: bool = False
+    """Whether it was offline when it began to leave: nothing can be copied from it."""
     cordoned: bool = False
     """Whether it takes no new replicas until it is uncordoned, online or not."""
     demoted: bool = False
@@ -332,6 +308,30 @@ class ChainsChanged:
     cluster_id: str
     chains: tuple[tuple[Order, Chain], ...]
     registration_next: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
+
+    kind: Wait
+    sequence: int
+    again: bool  # room was made since: all of it is to be tried once more, behind the last one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesChanged:
+    """What is left to be tried after an event; None: nothing."""
+
+    cluster_id: str
+    retries: Retries | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterGone:
+    """No SPU, topic or waiting request is left: all is forgotten, also which events were seen."""
+
+    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,19 +428,18 @@ class GrantedCreate:
 
 
 Answer = ReplicaMap | TopicStatus | RingEvent
-PlainRecord = Answer | SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | EventSeen
+StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
+PlainRecord = Answer | StateChange | EventSeen | ClusterGone
 Record = PlainRecord | GrantedCreate
 
 
 def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:
     """The records with each granted create as its parts."""
-    plain: list[PlainRecord] = []
-    for record in records:
-        if isinstance(record, GrantedCreate):
-            plain += record.parts()
-        else:
-            plain.append(record)
-    return tuple(plain)
+    return tuple(
+        part
+        for record in records
+        for part in (record.parts() if isinstance(record, GrantedCreate) else (record,))
+    )
 
 
 new_reason = fast_constructor(Reason)

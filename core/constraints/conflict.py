@@ -1,8 +1,9 @@
-"""Why no list can be given: the smallest set of rules that conflict.
+"""Why no list can be given: rules that conflict, of which none can be spared.
 
-Sets are tried by size, then in the order in which the rules were given. Where that would take more
-than CHECKS_MAX looks, rules are left out one by one as long as the rest conflicts: then no rule of
-the set can be spared, but another set may be smaller.
+A rule that excludes too much by itself is named alone. Else rules are left out one by one, the last
+given first, as long as it is sure that the rest conflicts. Another set may have fewer rules: to
+find the fewest takes a look at every set. Where `STEPS_MAX` ends first, rules that could be spared
+are named too.
 
 What `min` of a level demands is what all rules together make it: of no value that another rule
 excludes. So no rule that is left out makes a set conflict.
@@ -11,15 +12,14 @@ excludes. So no rule that is left out makes a set conflict.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from spu_assigner.core.constraints.fitting import Fitting, Rooms
-from spu_assigner.core.constraints.list_choice import Steps
 from spu_assigner.core.constraints.rule_table import Level, RuleTable, SpuRule
+from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, Work
 
-CHECKS_MAX: Final = 2_000
+STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1 s
 NO_LEADERS: Final = "taints against leading"
 
 _Rule = TypeVar("_Rule")
@@ -35,7 +35,7 @@ class HardRule:
     barred: int = 0  # SPUs that may not lead
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RuledRequest:
     """So many lists, on SPUs with so much room."""
 
@@ -43,9 +43,20 @@ class RuledRequest:
     rooms: Rooms
     partitions: int
     replicas: int
+    steps: int = STEPS_MAX  # that are left
+    _tables: dict[tuple[str, ...], RuleTable] = field(default_factory=dict)  # by rules on levels
 
-    def fits(self, rules: Sequence[HardRule]) -> bool:
-        """Whether the lists can be given under these rules alone."""
+    def fits(self, rules: Sequence[HardRule]) -> bool | None:
+        """Whether the lists can be given under these rules alone; None: it takes too many steps."""
+        work = Work(steps=min(self.steps, SEARCH_STEPS_MAX))
+        allowed = work.steps
+        work.search(len(self.rooms))
+        table = self._with_levels([rule for rule in rules if rule.level is not None], work)
+        found = self._fits(rules, table, work) if work.steps > 0 else None
+        self.steps -= allowed - work.steps
+        return found
+
+    def _fits(self, rules: Sequence[HardRule], table: RuleTable, work: Work) -> bool | None:
         excluded = barred = 0
         for rule in rules:
             excluded |= rule.excluded
@@ -54,11 +65,21 @@ class RuledRequest:
         lists = self.partitions
         if all(room >= lists for room in rooms.values()):
             lists = 1  # What can be given once can be given again.
-        levels = [rule.level for rule in rules if rule.level is not None]
-        table = self.table.with_levels(levels)
-        fitting = Fitting(table, barred, self.replicas, Steps())
+        fitting = Fitting(table, barred, self.replicas, work)
         found = fitting.by_count(rooms, lists)
-        return fitting.leaving_room(rooms, lists) is not None if found is None else found
+        if found is None:
+            row = fitting.leaving_room(rooms, lists)
+            found = None if row is None and work.steps <= 0 else row is not None
+        return found
+
+    def _with_levels(self, rules: Sequence[HardRule], work: Work) -> RuleTable:
+        key = tuple([rule.name for rule in rules])
+        known = self._tables.get(key)
+        if known is None:
+            work.search(len(self.table.ids) * (1 + len(rules)))
+            levels = [rule.level for rule in rules if rule.level is not None]
+            known = self._tables[key] = self.table.with_levels(levels)
+        return known
 
 
 def hard_rules(table: RuleTable, of_topics: Sequence[SpuRule]) -> list[HardRule]:
@@ -76,19 +97,14 @@ def hard_rules(table: RuleTable, of_topics: Sequence[SpuRule]) -> list[HardRule]
     return rules
 
 
-def smallest_conflict(request: RuledRequest, rules: Sequence[HardRule]) -> list[HardRule]:
-    """The fewest rules under which the request does not fit; all of them together must conflict."""
+def conflict_of(request: RuledRequest, rules: Sequence[HardRule]) -> list[HardRule]:
+    """Rules that conflict, of which none can be spared; all of them together must conflict."""
     able = sum(1 << place for place in request.rooms)
     matter = [rule for rule in rules if rule.excluded & able or rule.level or rule.barred & able]
-    checks = 0
-    for size in range(len(matter) + 1):
-        for chosen in combinations(matter, size):
-            checks += 1
-            if checks > CHECKS_MAX:
-                return needed(matter, lambda kept: not request.fits(kept))
-            if not request.fits(chosen):
-                return list(chosen)
-    return matter
+    for rule in matter:
+        if request.fits([rule]) is False:
+            return [rule]
+    return needed(matter, lambda kept: request.fits(kept) is False)
 
 
 def needed(rules: Sequence[_Rule], is_conflict: Callable[[Sequence[_Rule]], bool]) -> list[_Rule]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.constraints.list_choice import ListChoice, Row, SpuKinds, Steps
+from spu_assigner.core.constraints.list_choice import ListChoice, Row, SpuKinds
 from spu_assigner.core.constraints.rule_table import Level, RuleTable, is_nested
+from spu_assigner.core.constraints.work import Work
 
 LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
 
@@ -28,7 +29,7 @@ class Fitting:
     table: RuleTable
     barred: int
     replicas: int
-    steps: Steps
+    work: Work
 
     def by_count(self, rooms: Rooms, lists: int) -> bool | None:
         """Whether so many lists fit; None: a count does not decide it."""
@@ -60,8 +61,10 @@ class Fitting:
 
         def accept(row: Row) -> bool:
             left = without(rooms, row)
+            self.work.search(len(rooms))
             fits = self.by_count(left, lists - 1)
             if fits is None and 1 < lists <= LISTS_AHEAD_MAX:
+                self.work.search(4 * len(rooms))  # to have them by kind
                 return self.leaving_room(left, lists - 1) is not None
             return fits is not False
 
@@ -69,7 +72,7 @@ class Fitting:
         kinds = SpuKinds(self.table, [*rooms], self.barred, apart)
         of_each = [-room if loads is None else loads[place] for place, room in rooms.items()]
         choice = ListChoice(self.table, kinds, np.array(of_each, dtype=np.float64), self.barred)
-        return choice.search((), self.replicas, None, accept, self.steps)
+        return choice.search((), self.replicas, None, accept, self.work)
 
 
 def _holds(levels: Sequence[Level], rooms: Rooms, lists: int, wanted: int) -> bool:

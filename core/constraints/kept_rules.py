@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.constraints.rule_table import (
+    TAINT,
     RuleTable,
     SpuRule,
     binding_constraints,
@@ -20,6 +21,7 @@ from spu_assigner.core.constraints.rule_table import (
     bound_table,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import Topic
 
 Broken = Mapping[str, int]  # rules by name, each with the number of lists that break it
 
@@ -74,6 +76,21 @@ def demands_on(state: ClusterState, name: str) -> Demands | None:
 def has_min(constraints: Constraints) -> bool:
     """Whether a level demands replicas of each value."""
     return any(level.min is not None for level in constraints.spread)
+
+
+def leaving_spus(state: ClusterState, topic: Topic) -> set[int]:
+    """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so."""
+    return {*state.leaving, *evicting_spus(state, topic)}
+
+
+def evicting_spus(state: ClusterState, topic: Topic) -> set[int]:
+    """The SPUs with a taint that evicts replicas of a topic."""
+    tolerations = () if topic.constraints is None else topic.constraints.tolerations
+    return {
+        int(spu_id)
+        for spu_id in state.evicting
+        if has_effect(state.spus[spu_id].taints, TaintEffect.EVICT, tolerations)
+    }
 
 
 def topics_bound_to(state: ClusterState, spu_id: int) -> list[str]:
@@ -135,10 +152,50 @@ def describe_rules(
         yield f"tainted against leading: SPU {barred}"
 
 
+@dataclass(frozen=True, slots=True)
+class Barring:
+    """Why a list of a topic gets no SPU, as far as rules go."""
+
+    rules: Sequence[str]  # each with the number of SPUs that it excludes
+    left: Sequence[int]  # ids of the SPUs that none excludes
+
+
+def barring_rules(
+    state: ClusterState, name: str, constraints: Constraints, staying: Sequence[int], wanted: int
+) -> Barring:
+    """What these rules say of the SPUs outside a list that is to have so many replicas.
+
+    `staying`: what the list keeps.
+    """
+    ignore_rack = state.topics[name].ignore_rack
+    table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
+    places = [table.place[SpuId(spu_id)] for spu_id in staying]
+    others = left = table.open & ~sum(1 << place for place in places)
+    found = [(rule.name, rule.excluded) for rule in (*table.rules, *of_topics)]
+    for at, level in enumerate(table.levels):
+        counts = Counter(level.groups[place] for place in places)
+        group_of, mins = level.groups, level.mins or (0,) * level.size
+        lacks = [max(least - counts[group], 0) for group, least in enumerate(mins)]
+        if level.max is not None:
+            full = [place for place in bits(others) if counts[group_of[place]] >= level.max]
+            found.append((level.max_name(at), sum(1 << place for place in full)))
+        if sum(lacks) >= wanted - len(places):  # All that come are demanded.
+            spare = [place for place in bits(others) if not lacks[group_of[place]]]
+            found.append((level.min_name(at), sum(1 << place for place in spare)))
+    for _, excluded in found:
+        left &= ~excluded
+    rules = [
+        f"{rule} excludes {(excluded & others).bit_count()}"
+        for rule, excluded in found
+        if excluded & others
+    ]
+    return Barring(rules, [table.ids[place] for place in bits(left)])
+
+
 def _broken(state: ClusterState, name: str, constraints: Constraints) -> Broken:
     topic = state.topics[name]
     table, of_topics = bound_table(state, constraints, ignore_rack=topic.ignore_rack)
-    rules = [rule for rule in table.rules if not rule.name.startswith("taint ")]
+    rules = [rule for rule in table.rules if not rule.name.startswith(TAINT)]
     rules += of_topics
     demands = demands_on(state, name)
     found: Counter[str] = Counter()

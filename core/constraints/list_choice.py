@@ -12,7 +12,8 @@ share, then the lowest id. Where levels are nested that gives the best score for
 groups form a tree, the costs are convex (a laminar matroid; Federgruen and Groenevelt, as in
 `balanced`), also those of 0: the first replicas of a group cost less than the others.
 For 3 each SPU that could lead better is tried as the first. Where levels cross, a branch and bound
-search looks for a better one, through at most SEARCH_STEPS_MAX partial lists.
+search looks for a better one, through at most SEARCH_STEPS_MAX partial lists. All of it is counted:
+see `work`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,15 @@ from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.constraints.rule_table import RuleTable
+from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.resource_use import FloatArray
 
-SEARCH_STEPS_MAX: Final = 20_000  # partial lists looked at for one request; some 0.2 s
 TURNS_MAX: Final = 2**18  # kinds that are kept in order for the next SPU of lists that have some
+# What is counted as looks, by measurement: how many kinds are compared in the time of one, and of
+# how many that is for a replica, besides those that are compared for it.
+KINDS_A_REPLICA: Final = 32
+KINDS_A_LOOK: Final = 4
 
 NO_ROOM: Final = math.inf  # the load of an SPU that has to give what it has not
 
@@ -38,13 +43,6 @@ Score = tuple[int, ...]
 Row = list[int]  # places in the table
 Member = tuple[float, int, int]  # load, place, and number of its kind
 NOBODY: Final[Member] = (NO_ROOM, -1, -1)  # behind every member
-
-
-@dataclass(slots=True)
-class Steps:
-    """How many partial lists a request may still look at."""
-
-    left: int = SEARCH_STEPS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +59,11 @@ class Turn:
     """Whose turn it is where a list has so many SPUs of each group."""
 
     counts: tuple[int, ...]
-    # Of all kinds that may follow, the best ones first: what takes the first members of those that
-    # are as good as each other.
-    tiers: list[itemgetter[Any]]
+    # Of all kinds that may follow, the best ones first: how many are as good as each other, and
+    # what takes their first members.
+    tiers: list[tuple[int, itemgetter[Any]]]
     after: dict[int, Turn] = field(default_factory=dict)  # an SPU of a kind
+    mark: object = None  # of the last request that has counted it
 
 
 class SpuKinds:
@@ -114,8 +113,8 @@ class SpuKinds:
                 if not has_max or all(counts[cell] < maxes[cell] for cell in kind.cells):
                     alike.setdefault((costs, -kind.weight), []).append(number)
             # A single index gives no tuple, so it is asked for twice.
-            tiers: list[itemgetter[Any]] = [
-                itemgetter(*alike[key], alike[key][-1]) for key in sorted(alike)
+            tiers: list[tuple[int, itemgetter[Any]]] = [
+                (len(alike[key]), itemgetter(*alike[key], alike[key][-1])) for key in sorted(alike)
             ]
             if len(self._turns) * len(self.kinds) > TURNS_MAX:
                 self._turns.clear()
@@ -131,6 +130,13 @@ class SpuKinds:
                 counts[cell] += 1
             known = turn.after[number] = self.turn(tuple(counts))
         return known
+
+    def count(self, turn: Turn, work: Work) -> None:
+        """Count a turn once for each request, as if it were made for it."""
+        turn.mark = work.mark
+        if turn.counts not in work.seen:
+            work.seen.add(turn.counts)
+            work.look(len(self.kinds) * (1 + len(self._table.levels)))
 
 
 def spu_kinds(table: RuleTable, mask: int, places: Sequence[int], barred: int) -> SpuKinds:
@@ -210,25 +216,28 @@ class ListChoice:
             fronts[number] = members[0] if members else NOBODY
 
     def best(
-        self, base: Sequence[int], length: int, steps: Steps, *, is_whole: bool = False
+        self, base: Sequence[int], length: int, work: Work, *, is_whole: bool = False
     ) -> Row | None:
         """The best list of this length that begins with `base`, whichever SPUs those are.
 
         The others are in the order in which they were chosen. `is_whole`: no group may lack what
         is demanded of it. None: there is none, or none was found in so many steps.
+
+        Raises:
+            TooMuchWorkError: it takes more looks than are left.
         """
-        found = self._greedy(base, length, None)
+        found = self._greedy(base, length, None, work)
         if (
             found is not None
             and not self._lead_alike
             and self._leading_rank(found) > self._best_rank
         ):
-            found = self._led_better(base, length, found)
+            found = self._led_better(base, length, found, work)
         if is_whole and found is not None and self._table.has_min and any(self.lacks(found)):
             found = None
         if self._table.is_nested:
             return found
-        return self.search(base, length, found, lambda _: True, steps, is_whole=is_whole)
+        return self.search(base, length, found, lambda _: True, work, is_whole=is_whole)
 
     def score(self, row: Sequence[int]) -> Score:
         """What lists are compared by."""
@@ -270,21 +279,28 @@ class ListChoice:
                 counts[cell] += 1
         return counts
 
-    def _greedy(self, base: Sequence[int], length: int, first: int | None) -> Row | None:
+    def _greedy(
+        self, base: Sequence[int], length: int, first: int | None, work: Work
+    ) -> Row | None:
         row = [*base] if first is None else [*base, first]
+        looked = (length - len(row)) * (KINDS_A_REPLICA + length)
         kinds, fronts = self._kinds, self._first.copy()
-        is_empty = not row
+        is_empty, mark = not row, work.mark
         for place in row:
             member = self._member_of.get(place)
             if member is not None:
                 fronts[member[2]] = self._front(member[2], row)
         turn = kinds.turn(tuple(self._counted(row))) if row else kinds.first_turn
         for missing in range(length - len(row), 0, -1):
-            for tier in turn.tiers:
+            if turn.mark is not mark:
+                kinds.count(turn, work)
+            for size, tier in turn.tiers:
+                looked += size
                 best = min(tier(fronts))
                 if best is not NOBODY:
                     break
             else:
+                work.look(looked // KINDS_A_LOOK)
                 return None
             _, place, number = best
             row.append(place)
@@ -295,6 +311,7 @@ class ListChoice:
                 else:
                     fronts[number] = self._front(number, row)
                 turn = turn.after.get(number) or kinds.turn_after(turn, number)
+        work.look(looked // KINDS_A_LOOK)
         return row
 
     def _front(self, number: int, row: Row) -> Member:
@@ -309,7 +326,7 @@ class ListChoice:
         maxes = self._maxes
         return not self._table.has_max or all(counts[cell] < maxes[cell] for cell in kind.cells)
 
-    def _led_better(self, base: Sequence[int], length: int, found: Row) -> Row | None:
+    def _led_better(self, base: Sequence[int], length: int, found: Row, work: Work) -> Row | None:
         """A list as good at the levels above, of which a better leader is a member.
 
         Where nobody in the list may lead: the best of those with one who may.
@@ -320,7 +337,7 @@ class ListChoice:
             if kind.rank >= (self._leading_rank(found) if leads else self._last_rank):
                 continue
             first = next((place for _, place, _ in members if place not in base), None)
-            trial = None if first is None else self._greedy(base, length, first)
+            trial = None if first is None else self._greedy(base, length, first, work)
             if trial is not None and (best is None or self.score(trial) < self.score(best)):
                 best = trial
         return best
@@ -331,7 +348,7 @@ class ListChoice:
         length: int,
         found: Row | None,
         accept: Callable[[Row], bool],
-        steps: Steps,
+        work: Work,
         *,
         is_whole: bool = True,
     ) -> Row | None:
@@ -342,9 +359,9 @@ class ListChoice:
         members = [[place for _, place, _ in each if place not in taken] for each in self._members]
         # Partial lists, each with the number of its last kind and how many of that it has.
         stack: list[tuple[Row, int, int]] = [([*base], 0, 0)]
-        while stack and steps.left:
-            steps.left -= 1
+        while stack and work.steps > 0:
             row, kind_number, used = stack.pop()
+            work.search(len(kinds) - kind_number)
             if bound is not None and self._least(row, length) >= bound:
                 continue
             if is_whole and self._least_lack(row, length):

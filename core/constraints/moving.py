@@ -26,6 +26,7 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.constraints.rule_table import (
+    TAINT,
     RuleTable,
     binding_constraints,
     bound_table,
@@ -207,7 +208,7 @@ def _flags(mask: int, places: Sequence[int]) -> Flags:
 def _tainted(table: RuleTable) -> int:
     mask = 0
     for rule in table.rules:
-        if rule.name.startswith("taint "):
+        if rule.name.startswith(TAINT):
             mask |= rule.excluded
     return mask
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
@@ -22,8 +23,14 @@ from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.fitting import Fitting, Rooms, without
-from spu_assigner.core.constraints.list_choice import NO_ROOM, ListChoice, Row, Steps, spu_kinds
+from spu_assigner.core.constraints.list_choice import (
+    NO_ROOM,
+    ListChoice,
+    Row,
+    spu_kinds,
+)
 from spu_assigner.core.constraints.rule_table import RuleTable, bits
+from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.resource_use import FloatArray
 from spu_assigner.core.state.ring import NO_CAPACITY
@@ -32,6 +39,13 @@ NEARLY_FULL: Final = (
     0.999  # a share below it is that of an SPU that has room, however it is rounded
 )
 AHEAD_MAX: Final = 2**16  # shares that are computed before they are asked for
+# What is counted as looks for each SPU, by measurement: to have all in order, to count their room.
+LOOKS_TO_ORDER: Final = 4
+LOOKS_TO_COUNT: Final = 2
+LOOKS_TO_DEAL: Final = 4  # of each kind, for each replica
+SPUS_A_LOOK: Final = 12  # compared at once, as arrays
+
+_Alike = tuple[tuple[int, ...], int, int]  # groups, weight, rank as a leader
 
 
 class SpuRoom:
@@ -261,22 +275,34 @@ class Placing:
     mask: int
     need: Need | None
     replicas: int
+    work: Work
 
     def rows(self, partitions: int) -> list[Row] | None:
         """The lists, leader first, as places in the table; None: they cannot be given, or none was
-        found."""
-        table, steps = self.table, Steps()
+        found.
+
+        Raises:
+            TooMuchWorkError: they take more than one request may; it says how many do not.
+        """
+        given: list[Row] = []
+        try:
+            return self._rows(partitions, given)
+        except TooMuchWorkError as error:
+            error.given = len(given)
+            raise
+
+    def _rows(self, partitions: int, given: list[Row]) -> list[Row] | None:
+        table, work = self.table, self.work
         room = SpuRoom(self.state, table, self.mask, self.need)
         barred, choice = self._choice(room, partitions)
         is_scarce = not room.is_ample and room.is_scarce(partitions)
         leads = _Leads(self.state, table, room)
-        given: list[Row] = []
         for left in range(partitions, 0, -1):
-            row = choice.best((), self.replicas, steps, is_whole=True)
+            row = choice.best((), self.replicas, work, is_whole=True)
             if row is None:
                 return None
             if is_scarce and left > 1 and min(map(room.of, row)) < left:
-                rest = self._scarce(room, barred, row, left, steps)
+                rest = self._scarce(room, barred, row, left)
                 if rest is None:
                     return None
                 if len(rest) == left:
@@ -291,6 +317,7 @@ class Placing:
                 loads[row.index(ordered[0])] = room.load(ordered[0])
             choice.reload(row, loads)
             if not room.leads_alike:
+                work.look(len(room.places) // SPUS_A_LOOK)
                 now = table.barred_leaders | room.barred_leaders()
                 if now != barred:
                     barred, choice = self._choice(room, partitions)
@@ -298,6 +325,7 @@ class Placing:
 
     def _choice(self, room: SpuRoom, partitions: int) -> tuple[int, ListChoice]:
         """The SPUs that may not lead, and who chooses lists."""
+        self.work.look(LOOKS_TO_ORDER * len(room.places))
         barred = self.table.barred_leaders | room.barred_leaders()
         kinds = spu_kinds(self.table, self.mask, room.places, barred)
         asked = (partitions + 1) * self.replicas
@@ -305,19 +333,18 @@ class Placing:
         loads = room.loads(ahead, partitions)
         return barred, ListChoice(self.table, kinds, loads, barred, taken_max=asked)
 
-    def _scarce(
-        self, room: SpuRoom, barred: int, row: Row, lists: int, steps: Steps
-    ) -> list[Row] | None:
+    def _scarce(self, room: SpuRoom, barred: int, row: Row, lists: int) -> list[Row] | None:
         """The list if it leaves room for so many, itself included, or another, or all of them."""
+        self.work.look(LOOKS_TO_COUNT * len(room.places))
         rooms = room.rooms()
-        fitting = Fitting(self.table, barred, self.replicas, steps)
+        fitting = Fitting(self.table, barred, self.replicas, self.work)
         if fitting.by_count(without(rooms, row), lists - 1):
             return [row]
         whole = fitting.by_count(rooms, lists)
         if whole is False:
             return None
         if whole and self.table.is_nested and not any(barred >> place & 1 for place in rooms):
-            return dealt(self.table, rooms, room, lists, self.replicas)
+            return dealt(self, rooms, room, lists)
         loads = dict(zip(room.places, room.loads().tolist(), strict=True))
         found = fitting.leaving_room(rooms, lists, loads)
         return None if found is None else [found]
@@ -358,41 +385,44 @@ class _Leads:
         return [leader, *others[turn:], *others[:turn]] if turn else [leader, *others]
 
 
-def dealt(table: RuleTable, rooms: Rooms, room: SpuRoom, lists: int, replicas: int) -> list[Row]:
+def dealt(placing: Placing, rooms: Rooms, room: SpuRoom, lists: int) -> list[Row]:
     """So many lists at once, which must fit; levels must be nested, and any SPU may lead."""
+    table, replicas = placing.table, placing.replicas
     quotas = dict.fromkeys(rooms, 0)
     counts: list[dict[int, int]] = [{} for _ in table.levels]
+    # Of SPUs that are alike to the rules, the one with the smallest load first.
+    alike: dict[_Alike, list[tuple[float, int]]] = {}
+    for place in rooms:
+        groups = tuple([level.groups[place] for level in table.levels])
+        kind = groups, table.weights[place], table.ranks[place]
+        heappush(alike.setdefault(kind, []), (room.load(place), place))
+    placing.work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
     for _ in range(lists * replicas):
         best = None
-        for place, count in quotas.items():
-            if count == min(rooms[place], lists):
-                continue
+        for kind, members in alike.items():
+            groups, weight, rank = kind
             costs, met = [], 0
-            for level, of_level in zip(table.levels, counts, strict=True):
-                group = level.groups[place]
+            for level, of_level, group in zip(table.levels, counts, groups, strict=True):
                 known = of_level.get(group, 0)
                 if level.max is not None and known >= level.max * lists:
                     break
                 met += bool(level.mins) and known < level.mins[group] * lists
                 costs.append(known // lists)
             else:
-                option = (
-                    -met,
-                    costs,
-                    -table.weights[place],
-                    table.ranks[place],
-                    room.load(place),
-                    place,
-                )
+                option = -met, costs, -weight, rank, members[0], kind
                 if best is None or option < best:
                     best = option
         if best is None:
             raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
-        place = best[-1]
+        kind = best[-1]
+        _, place = heappop(alike[kind])
         quotas[place] += 1
         room.give(place)
-        for level, of_level in zip(table.levels, counts, strict=True):
-            group = level.groups[place]
+        if quotas[place] < min(rooms[place], lists):
+            heappush(alike[kind], (room.load(place), place))
+        elif not alike[kind]:
+            del alike[kind]
+        for of_level, group in zip(counts, kind[0], strict=True):
             of_level[group] = of_level.get(group, 0) + 1
     in_order = sorted(quotas, key=lambda place: ([lv.groups[place] for lv in table.levels], place))
     sequence = [place for place in in_order for _ in range(quotas[place])]

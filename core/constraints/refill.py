@@ -13,9 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.list_choice import ListChoice, Steps, spu_kinds
+from spu_assigner.core.constraints.list_choice import ListChoice, spu_kinds
 from spu_assigner.core.constraints.placing import SpuRoom
 from spu_assigner.core.constraints.rule_table import bound_table
+from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -46,7 +47,7 @@ class RuledCandidates:
                 self._room.give(place, change)
         kinds = spu_kinds(self._table, mask, self._room.places, 0)
         self._choice = ListChoice(self._table, kinds, self._room.loads(), 0)
-        self._steps = Steps()
+        self._work = Work()
 
     def replace(
         self, row: Sequence[int], _gone: int, leaving: Collection[int], wanted: int
@@ -57,11 +58,16 @@ class RuledCandidates:
     def fill(self, staying: Sequence[int], wanted: int) -> int | None:
         """The best SPU for a list of which these stay; None: no other may have it.
 
+        Where choosing takes too much work, lists that are still to come get nothing.
+
         `wanted`: how many replicas the list is to have in the end.
         """
         place = self._table.place
         base = [place[i] for i in staying]
-        row = self._choice.best(base, len(base) + 1, self._steps)
+        try:
+            row = self._choice.best(base, len(base) + 1, self._work)
+        except TooMuchWorkError:
+            row = None
         if row is None:
             return None
         lacks = self._choice.lacks(row)

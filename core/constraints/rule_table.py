@@ -22,6 +22,7 @@ from spu_assigner.core.base.constraints import (
     NO_CONSTRAINTS,
     Constraints,
     SpreadLevel,
+    Taint,
     TaintEffect,
     untolerated,
 )
@@ -35,6 +36,8 @@ from spu_assigner.core.state.ledger import CountArray
 
 RACK = "rack"  # labels that every SPU has: its rack, "" for none,
 SPU_ID = "spu_id"  # and its id
+TAINT: Final = "taint "  # what the names of rules of taints begin with
+TAINT_RULES_MAX: Final = 64  # of a table; each costs time in each decision
 TABLES_MAX: Final = 64  # of a cluster; one of 1,000 SPUs takes some 200 KB
 KEPT_MAX: Final = (
     16  # of what follows from a table: sets of SPUs that topics leave, and their kinds
@@ -194,12 +197,7 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
     spus = [spu for _, spu in sorted(state.spus.items())]
     labels = [labels_of(spu) for spu in spus]
     taints = [untolerated(spu.taints, constraints.tolerations) for spu in spus]
-    rules = [
-        SpuRule(f"taint {taint.key}={taint.value}:{taint.effect.value}", excluded)
-        for taint in sorted({taint for each in taints for taint in each})
-        if taint.effect is not TaintEffect.NO_LEADERS
-        and (excluded := _mask(taint in each for each in taints))
-    ]
+    rules = _taint_rules(taints)
     for at, text in enumerate(constraints.require):
         rules.append(SpuRule(f"require[{at}] {text!r}", _holding(labels, text, value=False)))
     for at, text in enumerate(constraints.forbid):
@@ -233,6 +231,27 @@ def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> 
         slots=np.array([max(spu.capacity, 1) for spu in spus], dtype=np.int64),
         **_facts_of(levels, len(ids)),
     )
+
+
+def _taint_rules(taints: Sequence[Sequence[Taint]]) -> list[SpuRule]:
+    """A rule for each taint against replicas, of the taints of each SPU; a cluster that has very
+    many gets the last ones together in one rule."""
+    excluded: dict[Taint, int] = {}
+    for place, each in enumerate(taints):
+        for taint in each:
+            if taint.effect is not TaintEffect.NO_LEADERS:
+                excluded[taint] = excluded.get(taint, 0) | 1 << place
+    rules = [
+        SpuRule(f"{TAINT}{taint.key}={taint.value}:{taint.effect.value}", excluded[taint])
+        for taint in sorted(excluded)
+    ]
+    others = rules[TAINT_RULES_MAX:]
+    if others:
+        together = 0
+        for rule in others:
+            together |= rule.excluded
+        rules[TAINT_RULES_MAX:] = [SpuRule(f"{TAINT}… and {len(others)} others", together)]
+    return rules
 
 
 def _facts_of(levels: Sequence[Level], spus: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
@@ -23,7 +24,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     Mode,
-    Order,
     Reason,
     Record,
     ReplicaMap,
@@ -52,8 +52,9 @@ from spu_assigner.core.decision.requests import (
 )
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
-from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
+from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
 Rows = list[list[int]]

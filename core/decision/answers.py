@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
+from spu_assigner.core.base.limits import INDEX_MAX, KAFKA_OWN
 from spu_assigner.core.base.records import (
     Answer,
-    Chain,
     GrantedCreate,
-    Order,
     Record,
     ReplicaMap,
     RingChange,
@@ -24,7 +25,6 @@ from spu_assigner.core.base.records import (
     new_topic_status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
@@ -98,6 +98,39 @@ def refuse_name(
     else:
         return None
     return Refusal(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
+
+
+def refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
+    """Why a create of this policy cannot have the start that it names; None: it can."""
+    if event.start_index is not None:
+        if policy not in (Policy.FLUVIO, Policy.KAFKA):
+            found = f"start_index with policy {policy.value!r}"
+            return Refusal(
+                Code.INVALID_START_INDEX,
+                f"{found}; it is for 'fluvio' and 'kafka' only, leave it out",
+            )
+        if not 0 <= event.start_index <= INDEX_MAX:
+            return Refusal(
+                Code.INVALID_START_INDEX,
+                f"start_index is {bounded_repr(event.start_index)}; expected 0 to {INDEX_MAX}",
+            )
+    if event.shift is not None:
+        if policy is not Policy.KAFKA or event.start_index is None:
+            return Refusal(
+                Code.INVALID_SHIFT,
+                "shift is for policy 'kafka' with a start_index only; leave it out",
+            )
+        if not 0 <= event.shift <= INDEX_MAX:
+            return Refusal(
+                Code.INVALID_SHIFT,
+                f"shift is {bounded_repr(event.shift)}; expected 0 to {INDEX_MAX}",
+            )
+    return None
+
+
+def refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
+    """The refusal of a number that is out of its limits."""
+    return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
 
 
 def ring_event(

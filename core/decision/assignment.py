@@ -8,33 +8,33 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import ResourceLoads
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
-from spu_assigner.core.base.limits import AMOUNT_MAX, MAP_SIZE_MAX, RESOURCES_MAX
-from spu_assigner.core.base.records import Chain, Order, Reason
+from spu_assigner.core.base.limits import AMOUNT_MAX, KAFKA_OWN, MAP_SIZE_MAX, RESOURCES_MAX
+from spu_assigner.core.base.records import Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.constraints.conflict import (
     HardRule,
     RuledRequest,
+    conflict_of,
     hard_rules,
-    smallest_conflict,
 )
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
 from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
+from spu_assigner.core.constraints.work import LOOKS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision.answers import Refusal, refuse_name
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
+SCORES_MAX: Final = 20_000_000  # of one request of `rendezvous`, of partitions and SPUs; some 2 s
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
-_VARINT_STEPS: Final = np.array(
-    [64, 8_192, 2**20, 2**27]
-)  # from here on an id takes one byte more on the wire
+_VARINT_STEPS: Final = np.array([64, 8_192, 2**20, 2**27])  # from here on an id takes a byte more
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,7 @@ class Assignment:
     replicas: ReplicaLists
     cores: ReplicaLists | None = None
     order: Order | None = None  # whose chain index the record shows
-    chain: Chain | None = (
-        None  # of that order after the request; None: the request does not move it
-    )
+    chain: Chain | None = None  # of that order after the request; None: it stays
     departed: tuple[tuple[int, ...], ...] = ()
     reason: Reason
 
@@ -126,6 +124,16 @@ def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: in
         Code.INSUFFICIENT_SPUS,
         f"replication_factor {event.replication_factor} needs {need} more SPUs: "
         f"the ring has {found}{and_offline}; add SPUs or ask for fewer replicas",
+    )
+
+
+def too_many_scores(event: TopicCreate, spus: int) -> Refusal:
+    """Of a request of `rendezvous` that takes more scores than one event may."""
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"{event.partitions} partitions are scored on {spus} SPUs each, more than {SCORES_MAX:,} "
+        f"scores; ask for at most {SCORES_MAX // spus} partitions at a time (create, then grow), "
+        "or for another policy",
     )
 
 
@@ -226,28 +234,55 @@ def refuse_constraints(
 
 
 def by_constraints(
-    state: ClusterState, event: TopicCreate, constraints: Constraints
+    state: ClusterState,
+    event: TopicCreate,
+    constraints: Constraints,
+    retry: Work | None = None,
 ) -> IdMatrix | Refusal:
-    """The lists of a request under the rules that bind it, or why they cannot be given."""
+    """The lists of a request under the rules that bind it, or why they cannot be given.
+
+    `retry`: counts the work of one that is tried again, which is not told which rules conflict.
+    """
     table, of_topics = bound_table(state, constraints, ignore_rack=event.ignore_rack)
     mask = table.allowed(of_topics)
     need = Need.of(event.demand, event.leader_demand)
-    placing = Placing(state, table, mask, need, event.replication_factor)
-    rows = placing.rows(event.partitions)
+    placing = Placing(state, table, mask, need, event.replication_factor, retry or Work())
+    try:
+        rows = placing.rows(event.partitions)
+    except TooMuchWorkError as error:
+        return _too_complex(event, error.given)
     if rows is not None:
         ids: IdMatrix = table.id_array[np.array(rows)]
         return ids
+    if retry is not None:
+        return Refusal(Code.INSUFFICIENT_CAPACITY, "there is still no room")
     rooms = SpuRoom(state, table, table.open, need, as_empty=True).rooms()
     request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
     rules = hard_rules(table, of_topics)
-    if request.fits(rules) or not request.fits(()):
+    fits = request.fits(rules)
+    if fits is None:
+        return _too_complex(event, 0)
+    if fits or request.fits(()) is False:
         return _short_under_rules(state, event, table, mask, online=len(rooms))
-    names = " and ".join(_named(rule, table) for rule in smallest_conflict(request, rules))
+    names = " and ".join(_named(rule, table) for rule in conflict_of(request, rules))
     return Refusal(
         Code.UNSATISFIABLE,
         f"{_counted(event.partitions, 'list')} of {_counted(event.replication_factor, 'replica')} "
         f"cannot hold {names}, with {_counted(len(rooms), 'SPU')} online; "
         "relax one of these, or add SPUs that hold them",
+    )
+
+
+def _too_complex(event: TopicCreate, given: int) -> Refusal:
+    """Of a request that takes too much work; so many of its lists do not."""
+    fewer = "ask for fewer partitions or replicas"
+    if given:
+        fewer = f"ask for at most {_counted(given, 'partition')} at a time (create, then grow)"
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"{_counted(event.partitions, 'list')} of {_counted(event.replication_factor, 'replica')} "
+        f"under these rules take more work than one event may ({LOOKS_MAX:,} looks at SPUs); "
+        f"{fewer}, or spread over fewer values, each level within the one before it",
     )
 
 

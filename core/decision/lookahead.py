@@ -18,13 +18,9 @@ from spu_assigner.core.balanced.failover import is_ordered, order_followers
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX, place_balanced
 from spu_assigner.core.balanced.rounds import RoundsAhead, has_rounds
 from spu_assigner.core.balanced.uniform_ring import UniformRing
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy, TopicCreate
-from spu_assigner.core.base.records import (
-    GrantedCreate,
-    Mode,
-    Order,
-    RingFacts,
-)
+from spu_assigner.core.base.records import GrantedCreate, Mode, RingFacts
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.core.decision.requests import rule_of
 from spu_assigner.core.policies.planner import (

@@ -32,6 +32,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
+    forgetting        no SPU, topic or waiting request is left         ClusterGone
+    retries           more waits than one event may try              RetriesChanged
     full resource     an SPU has nothing left of one, or has again   RingEvent with the resource
 """
 
@@ -41,7 +43,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -66,30 +67,29 @@ from spu_assigner.core.base.events import (
     TopicReplication,
     policy_of,
 )
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import (
+    ClusterGone,
     EventSeen,
     Record,
     ReplicaMap,
-    RingChange,
     SpuChanged,
-    SpuGone,
     Status,
-    Wait,
-    WaitingSettled,
     new_event_seen,
-    new_replica_map,
+    plain_records,
 )
-from spu_assigner.core.base.reserved import PRODUCT_NAMES
-from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.kept_rules import Broken, broken_rules, topics_bound_to
+from spu_assigner.core.constraints.kept_rules import (
+    Broken,
+    broken_rules,
+    evicting_spus,
+    leaving_spus,
+    topics_bound_to,
+)
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
     Refusal,
-    chains_changed,
     rejected,
-    ring_event,
-    ring_without,
     status,
     with_final_size,
 )
@@ -97,25 +97,18 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
+from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.replication import change_replication
-from spu_assigner.core.decision.requests import automatic, decide_grow, place_create, refuse_create
-from spu_assigner.core.decision.ring_changes import resource_changes
+from spu_assigner.core.decision.requests import decide_grow, place_create, refuse_create
+from spu_assigner.core.decision.ring_changes import granted, resource_changes
 from spu_assigner.core.decision.waiting import (
-    in_turn,
     makes_room,
     may_wait,
-    request_of,
-    servable,
+    try_again,
     waiting_create,
 )
-from spu_assigner.core.state.cluster_state import (
-    ClusterState,
-    event_hash,
-    evolve,
-    new_event_hash,
-    own_events_after,
-)
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.core.state.memory import event_hash, new_event_hash
 
 # Of a living topic.
 TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicConstraints
@@ -144,13 +137,18 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    if isinstance(event, TopicCreate):  # As `decide` does; most events are creates.
+    if isinstance(event, TopicCreate) and state.retries is None:
+        # As `decide` does; most events are creates.
         records: Sequence[Record] = _create(state, event, default_policy, reserved_names)
         for record in records:  # It frees nothing, so nothing follows.
             evolve(state, record)
     else:
         records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
-        records = _with_following(state, event, records)
+        records = _with_following(state, event, plain_records(records))
+    if state.is_empty and records:
+        gone = ClusterGone(cluster_id=state.cluster_id)
+        evolve(state, gone)
+        records = (*records, gone)
     return (*records, *resource_changes(state, event.event_id)) if full.is_stale else records
 
 
@@ -169,7 +167,7 @@ def _with_following(
     violated = _violated(state, event, rules_before)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
-    waits = frees and (state.waiting or state.leaving)
+    waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
     if not (leaves or broken or leads or violated or waits):
         return records
     following: list[Record] = [*violated]
@@ -295,21 +293,7 @@ def _following(
         yield from give_leads_away(state, event.event_id)
     for name in broken:
         yield repair(state, name, cause=event.event_id, is_retry=False)
-    if frees:
-        for waiting in in_turn(state, Wait.REPAIR):
-            yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
-    for spu_id in sorted(state.leaving):
-        if state.ledger.count(spu_id) == 0:
-            yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]
-    if frees:
-        for waiting in servable(state):
-            request = request_of(waiting)
-            if request.policy is None:
-                continue
-            assignment = automatic(state, request, request.policy)
-            if isinstance(assignment, Assignment):
-                settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
-                yield [*_granted(state, request, assignment), settled]
+    yield from try_again(state, frees=frees)
 
 
 def _create(
@@ -322,9 +306,9 @@ def _create(
     policy = policy if type(policy) is Policy else policy_of(policy)
     refusal = refuse_create(state, event, policy, reserved_names)
     if refusal is None:
-        granted = grant_ahead(state, event, policy, hashed)
-        if granted is not None:
-            return (granted,)
+        ahead = grant_ahead(state, event, policy, hashed)
+        if ahead is not None:
+            return (ahead,)
     elif _has_made(state, event.topic, hashed):
         return ()
     records: list[Record]
@@ -341,7 +325,7 @@ def _create(
                 )
             ]
             if event.validate_only
-            else _granted(state, event, assignment)
+            else granted(state, event, assignment)
         )
     elif _may_wait(event, policy, assignment):
         records = _wait(state, event, policy, assignment)
@@ -372,62 +356,6 @@ def _wait(
     ]
 
 
-def _granted(
-    state: ClusterState, event: TopicCreate | TopicGrow, assignment: Assignment
-) -> list[Record]:
-    """The records of a request that is met: of a new topic, or of one that grows."""
-    ring, chains = state.ring, dict(state.chains)
-    for gone in assignment.departed:
-        ring, chains = ring_without(ring, chains, gone)
-    if assignment.order is not None and assignment.chain is not None:
-        chains[assignment.order] = assignment.chain
-    index = (
-        None if assignment.order is None else ring.index(assignment.order, chains[assignment.order])
-    )
-    revision = 1
-    own: tuple[int, ...] = ()
-    pinned, wanted_lengths = False, None
-    if isinstance(event, TopicCreate):
-        replication_factor = assignment.replicas.matrix.shape[1]
-        ignore_rack = event.ignore_rack
-        need = Need.of(event.demand, event.leader_demand)
-        constraints = given_constraints(event.constraints)
-    else:
-        topic = state.topics[event.topic]
-        revision = topic.revision + 1
-        replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
-        need, constraints = topic.need, topic.constraints
-        own, pinned = own_events_after(topic, event.event_id), topic.pinned
-        if topic.wanted_lengths is not None:
-            new = len(assignment.replicas) - len(topic.wanted_lengths)
-            wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
-    records: list[Record] = [
-        new_replica_map(
-            cluster_id=state.cluster_id,
-            topic=event.topic,
-            revision=revision,
-            policy=assignment.policy,
-            replicas=assignment.replicas,
-            cores=assignment.cores,
-            chain_index=index,
-            cause=event.event_id,
-            replication_factor=replication_factor,
-            ignore_rack=ignore_rack,
-            own_events=own,
-            pinned=pinned,
-            wanted_lengths=wanted_lengths,
-            need=need,
-            constraints=constraints,
-            reason=assignment.reason,
-        ),
-        status(state, event.topic, Status.ASSIGNED, event.event_id),
-    ]
-    for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
-        records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
-    records += chains_changed(state, chains)
-    return records
-
-
 def _change(
     state: ClusterState,
     event: TopicChange,
@@ -444,7 +372,7 @@ def _change(
         case TopicGrow():
             assignment = decide_grow(state, event)
             if isinstance(assignment, Assignment):
-                return _granted(state, event, assignment)
+                return granted(state, event, assignment)
             return [rejected(state, event.topic, assignment, event.event_id)]
         case _:
             assert_never(event)

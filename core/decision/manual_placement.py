@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.records import Mode, Order, Reason
+from spu_assigner.core.base.records import Mode, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.assignment import Assignment, departed_one_by_one

@@ -198,13 +198,15 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     if spu is None:
         return [_unknown(state, event.spu_id, event.event_id)]
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
+    was_there = spu.online or (spu.leaving and event.mode is LeaveMode.DECOMMISSION)
+    unreachable = leaving and (spu.unreachable or not was_there)
     ring, chains = state.ring, dict(state.chains)
     if spu_id in ring:
         ring, chains = ring_without(ring, chains, (spu_id,))
     weights = tuple(state.core_weights[spu_id])
     return [
         ring_event(state, spu_id, RingChange.LEFT, ring.size, event.event_id),
-        replace(spu, online=False, leaving=leaving, core_weights=weights),
+        replace(spu, online=False, leaving=leaving, unreachable=unreachable, core_weights=weights),
         *chains_changed(state, chains),
     ]
 

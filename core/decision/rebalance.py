@@ -9,17 +9,11 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import AMOUNT_MAX, BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
-from spu_assigner.core.base.records import (
-    Chain,
-    Mode,
-    Move,
-    Order,
-    Record,
-    Status,
-)
+from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules

@@ -7,6 +7,10 @@ where distinct racks must stay distinct, then with the lowest share of its capac
 lowest id. Of a topic that needs resources it is the dominant share, and who lacks one gets nothing.
 Counts are up to date replica by replica. Of a topic with constraints it is the SPU with which the
 list keeps them best (`core.constraints`). A replica that is evicted stays until another can be had.
+
+A list is led by its first replica that is online and was there before; where there is none the
+order stays, and what comes goes to the end: it has no data. The only copy of a partition stays on
+an SPU that is offline: there is nothing to copy it from.
 """
 
 from __future__ import annotations
@@ -16,14 +20,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import TaintEffect, has_effect
+from spu_assigner.core.base.chains import Order
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
-    Order,
     Reason,
     Record,
     ReplicaMap,
@@ -35,6 +39,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
 from spu_assigner.core.constraints.refill import RuledCandidates
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import (
@@ -150,6 +155,7 @@ class Repaired:
 
     row: list[int]
     moves: list[Move]
+    only_copy: int | None = None  # an SPU that it is to leave, where nothing can be copied from
 
 
 def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> list[Record]:
@@ -166,6 +172,7 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
     choice = LeaderChoice(state, topic.constraints) if state.demoted else None
     moves: list[Move] = []
     open_rows: list[list[int]] = []
+    only_copies: list[int] = []  # SPUs
     for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
         if len(row) == wanted and leaving.isdisjoint(row):
             continue
@@ -174,6 +181,7 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)
+            only_copies += () if repaired.only_copy is None else (repaired.only_copy,)
     records: list[Record] = []
     replicas = ReplicaLists.of_lists(lists)
     too_large = None
@@ -186,7 +194,8 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
         records += _changed(
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
-    return records + outcome(state, name, open_rows, cause=cause, is_retry=is_retry)
+    why = _only_copies(only_copies) if only_copies else None
+    return records + outcome(state, name, open_rows, cause=cause, is_retry=is_retry, why=why)
 
 
 def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
@@ -199,21 +208,6 @@ def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
     return row
 
 
-def leaving_spus(state: ClusterState, topic: Topic) -> set[int]:
-    """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so."""
-    return {*state.leaving, *evicting_spus(state, topic)}
-
-
-def evicting_spus(state: ClusterState, topic: Topic) -> set[int]:
-    """The SPUs with a taint that evicts replicas of a topic."""
-    tolerations = () if topic.constraints is None else topic.constraints.tolerations
-    return {
-        int(spu_id)
-        for spu_id in state.evicting
-        if has_effect(state.spus[spu_id].taints, TaintEffect.EVICT, tolerations)
-    }
-
-
 def candidates_for(
     state: ClusterState,
     name: str,
@@ -221,15 +215,20 @@ def candidates_for(
     changes: Mapping[int, int] | None = None,
 ) -> Candidates | RuledCandidates:
     """Who may get replicas of a living topic; of another ring, with counts that have changed."""
-    topic = state.topics[name]
-    constraints = None
-    if topic.policy is Policy.BALANCED or topic.constraints is not None:
-        constraints = binding_constraints(state, name, topic.constraints)
+    topic, constraints = state.topics[name], _binding(state, name)
     if constraints is None:
         return Candidates(state, ring, changes, topic.need)
     return RuledCandidates(
         state, constraints, topic.need, ignore_rack=topic.ignore_rack, changes=changes
     )
+
+
+def _binding(state: ClusterState, name: str) -> Constraints | None:
+    """The rules for new replicas of a living topic."""
+    topic = state.topics[name]
+    if topic.policy is not Policy.BALANCED and topic.constraints is None:
+        return None
+    return binding_constraints(state, name, topic.constraints)
 
 
 def _racks_of(state: ClusterState, row: Collection[int]) -> set[str]:
@@ -251,28 +250,44 @@ def _repair_list(
     leaving: Collection[int],
 ) -> Repaired:
     moves: list[Move] = []
+    had, has_source = row, not all(_is_dead(state, spu_id) for spu_id in row)
     for gone in sorted(spu_id for spu_id in row if spu_id in leaving):
         survivors = [spu_id for spu_id in row if spu_id != gone]
+        copies = [spu_id for spu_id in survivors if spu_id in had]
+        if not copies and not has_source:
+            return Repaired(row, moves, only_copy=gone)
         taken = candidates.replace(row, gone, leaving, wanted)
         online = _online(state, survivors)
         if taken is None and (not online or SpuId(gone) not in state.leaving):
             continue  # It keeps its place: nobody else could serve, or would hold, this partition.
-        lead = None
-        if not online:
-            lead = taken
-        elif row[0] == gone:
-            lead = online[0]
+        leads = _online(state, copies) if row[0] == gone else []
         row = survivors if taken is None else [*survivors, taken]
-        if lead is not None:
-            row = [lead, *[spu_id for spu_id in row if spu_id != lead]]
+        if leads:
+            row = [leads[0], *[spu_id for spu_id in row if spu_id != leads[0]]]
         moves.append(Move(partition=partition, gone=gone, taken=taken))
     while len(row) < wanted:
         taken = candidates.fill(row, wanted)
         if taken is None:
             break
-        row = [*row, taken] if _online(state, row) else [taken, *row]
+        row = [*row, taken]
         moves.append(Move(partition=partition, gone=None, taken=taken))
     return Repaired(row, moves)
+
+
+def _is_dead(state: ClusterState, spu_id: int) -> bool:
+    """Whether nothing can be copied from an SPU; one that is decommissioned may be there."""
+    spu = state.spus[SpuId(spu_id)]
+    return not spu.online and (spu.unreachable or not spu.leaving)
+
+
+def _only_copies(spu_ids: Collection[int]) -> Refusal:
+    named = ", ".join(map(str, sorted(set(spu_ids))))
+    have = "1 list has its" if len(spu_ids) == 1 else f"{len(spu_ids)} lists have their"
+    return Refusal(
+        Code.SOURCE_OFFLINE,
+        f"{have} only copy on SPU {named}, which was offline when it was to be left: there is "
+        "nothing to copy from; join it again (and decommission it then), or delete the topic",
+    )
 
 
 def _changed(
@@ -391,16 +406,7 @@ def outcome(
         return [status(state, name, Status.ASSIGNED, known.cause), settled]
     if is_retry:
         return []
-    online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
-    is_full = any(spu_id not in row for row in open_rows for spu_id in online)
-    code = Code.INSUFFICIENT_CAPACITY if is_full else Code.INSUFFICIENT_SPUS
-    lacks = what_lacks(state, state.ring.ids.tolist(), state.topics[name].need)
-    are = "1 list is" if len(open_rows) == 1 else f"{len(open_rows)} lists are"
-    refusal = why or Refusal(
-        code,
-        f"{are} short, or on SPUs to be left: no other SPU can take the replicas{lacks}; tried "
-        "again when the ring grows or room is freed",
-    )
+    refusal = why or _shortage(state, name, open_rows)
     waiting = Waiting(
         cluster_id=state.cluster_id,
         topic=name,
@@ -409,3 +415,35 @@ def outcome(
         cause=cause,
     )
     return [status(state, name, Status.WAITING, cause, refusal=refusal), waiting]
+
+
+def _shortage(state: ClusterState, name: str, open_rows: list[list[int]]) -> Refusal:
+    """What keeps the lists open: rules, slots, or a resource; counted for the first of them."""
+    topic, first = state.topics[name], open_rows[0]
+    online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
+    others = [spu_id for spu_id in online if spu_id not in first]
+    left = [spu_id for spu_id in others if not state.spus[spu_id].is_closed]
+    found = [f"{len(others) - len(left)} cordoned or tainted"] if len(left) < len(others) else []
+    code = Code.INSUFFICIENT_CAPACITY
+    constraints = _binding(state, name)
+    if constraints is not None:
+        leaving = leaving_spus(state, topic)
+        staying = [spu_id for spu_id in first if spu_id not in leaving]
+        wanted = max(topic.replication_factor, len(first))
+        barring = barring_rules(state, name, constraints, staying, wanted)
+        found, left = [*barring.rules], [SpuId(i) for i in barring.left if i not in first]
+        code = code if left else Code.UNSATISFIABLE
+    free = [spu_id for spu_id in left if state.ledger.count(spu_id) < state.spus[spu_id].capacity]
+    if len(free) < len(left):
+        found.append(f"{len(left) - len(free)} without a free slot")
+    lacks = what_lacks(state, free, topic.need).strip(" ()")
+    found += [lacks] if lacks else []
+    if not any(spu_id not in row for row in open_rows for spu_id in online):
+        code = Code.INSUFFICIENT_SPUS
+    are = "1 list is" if len(open_rows) == 1 else f"{len(open_rows)} lists are"
+    why = f" ({', '.join(found)})" if found else ""
+    return Refusal(
+        code,
+        f"{are} short, or on SPUs to be left: no other SPU can take the replicas{why}; tried "
+        "again when the ring grows or room is freed",
+    )

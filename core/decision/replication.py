@@ -25,22 +25,22 @@ from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.kept_rules import Demands, demands_on
+from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size, what_lacks
 from spu_assigner.core.decision.repair import (
     SHARE_BITS,
     Candidates,
     candidates_for,
-    leaving_spus,
     moved_cores,
     outcome,
     revised,
 )
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
+from spu_assigner.core.state.memory import own_events_after
 
 LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
 

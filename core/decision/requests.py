@@ -12,17 +12,24 @@ from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import place_in_rounds
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
-from spu_assigner.core.base.limits import INDEX_MAX, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import Chain, Mode, Order, Reason, new_reason
+from spu_assigner.core.base.limits import KAFKA_OWN, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
+from spu_assigner.core.base.records import Mode, Reason, new_reason
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
-from spu_assigner.core.decision.answers import Refusal, unknown_topic
+from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.decision.answers import (
+    Refusal,
+    refuse_number,
+    refuse_start,
+    unknown_topic,
+)
 from spu_assigner.core.decision.assignment import (
+    SCORES_MAX,
     Assignment,
     by_constraints,
     chain_after,
@@ -35,6 +42,7 @@ from spu_assigner.core.decision.assignment import (
     resource_loads,
     short_on_the_way,
     shortage,
+    too_many_scores,
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
@@ -76,18 +84,18 @@ def refuse_create(
     """Why a create is refused before it is placed; None: it is not."""
     if policy is not _MANUAL:
         if not 1 <= event.partitions <= PARTITIONS_MAX:
-            return _refuse_number(
+            return refuse_number(
                 Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX
             )
         if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
-            return _refuse_number(
+            return refuse_number(
                 Code.INVALID_REPLICATION_FACTOR,
                 "replication_factor",
                 event.replication_factor,
                 REPLICATION_FACTOR_MAX,
             )
     if event.start_index is not None or event.shift is not None:
-        refusal = _refuse_start(event, policy)
+        refusal = refuse_start(event, policy)
         if refusal is not None:
             return refusal
     if (event.replicas is None) is (policy is _MANUAL):
@@ -173,46 +181,23 @@ def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
     return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
 
 
-def _refuse_start(event: TopicCreate, policy: Policy) -> Refusal | None:
-    if event.start_index is not None:
-        if policy not in (Policy.FLUVIO, Policy.KAFKA):
-            found = f"start_index with policy {policy.value!r}"
-            return Refusal(
-                Code.INVALID_START_INDEX,
-                f"{found}; it is for 'fluvio' and 'kafka' only, leave it out",
-            )
-        if not 0 <= event.start_index <= INDEX_MAX:
-            return Refusal(
-                Code.INVALID_START_INDEX,
-                f"start_index is {bounded_repr(event.start_index)}; expected 0 to {INDEX_MAX}",
-            )
-    if event.shift is not None:
-        if policy is not Policy.KAFKA or event.start_index is None:
-            return Refusal(
-                Code.INVALID_SHIFT,
-                "shift is for policy 'kafka' with a start_index only; leave it out",
-            )
-        if not 0 <= event.shift <= INDEX_MAX:
-            return Refusal(
-                Code.INVALID_SHIFT,
-                f"shift is {bounded_repr(event.shift)}; expected 0 to {INDEX_MAX}",
-            )
-    return None
-
-
-def _refuse_number(code: Code, field: str, value: int, largest: int) -> Refusal:
-    return Refusal(code, f"{field} is {bounded_repr(value)}; expected 1 to {largest}")
-
-
 def automatic(
-    state: ClusterState, event: TopicCreate, policy: Policy, *, first_partition: int = 0
+    state: ClusterState,
+    event: TopicCreate,
+    policy: Policy,
+    *,
+    first_partition: int = 0,
+    retry: Work | None = None,
 ) -> Assignment | Refusal:
     """Place a request by a rule, or say why it cannot be.
 
-    `first_partition`: what the topic has already, of a request that grows it.
+    Args:
+        first_partition: what the topic has already, of a request that grows it.
+        retry: of a create that is tried again: counts its work, and rules that conflict are not
+            looked for.
     """
     if policy is Policy.BALANCED:
-        assignment = _balanced(state, event)
+        assignment = _balanced(state, event, retry)
         if not state.demoted:  # Else leads go to others than those who have the room for them.
             return assignment
     elif policy is Policy.KRAFT:
@@ -248,6 +233,8 @@ def _by_rule(
     )
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
+    if not has_chain and event.partitions * ring.size > SCORES_MAX:
+        return too_many_scores(event, ring.size)
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     try:
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
@@ -278,12 +265,12 @@ def _by_rule(
     )
 
 
-def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
+def _balanced(state: ClusterState, event: TopicCreate, retry: Work | None) -> Assignment | Refusal:
     """Place by load, and by the rules of the topic. The chain rises by the number of partitions."""
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:
-        return _constrained(state, event, constraints)
+        return _constrained(state, event, constraints, retry)
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
@@ -337,12 +324,12 @@ def _balanced(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
 
 
 def _constrained(
-    state: ClusterState, event: TopicCreate, constraints: Constraints
+    state: ClusterState, event: TopicCreate, constraints: Constraints, retry: Work | None
 ) -> Assignment | Refusal:
     """Place by the rules of the topic. SPUs outside the ring that it tolerates do not move the
     chain."""
     ring = state.ring
-    matrix = by_constraints(state, event, constraints)
+    matrix = by_constraints(state, event, constraints, retry)
     if isinstance(matrix, Refusal):
         return matrix
     departed: tuple[tuple[int, ...], ...] = ()

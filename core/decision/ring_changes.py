@@ -1,4 +1,4 @@
-"""What becomes of the ring when SPUs come to hold more replicas or fewer.
+"""What becomes of the ring when SPUs come to hold more replicas or fewer; what a grant consists of.
 
 An SPU that is full then leaves the ring, one that has a free slot again comes back to its tail. One
 that has used up another resource is reported and stays.
@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import Chain, Order, Record, RingChange, SpuChanged
+from spu_assigner.core.base.chains import Chain, Order
+from spu_assigner.core.base.constraints import given_constraints
+from spu_assigner.core.base.events import SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.base.records import Record, RingChange, SpuChanged, Status, new_replica_map
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
     chains_changed,
     entered,
     ring_event,
     ring_with,
     ring_without,
+    status,
 )
+from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.ring import Ring
 
 
@@ -90,6 +96,62 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
             *[(spu_id, RingChange.RESTORED) for spu_id in restored],
         ),
     )
+
+
+def granted(
+    state: ClusterState, event: TopicCreate | TopicGrow, assignment: Assignment
+) -> list[Record]:
+    """The records of a request that is met: of a new topic, or of one that grows."""
+    ring, chains = state.ring, dict(state.chains)
+    for gone in assignment.departed:
+        ring, chains = ring_without(ring, chains, gone)
+    if assignment.order is not None and assignment.chain is not None:
+        chains[assignment.order] = assignment.chain
+    index = (
+        None if assignment.order is None else ring.index(assignment.order, chains[assignment.order])
+    )
+    revision = 1
+    own: tuple[int, ...] = ()
+    pinned, wanted_lengths = False, None
+    if isinstance(event, TopicCreate):
+        replication_factor = assignment.replicas.matrix.shape[1]
+        ignore_rack = event.ignore_rack
+        need = Need.of(event.demand, event.leader_demand)
+        constraints = given_constraints(event.constraints)
+    else:
+        topic = state.topics[event.topic]
+        revision = topic.revision + 1
+        replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
+        need, constraints = topic.need, topic.constraints
+        own, pinned = own_events_after(topic, event.event_id), topic.pinned
+        if topic.wanted_lengths is not None:
+            new = len(assignment.replicas) - len(topic.wanted_lengths)
+            wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
+    records: list[Record] = [
+        new_replica_map(
+            cluster_id=state.cluster_id,
+            topic=event.topic,
+            revision=revision,
+            policy=assignment.policy,
+            replicas=assignment.replicas,
+            cores=assignment.cores,
+            chain_index=index,
+            cause=event.event_id,
+            replication_factor=replication_factor,
+            ignore_rack=ignore_rack,
+            own_events=own,
+            pinned=pinned,
+            wanted_lengths=wanted_lengths,
+            need=need,
+            constraints=constraints,
+            reason=assignment.reason,
+        ),
+        status(state, event.topic, Status.ASSIGNED, event.event_id),
+    ]
+    for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
+        records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
+    records += chains_changed(state, chains)
+    return records
 
 
 def resource_changes(state: ClusterState, cause: str) -> list[Record]:

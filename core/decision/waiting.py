@@ -1,13 +1,17 @@
-"""What waits is looked at again: short lists first, then creates, the oldest first.
+"""What waits is tried again once there is room: short lists first, then creates, the oldest first.
 
-Each is tried once; one that cannot be served blocks none behind it.
+Each is tried once; one that cannot be served blocks none behind it. One event tries as much as
+`RETRY_LOOKS_MAX` permits, one at least; the cluster's next events, whatever they are, go on there.
+Room that is made meanwhile lets all be tried once more, after those that are still to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
-from spu_assigner.core.base.constraints import given_constraints
+from spu_assigner.core.base.constraints import Constraints, given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import WAITING_MAX
@@ -16,18 +20,30 @@ from spu_assigner.core.base.records import (
     Reason,
     Record,
     ReplicaMap,
+    Retries,
+    RetriesChanged,
     RingChange,
     RingEvent,
     SpuChanged,
+    SpuGone,
     TopicStatus,
     Wait,
     Waiting,
+    WaitingSettled,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.answers import Refusal
-from spu_assigner.core.decision.ring_changes import count_changes
+from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.decision.answers import Refusal, rejected
+from spu_assigner.core.decision.assignment import Assignment, refuse_size
+from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.requests import automatic
+from spu_assigner.core.decision.ring_changes import count_changes, granted
 from spu_assigner.core.state.cluster_state import ClusterState
+
+RETRY_LOOKS_MAX: Final = 12_000_000  # after which one event tries nothing more; some 2 s
+TURNS: Final = (Wait.REPAIR, Wait.CREATE)
+FIRST: Final = Retries(kind=Wait.REPAIR, sequence=0, again=False)
 
 
 def may_wait(state: ClusterState) -> Refusal | None:
@@ -92,25 +108,116 @@ def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
     )
 
 
-def servable(state: ClusterState) -> Iterator[Waiting]:
-    """The creates for which there may be room, the oldest first; looks again after each."""
-    creates = in_turn(state, Wait.CREATE)
-    if not creates:
-        return
-    ring = state.ring
-    free = int(state.ledger.free(ring.ids).sum())
-    for waiting in creates:
-        # `kraft` may place on offline SPUs too.
-        # And a topic with constraints on SPUs that it tolerates.
-        is_bound = waiting.policy is not Policy.KRAFT and waiting.constraints is None
-        if is_bound and waiting.replication_factor > ring.size:
-            continue
-        if is_bound and waiting.partitions * waiting.replication_factor > free:
-            continue
-        yield waiting
-        if waiting.topic not in state.waiting:  # It was served.
-            ring = state.ring
-            free = int(state.ledger.free(ring.ids).sum())
+def try_again(state: ClusterState, *, frees: bool) -> Iterator[Sequence[Record]]:
+    """Try what waits; each part must be applied before the next.
+
+    `frees`: the event has made room; else what earlier events have left is tried.
+    """
+    due = state.retries
+    if frees:
+        due = FIRST if due is None else replace(due, again=True)
+    looks = RETRY_LOOKS_MAX
+    room: int | None = None  # free slots of the ring; None: they have to be counted
+    rules: Constraints | None = None  # of the last create that was tried
+    is_over = False
+    while due is not None and not is_over:
+        for waiting in _in_turn(state, due):
+            if looks <= 0:
+                is_over = True
+                due = replace(due, kind=waiting.kind, sequence=waiting.sequence)
+                break
+            if waiting.kind is Wait.REPAIR:
+                records = repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
+                looks -= _looks_of_repair(state, waiting.topic, records)
+                room = None
+                yield records
+                continue
+            yield from _gone(state)  # Lists come first, and leave SPUs.
+            room = _free_slots(state) if room is None else room
+            if _may_fit(state, waiting, room):
+                work = Work()
+                records = _served(state, waiting, work)
+                looks -= _looks_of_create(state, waiting, rules) + work.done
+                rules = waiting.constraints
+                if records:
+                    room = None
+                    yield records
+        else:
+            due = FIRST if due.again else None
+    yield from _gone(state)
+    if due != state.retries:
+        yield [RetriesChanged(cluster_id=state.cluster_id, retries=due)]
+
+
+def _in_turn(state: ClusterState, due: Retries) -> Iterator[Waiting]:
+    """What is still to be tried, in turn."""
+    for kind in TURNS[TURNS.index(due.kind) :]:
+        for waiting in in_turn(state, kind):
+            if kind is not due.kind or waiting.sequence >= due.sequence:
+                yield waiting
+
+
+def _gone(state: ClusterState) -> Iterator[Sequence[Record]]:
+    """SPUs that were to leave and hold nothing any more."""
+    for spu_id in sorted(state.leaving):
+        if state.ledger.count(spu_id) == 0:
+            yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]
+
+
+def _free_slots(state: ClusterState) -> int:
+    return int(state.ledger.free(state.ring.ids).sum())
+
+
+def _may_fit(state: ClusterState, waiting: Waiting, room: int) -> bool:
+    """Whether there may be room for a create; `room`: free slots of the ring."""
+    # `kraft` may place on offline SPUs too, a topic with constraints on SPUs that it tolerates.
+    if waiting.policy is Policy.KRAFT or waiting.constraints is not None:
+        return True
+    replicas = waiting.replication_factor
+    return replicas <= state.ring.size and waiting.partitions * replicas <= room
+
+
+def _served(state: ClusterState, waiting: Waiting, work: Work) -> list[Record]:
+    """The records of a create that waits, if it can be met now, or never."""
+    request = request_of(waiting)
+    if request.policy is None:
+        return []
+    assignment = automatic(state, request, request.policy, retry=work)
+    settled = WaitingSettled(cluster_id=state.cluster_id, topic=waiting.topic)
+    if isinstance(assignment, Assignment):
+        too_large = refuse_size(assignment.replicas, assignment.cores)
+        if too_large is None:
+            return [*granted(state, request, assignment), settled]
+        assignment = too_large
+    if assignment.code in (Code.TOO_COMPLEX, Code.MAP_TOO_LARGE):
+        return [rejected(state, waiting.topic, assignment, waiting.cause), settled]
+    return []
+
+
+def _looks_of_create(state: ClusterState, waiting: Waiting, before: Constraints | None) -> int:
+    """What a create takes, by measurement, beside the work that is counted.
+
+    `before`: the rules of the one that was tried before it.
+    """
+    rules, partitions, spus = waiting.constraints, waiting.partitions, len(state.spus)
+    looks = 1_000 + 10 * partitions * waiting.replication_factor
+    if rules is None:
+        looks += state.ring.size
+        if waiting.policy is Policy.RENDEZVOUS:
+            looks += state.ring.size * partitions // 2
+    elif rules == before:
+        looks += 4 * spus
+    else:
+        looks += spus * (16 + 2 * (len(rules.require) + len(rules.forbid) + len(rules.prefer)))
+    return looks
+
+
+def _looks_of_repair(state: ClusterState, name: str, records: Sequence[Record]) -> int:
+    """Likewise a repair with these records."""
+    topic, spus = state.topics[name], len(state.spus)
+    reasons = [record.reason for record in records if isinstance(record, ReplicaMap)]
+    moves = sum(len(reason.moves) for reason in reasons if reason is not None)
+    return 1_000 + 10 * spus + 5 * len(topic.data) // topic.width + moves * (150 + spus // 10)
 
 
 def request_of(waiting: Waiting) -> TopicCreate:

@@ -12,16 +12,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.records import (
-    Mode,
-    Order,
-    Reason,
-    ReplicaMap,
-    RingChange,
-    Wait,
-    Waiting,
-)
+from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, RingChange, Wait, Waiting
 from spu_assigner.core.constraints.kept_rules import describe_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic

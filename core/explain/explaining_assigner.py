@@ -46,6 +46,8 @@ class ExplainingAssigner:
                 evolve(follower, replica_map)
             decided.clear()
             evolve(follower, record)
+        if follower.is_empty:  # As the assigner forgets it.
+            del self._followers[event.cluster_id]
         return [
             (each, reasons[each.topic, each.revision] if isinstance(each, ReplicaMap) else [])
             for each in answers(records)

@@ -18,10 +18,11 @@ from spu_assigner.core.balanced.by_need import has_room_for_all, place_by_need
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import place_in_rounds
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import TopicCreate
-from spu_assigner.core.base.records import Mode, Order, Reason, ReplicaMap, RingChange
+from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, RingChange
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import Refusal

@@ -21,8 +21,9 @@ from itertools import chain, islice, product
 from typing import Final
 
 import numpy as np
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import Mode, Order, Reason, RingChange, RingEvent, SpuChanged
+from spu_assigner.core.base.records import Mode, Reason, RingChange, RingEvent, SpuChanged
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 

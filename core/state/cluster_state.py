@@ -8,22 +8,22 @@ seen. Who is in the ring follows from these.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import lru_cache
-from hashlib import blake2b
-from typing import Final, assert_never
+from typing import assert_never
 
 import numpy as np
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
-    Chain,
     ChainsChanged,
+    ClusterGone,
     EventSeen,
     GrantedCreate,
-    Order,
     Record,
     ReplicaMap,
+    Retries,
+    RetriesChanged,
     RingEvent,
     SpuChanged,
     SpuGone,
@@ -36,31 +36,12 @@ from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.full_resources import FullResources
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
-from spu_assigner.core.state.memory import Memory
+from spu_assigner.core.state.memory import Memory, event_hash
 from spu_assigner.core.state.parts import chain_entry, parts_of, seen_entry, spu_entry
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
 from spu_assigner.core.state.topic import Topic, TopicNames, new_topic, pack, topic_of
-
-_from_bytes: Final = int.from_bytes
-OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
-
-
-def new_event_hash(event_id: str) -> int:
-    """64 bits that stand for an event id in memory."""
-    return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
-
-
-# An event's is asked for when it is decided with care and when it is applied.
-event_hash = lru_cache(maxsize=16)(new_event_hash)
-
-
-def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
-    """The events that a topic remembers as its own, with one more; a new one needs none."""
-    if topic is None:
-        return ()
-    return (topic.created_by, *(*topic.changed_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
 
 
 class ClusterState:
@@ -85,6 +66,7 @@ class ClusterState:
         self.rule_tables: dict[Hashable, object] = {}  # of `core.constraints`, until an SPU changes
         self.chains: dict[Order, Chain] = dict.fromkeys(Order, START)
         self.registration_next = 0
+        self.retries: Retries | None = None  # what is left to be tried of what waits
         self.memory = Memory()
         self.ledger = Ledger()
         self.resource_use = ResourceUse()
@@ -101,6 +83,14 @@ class ClusterState:
         self._waiting_next: int | None = 0  # None: to be looked up
         self._dirty_blocks: set[int] = set()
         self._dirty_chains = False
+        # What `assigner-state` holds, so that it can be taken back.
+        self._stored_blocks: set[int] = set()
+        self._has_stored_chains = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to decide on: such a cluster is forgotten."""
+        return not (self.topics or self.spus or self.waiting)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClusterState) and parts_of(self) == parts_of(other)
@@ -197,9 +187,18 @@ class ClusterState:
             self.waiting.get(topic) or self._gone(EntryKind.WAITING, topic)
             for topic in sorted(self._dirty_waiting)
         ]
+        is_gone = self.memory.count == 0
         if self._dirty_chains:
-            entries.append(chain_entry(self))
-        entries += [seen_entry(self, block) for block in sorted(self._dirty_blocks)]
+            entries.append(self._gone(EntryKind.CHAINS, "all") if is_gone else chain_entry(self))
+        for block in sorted(self._dirty_blocks):
+            entry = seen_entry(self, block)
+            if entry.hashes:
+                self._stored_blocks.add(block)
+                entries.append(entry)
+            else:
+                self._stored_blocks.discard(block)
+                entries.append(self._gone(EntryKind.SEEN, str(block)))
+        self._has_stored_chains = not is_gone and (self._dirty_chains or self._has_stored_chains)
         self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
         self._dirty_waiting = set()
         return tuple(entries)
@@ -224,7 +223,10 @@ class ClusterState:
                 self.chains.update(record.chains)
                 self.registration_next = record.registration_next
                 self.memory.count = record.seen_count
+                self.retries = record.retries
+                self._has_stored_chains = True
             case SeenEntry():
+                self._stored_blocks.add(record.block)
                 self.memory.restore(record.block, record.hashes)
             case _:
                 assert_never(record)
@@ -240,8 +242,27 @@ class ClusterState:
                 self._forget_spu(SpuId(int(name)))
             case EntryKind.WAITING:
                 self._drop_waiting(name)
+            case EntryKind.CHAINS:
+                self._begin_anew()
+            case EntryKind.SEEN:
+                self.memory.restore(int(name), ())
             case _:
                 assert_never(kind)
+
+    def _begin_anew(self) -> None:
+        """Forget how far each order was; the memory counts from 0 again."""
+        self.chains = dict.fromkeys(Order, START)
+        self.registration_next, self.retries = 0, None
+        self.memory.count = 0
+        self._ring = None
+
+    def _forget_all(self) -> None:
+        """Be as a cluster of which nothing is known, and take back what was stored."""
+        self._begin_anew()
+        self.memory = Memory()
+        self._waiting_next = 0
+        self._dirty_blocks = set(self._stored_blocks)
+        self._dirty_chains = self._has_stored_chains
 
     def _describe_unknown(self, lists: ReplicaLists) -> None:
         """Room in the ledger for SPUs whose description is still to come."""
@@ -349,28 +370,8 @@ def evolve(state: ClusterState, record: Record) -> None:
     Everything that follows from it was decided already and has its own record.
     """
     match record:
-        case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
-            event, lists, hashed = record.event, record.lists, record.event_hash
-            data, width, columns, _ = pack(lists)
-            state.topics[event.topic] = new_topic(
-                record.policy,
-                1,
-                hashed,
-                (),
-                event.replication_factor,
-                event.ignore_rack,
-                data,
-                width,
-                columns,
-            )
-            if "." in event.topic:
-                state.names.add(event.topic)
-            state._counts_changed |= state.ledger.add(lists)
-            if state._takeovers is not None:
-                state._takeovers.count(lists)
-            state.chains[record.facts.order] = record.chain
-            state._dirty_blocks.add(state.memory.add(hashed))
-            state._dirty_chains = True
+        case GrantedCreate():
+            _evolve_granted(state, record)
         case ReplicaMap():
             _evolve_map(state, record)
         case TopicStatus() | RingEvent():
@@ -379,6 +380,11 @@ def evolve(state: ClusterState, record: Record) -> None:
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
             state._dirty_chains = True
+        case RetriesChanged():
+            state.retries = record.retries
+            state._dirty_chains = True
+        case ClusterGone():
+            state._forget_all()
         case EventSeen():
             state._dirty_blocks.add(state.memory.add(record.event_hash))
             state._dirty_chains = True  # its entry holds the count
@@ -396,6 +402,31 @@ def evolve(state: ClusterState, record: Record) -> None:
             state._dirty_waiting.add(record.topic)
         case _:
             assert_never(record)
+
+
+def _evolve_granted(state: ClusterState, record: GrantedCreate) -> None:
+    """As its parts one by one: the name is new, and it has no cores."""
+    event, lists, hashed = record.event, record.lists, record.event_hash
+    data, width, columns, _ = pack(lists)
+    state.topics[event.topic] = new_topic(
+        record.policy,
+        1,
+        hashed,
+        (),
+        event.replication_factor,
+        event.ignore_rack,
+        data,
+        width,
+        columns,
+    )
+    if "." in event.topic:
+        state.names.add(event.topic)
+    state._counts_changed |= state.ledger.add(lists)
+    if state._takeovers is not None:
+        state._takeovers.count(lists)
+    state.chains[record.facts.order] = record.chain
+    state._dirty_blocks.add(state.memory.add(hashed))
+    state._dirty_chains = True
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:

@@ -1,12 +1,33 @@
-"""Which events a cluster has seen: the last hashes, in slots used in turn."""
+"""Which events a cluster has seen: the last hashes, in slots used in turn; a topic's own."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
+from spu_assigner.core.state.topic import Topic
 
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
+_from_bytes: Final = int.from_bytes
+OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
+
+
+def new_event_hash(event_id: str) -> int:
+    """64 bits that stand for an event id in memory."""
+    return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+
+
+# An event's is asked for when it is decided with care and when it is applied.
+event_hash = lru_cache(maxsize=16)(new_event_hash)
+
+
+def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
+    """The events that a topic remembers as its own, with one more; a new one needs none."""
+    if topic is None:
+        return ()
+    return (topic.created_by, *(*topic.changed_by, event_hash(event_id))[1 - OWN_EVENTS_MAX :])
 
 
 class Memory:
@@ -38,9 +59,9 @@ class Memory:
         return tuple(hashed for hashed in slots if hashed is not None)
 
     def restore(self, block: int, hashes: tuple[int, ...]) -> None:
-        """Put a block back."""
-        first = block * SEEN_BLOCK
-        slots = slice(first, first + len(hashes))
-        self.known.difference_update(self._slots[slots])
-        self._slots[slots] = hashes
+        """Put a block back; without hashes it is empty."""
+        slots = slice(block * SEEN_BLOCK, (block + 1) * SEEN_BLOCK)
+        before = self._slots[slots]
+        self.known.difference_update(before)
+        self._slots[slots] = [*hashes, *[None] * (len(before) - len(hashes))]
         self.known.update(hashes)

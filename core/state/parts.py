@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
-from spu_assigner.core.base.records import Order, ReplicaMap, SpuChanged, new_replica_map
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged, new_replica_map
 from spu_assigner.core.state.memory import SEEN_BLOCK
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def chain_entry(state: ClusterState) -> ChainEntry:
         chains=tuple((order, state.chains[order]) for order in Order),
         registration_next=state.registration_next,
         seen_count=state.memory.count,
+        retries=state.retries,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -65,6 +66,7 @@ _WRITTEN: Final = {
     "TopicStatus": 2,
     "ReplicaMap": 2,
     "RingEvent": 1,
+    "ChainState": 2,
     "SpuState": 2,
     "SpuJoined": 1,
     "ClusterRebalance": 1,
@@ -268,7 +270,11 @@ def _later_version(message: Message | Event) -> int | None:
             return _STATUS_VERSIONS.get(message.status)
         case RingEvent():
             return _CHANGE_VERSIONS.get(message.change)
+        case ChainEntry():
+            return None if message.retries is None else 3
         case SpuChanged():
+            if message.unreachable:
+                return 6
             return 3 if message.cordoned or message.demoted else None
         case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
             return _POLICY_VERSIONS[message.policy][type_name_of(message)]

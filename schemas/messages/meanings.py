@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import (
     Constraints,
     Preference,
@@ -22,12 +23,11 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import (
     Answer,
-    Chain,
     Mode,
     Move,
-    Order,
     Reason,
     ReplicaMap,
+    Retries,
     RingChange,
     RingEvent,
     SpuChanged,
@@ -77,7 +77,7 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (
-    *(Reason, Move, Need, PartitionOffsets, PartitionPosition, RecoveredFrom),
+    *(Reason, Move, Need, Retries, PartitionOffsets, PartitionPosition, RecoveredFrom),
     *(MovedPartition, ThrottleValue),
     *(Taint, Constraints, Toleration, Preference, SpreadLevel),
 )

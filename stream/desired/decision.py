@@ -34,7 +34,7 @@ from spu_assigner.core.base.events import (
     TopicGrow,
     TopicReplication,
 )
-from spu_assigner.core.base.reserved import PRODUCT_NAMES
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.common.rule_texts import rule_texts

@@ -9,8 +9,8 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
+from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.core.base.records import TopicStatus, Wait
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.schemas.errors import DecodeError

@@ -29,12 +29,12 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, cons
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
+    KAFKA_OWN,
     PARTITIONS_MAX,
     REPLICATION_FACTOR_MAX,
     is_legal_name,
     name_fault,
 )
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.kinds import path_of
 from spu_assigner.schemas.json_lines.lines import CONSTRAINTS

@@ -20,7 +20,7 @@ from typing import Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import LeaveMode, SpuLeft
-from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.drain.emptied_lists import emptied_lists

@@ -27,8 +27,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Order, Reason
+from spu_assigner.core.base.records import Mode, Reason
 from spu_assigner.core.explain.decisions import CHANGES, Explanation
 from spu_assigner.core.explain.loads import Load
 from spu_assigner.core.explain.moves import MoveStep

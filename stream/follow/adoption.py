@@ -39,10 +39,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from spu_assigner.core.base.events import Policy, TopicAdopted, TopicRelease
+from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.core.base.records import Mode, ReplicaMap
-from spu_assigner.core.base.reserved import KAFKA_OWN
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.core.state.cluster_state import new_event_hash
+from spu_assigner.core.state.memory import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.plan.applied import AppliedRecords, is_unmoved

@@ -13,10 +13,10 @@ from spu_assigner.core.base.limits import (
     MANUAL_MESSAGE_SIZE_MAX,
     MAP_ENVELOPE_SIZE,
     MAP_SIZE_MAX,
+    ProductTopic,
     is_legal_name,
     name_fault,
 )
-from spu_assigner.core.base.reserved import ProductTopic
 from spu_assigner.stream.kafka.errors import TopicsError
 
 SPU_EVENTS: Final = ProductTopic.SPU_EVENTS.value

@@ -58,6 +58,8 @@ _FIELDS: Final[Mapping[Code, str]] = {
     Code.INVALID_TAINTS: "taints",
     Code.INVALID_CONSTRAINTS: "constraints",
     Code.UNSATISFIABLE: "constraints",
+    Code.SOURCE_OFFLINE: "spu_id",
+    Code.TOO_COMPLEX: "partitions",
 }
 FIXES: Final[Mapping[Code, Sequence[Mapping[str, Any]]]] = {  # tried one after the other
     Code.INVALID_PARTITIONS: [{"partitions": 1}],

@@ -150,6 +150,8 @@ class Metrics(Collector):
                     self._total += figures - self._clusters.get(name, Figures())
                     self._clusters[name] = figures
                     self._shares[name] = tally.shares.get(name, {})
+                    if figures == Figures() and not self._shares[name]:  # It is forgotten.
+                        del self._clusters[name], self._shares[name]
                 self._cluster_counts[shard] = tally.cluster_count
             self._latest = sorted(name for tally in tallies for name in tally.clusters)
             self._move(report.positions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.reserved import KAFKA_OWN
+from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 
 Row = tuple[int, ...]  # the replicas of one partition, the preferred leader first

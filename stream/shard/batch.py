@@ -65,6 +65,8 @@ SOURCE_KINDS: Final[dict[int, EventKind]] = {
 KINDS_GONE: Final = {
     EntryKind.SPU: MessageKind.SPU_STATE,
     EntryKind.WAITING: MessageKind.WAITING_STATE,
+    EntryKind.CHAINS: MessageKind.CHAIN_STATE,
+    EntryKind.SEEN: MessageKind.SEEN_STATE,
 }
 _ENTRY_KINDS: Final[dict[type[Entry], MessageKind]] = {
     SpuChanged: MessageKind.SPU_STATE,
@@ -163,6 +165,7 @@ class ShardBatch:
             del unmeasured[name]
         states = {name: self._clusters.of(name) for name in names}
         shares = {name: each.full_resources.largest_shares() for name, each in states.items()}
+        self._clusters.forget_empty({**dict.fromkeys(self._touched), **states})
         return Tally(
             events=events,
             answers=self._answers,

@@ -19,6 +19,7 @@ from spu_assigner.stream.shard.state_log import pack_entry, read_entries, unpack
 
 MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 ENTRY: Final = b"s"  # and that of an entry of assigner-state
+_FORGOTTEN: Final = b"/chains/all"  # its tombstone is that of the cluster: each has the entry
 
 
 def map_key(key: bytes) -> bytes:
@@ -83,9 +84,19 @@ class Clusters(Mapping[str, ClusterState]):
             _restore(state, key, value)
             return
         unread = self._unread.get(cluster_id)
+        if value is None and (unread is None or key.endswith(_FORGOTTEN)):
+            self._unread.pop(cluster_id, None)
+            return
         if unread is None:
             unread = self._unread[cluster_id] = bytearray()
         unread += pack_entry(key, value)
+
+    def forget_empty(self, names: Iterable[str]) -> None:
+        """Keep nothing of those of these clusters that have no SPU, topic or waiting request."""
+        for name in names:
+            state = self._states.get(name)
+            if state is not None and state.is_empty:
+                del self._states[name]
 
     def clear(self) -> None:
         """Be empty."""
@@ -170,10 +181,10 @@ def _named(key: bytes) -> tuple[EntryKind | None, str]:
     match key[:1], key[1:].decode().split("/"):
         case b"m", [_, topic]:
             return None, topic
-        case b"s", [_, ("spu" | "waiting") as kind, name]:
+        case b"s", [_, ("spu" | "waiting" | "chains" | "seen") as kind, name]:
             return EntryKind(kind), name
         case _:
             raise InvariantError(
                 f"the state holds a tombstone under {key!r}; "
-                "only maps, SPUs and what waits have them"
+                "only maps, SPUs, what waits, chains and remembered ids have them"
             )

@@ -119,9 +119,9 @@ def _key(entry: SpuChanged | Waiting | ChainEntry | SeenEntry) -> tuple[str, str
         case Waiting():
             return EntryKind.WAITING.value, entry.topic
         case ChainEntry():
-            return "chain", ""
+            return EntryKind.CHAINS.value, "all"
         case SeenEntry():
-            return "seen", str(entry.block)
+            return EntryKind.SEEN.value, str(entry.block)
 
 
 def restored_from(published: Published, random: Random) -> ClusterState:

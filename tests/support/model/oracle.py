@@ -65,6 +65,8 @@ class Oracle:
         answers = [*talk.maps, *talk.statuses, *rings]
         for answer in answers:
             answer["cluster_id"] = name
+        if not (after.spus or after.topics or after.creates):
+            del self.clusters[name]  # Nothing is kept of a cluster of which nothing is left.
         return answers
 
 
@@ -128,11 +130,14 @@ class Talk:
         if spu_id not in cluster.spus:
             cluster.report(spu_id, "ignored", "SPU_UNKNOWN")
             return
-        cluster.spus[spu_id].online = False
+        spu, is_final = cluster.spus[spu_id], self.event.get("mode", "offline") == "decommission"
+        if (is_final and spu.is_dead) or (spu.leaving and not is_final):
+            spu.unreachable = True
+        spu.online = False
         cluster.report(spu_id, "left")
         cluster.refresh()
-        if self.event.get("mode", "offline") == "decommission":
-            cluster.spus[spu_id].leaving = True
+        if is_final:
+            spu.leaving = True
             self._decommission(spu_id, self.event["event_id"])
 
     def spu_cordon(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from spu_assigner.core.base.records import Order
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -14,7 +14,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
     return {
         "spus": {
             spu_id: (
-                (spu.online, spu.leaving, spu.rack, spu.cores, spu.capacity),
+                (spu.online, spu.leaving, spu.unreachable, spu.rack, spu.cores, spu.capacity),
                 (spu.cordoned, spu.demoted),
                 (spu.labels, spu.registration, spu.resources),
             )
@@ -35,6 +35,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "indexes": [state.chain_index(order) for order in Order],
         "ring": [state.ring.order(order).tolist() for order in Order],
         "registration_next": state.registration_next,
+        "retries": state.retries,
         "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
         "racks": (state.online_count, state.racked_count),
         "cordoned": state.closed_count,

@@ -29,9 +29,15 @@ class Spu:
     weights: list[int]
     online: bool = True
     leaving: bool = False
+    unreachable: bool = False
     cordoned: bool = False
     demoted: bool = False
     count: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing can be copied from it."""
+        return not self.online and (self.unreachable or not self.leaving)
 
     @property
     def is_full(self) -> bool:

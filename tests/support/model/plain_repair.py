@@ -20,7 +20,9 @@ def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> 
             continue
         for spu_id in sorted(ids):
             if cluster.spus[spu_id].leaving and only in (None, spu_id):
-                released += _replace(cluster, topic, partition, spu_id)
+                released += _replace(cluster, topic, partition, spu_id, had=ids)
+        if _is_lost(cluster, topic.replicas[partition]):
+            continue
         while only is None and len(topic.replicas[partition]) < topic.widths[partition]:
             kept = topic.replicas[partition]
             taken = _candidate(cluster, kept, racks_to_avoid=_racks(cluster, kept))
@@ -34,10 +36,23 @@ def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> 
     return topic.replicas != before
 
 
-def _replace(cluster: Cluster, topic: Topic, partition: int, gone: int) -> list[tuple[int, int]]:
-    """Give one replica of a leaving SPU to another; returns the core (SPU, core) that it held."""
+def _is_lost(cluster: Cluster, ids: list[int]) -> bool:
+    """Whether nothing of a list that is to leave can be copied."""
+    spus = [cluster.spus[spu_id] for spu_id in ids]
+    return any(spu.leaving for spu in spus) and all(spu.is_dead for spu in spus)
+
+
+def _replace(
+    cluster: Cluster, topic: Topic, partition: int, gone: int, *, had: list[int]
+) -> list[tuple[int, int]]:
+    """Give one replica of a leaving SPU to another; returns the core (SPU, core) that it held.
+
+    `had`: the list before its repair, whose SPUs have the data.
+    """
     ids = topic.replicas[partition]
     kept = [spu_id for spu_id in ids if spu_id != gone]
+    if all(cluster.spus[spu_id].is_dead for spu_id in had) and not set(kept) & set(had):
+        return []
     racks = _racks(cluster, kept)
     was_alone_on_its_rack = (cluster.spus[gone].rack or "") not in racks
     taken = _candidate(cluster, ids, racks_to_avoid=racks if was_alone_on_its_rack else [])
@@ -50,7 +65,7 @@ def _replace(cluster: Cluster, topic: Topic, partition: int, gone: int) -> list[
     if topic.cores is not None:
         released.append((gone, topic.cores[partition].pop(place)))
     if place == 0:
-        for heir in [spu_id for spu_id in kept if cluster.spus[spu_id].online][:1]:
+        for heir in [i for i in kept if cluster.spus[i].online and i in had][:1]:
             _to_the_front(topic, partition, ids.index(heir))
     if taken is not None:
         _put(cluster, topic, partition, taken)
@@ -58,14 +73,11 @@ def _replace(cluster: Cluster, topic: Topic, partition: int, gone: int) -> list[
 
 
 def _put(cluster: Cluster, topic: Topic, partition: int, taken: int) -> None:
-    """A new replica: at the end, or leading where nobody else is online."""
+    """A new replica, which has no data yet: at the end."""
     ids = topic.replicas[partition]
-    leads = not any(cluster.spus[spu_id].online for spu_id in ids)
     ids.append(taken)
     if topic.cores is not None:
         topic.cores[partition].append(take_core(cluster.spus[taken].weights))
-    if leads:
-        _to_the_front(topic, partition, len(ids) - 1)
     cluster.spus[taken].count += 1
     cluster.refresh()
 
@@ -103,6 +115,8 @@ def shortage(cluster: Cluster, topic: Topic) -> str | None:
     lists = wanting(cluster, topic)
     if not lists:
         return None
+    if any(_is_lost(cluster, ids) for ids in lists):
+        return "SOURCE_OFFLINE"
     online = [spu_id for spu_id, spu in cluster.spus.items() if spu.online]
     would_do = any(spu_id not in ids for ids in lists for spu_id in online)
     return "INSUFFICIENT_CAPACITY" if would_do else "INSUFFICIENT_SPUS"

@@ -24,7 +24,9 @@ from spu_assigner.core.base.events import (
     TopicGrow,
     TopicReplication,
 )
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import (
+    ClusterGone,
     EventSeen,
     Mode,
     Record,
@@ -35,10 +37,10 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     Wait,
 )
-from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.state.cluster_state import ClusterState, event_hash
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.memory import event_hash
 from support.model.constrained_oracle import broken_levels, holds, worsened
 
 Lists = list[list[int]]
@@ -218,7 +220,8 @@ class Shadow:
             if first is not None and first.topic == "" and not refused:
                 self._check_rebalance(event, first, records)
         if refused:
-            kept = [r for r in records if not isinstance(r, TopicStatus | RingEvent | EventSeen)]
+            none = TopicStatus | RingEvent | EventSeen | ClusterGone
+            kept = [r for r in records if not isinstance(r, none)]
             _hold(not kept, f"a refusal changed the state: {kept}")
 
     def _check_rebalance(
@@ -381,6 +384,8 @@ def _check_nothing_helps(
     """A list waits only as long as it must; what rules forbid is not looked at."""
     if record.constraints is not None or record.topic in state.apart_from or state.barred:
         return
+    if is_held and all(is_dead(state, spu_id) for spu_id in ids):
+        return  # There is nothing to copy from.
     name, need = record.topic, [] if record.need is None else record.need.by_name()
     takers = [
         spu_id
@@ -397,6 +402,12 @@ def _check_nothing_helps(
     online = [spu_id for spu_id in ids if state.spus[SpuId(spu_id)].online]
     may_serve = is_held and online and not is_evicted(state, record, ids)
     _hold(not may_serve, f"{name} has {ids}, on a leaving SPU, and {online} could serve")
+
+
+def is_dead(state: ClusterState, spu_id: int) -> bool:
+    """Whether an SPU was offline before it was decommissioned, or is still to come back."""
+    spu = state.spus[SpuId(spu_id)]
+    return not spu.online and (spu.unreachable or not spu.leaving)
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:

@@ -12,7 +12,7 @@ from spu_assigner.stream.shard.batch import Options
 from spu_assigner.stream.shard.bundle import Bundle
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch, Row
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.shard.state_log import Shard, read_entries
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing
 from support.shard.stores import DictStore, run_batch
 
@@ -28,9 +28,9 @@ OPTIONS = Options(
 class OneShard:
     """Answers what it is sent, each call as one batch, in the order given."""
 
-    def __init__(self) -> None:
-        self.clusters = Clusters()
-        self._shard, self._store = Shard(self.clusters), DictStore()
+    def __init__(self, store: DictStore | None = None) -> None:
+        self.clusters, self.store = Clusters(), store or DictStore()
+        self._shard = Shard(self.clusters)
         self._sent: Counter[str] = Counter()
 
     def bundles(self, events: Iterable[Event | Raw]) -> list[Bundle]:
@@ -46,4 +46,8 @@ class OneShard:
             rows.append((source, 0, offset, time_ms, sent.key, sent.value))
             self._sent[sent.topic] += 1
         batch = Batch.of_rows(rows)
-        return [Bundle(data) for data in run_batch(self._shard, self._store, batch, OPTIONS)]
+        return [Bundle(data) for data in run_batch(self._shard, self.store, batch, OPTIONS)]
+
+    def stored(self) -> dict[bytes, bytes]:
+        """The entries that are valid in the store."""
+        return read_entries(self.store.current)

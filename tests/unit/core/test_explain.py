@@ -19,6 +19,7 @@ from spu_assigner.core.explain.decisions import (
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.explain.ring_history import RingGroup, Why
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.events.random_lives import life_of
 
@@ -89,7 +90,7 @@ def outputs_of(
                 else:
                     retained = RetainedMap(key=str(number), map=answer)
                     maps.setdefault(answer.topic, []).append(retained)
-    [state] = assigner.clusters.values()
+    [state] = [*assigner.clusters.values()] or [ClusterState(events[0].cluster_id)]
     return KnownOutputs(state=state, groups=tuple(groups), is_whole=True), maps
 
 

@@ -83,12 +83,41 @@ def test_a_lost_leader_is_succeeded_by_the_first_online_replica() -> None:
     assert maps(life.leave(0, GONE)) == {"a": [[2, 1, 3]]}
 
 
-def test_without_an_online_survivor_the_replacement_leads() -> None:
-    """Somebody must be able to serve."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.apply(life.build.manual("a", [0, 1]))
-    life.leave(1)
-    assert maps(life.leave(0, GONE)) == {"a": [[2, 1]]}
+def test_a_survivor_that_is_offline_keeps_its_place_before_a_replacement_without_data() -> None:
+    """What is there once it is back is its data; the replacement has nothing to serve."""
+    life = OneCluster(*Events().joins(1, 3, 4))
+    life.apply(life.build.manual("a", [4, 3]))
+    life.apply(life.build.manual("b", [3, 4]))
+    life.leave(4)
+    assert maps(life.leave(3, GONE)) == {"a": [[4, 1]], "b": [[4, 1]]}
+
+
+def test_the_only_copy_stays_on_an_spu_that_is_offline() -> None:
+    """There is nothing to copy it from; once the SPU is back, its decommission moves it."""
+    life = OneCluster(*Events().joins(1, 3))
+    life.apply(life.build.manual("a", [3]))
+    life.apply(life.build.manual("b", [3, 1]))
+    life.leave(3)
+    answers = life.leave(3, GONE)
+    assert "a" not in maps(answers)
+    [waiting] = [each for each in answers if isinstance(each, TopicStatus) and each.topic == "a"]
+    assert (waiting.status, waiting.code) == (Status.WAITING, Code.SOURCE_OFFLINE)
+    assert "1 list has its only copy on SPU 3" in (waiting.message or "")
+    assert "a" not in maps(life.join(2))
+    life.join(3)
+    assert "a" not in life.state.waiting
+    assert maps(life.leave(3, GONE))["a"] in ([[1]], [[2]])
+
+
+def test_an_spu_that_fails_while_it_leaves_keeps_what_could_not_move_yet() -> None:
+    """Nobody had room for it while it could be copied."""
+    life = OneCluster(*Events().joins(1, 3))
+    life.apply(life.build.manual("a", [3]))
+    life.apply(life.build.cordon(1))
+    life.leave(3, GONE)
+    life.leave(3)
+    assert maps(life.apply(life.build.uncordon(1))) == {}
+    assert life.state.topics["a"].replicas.lists().tolist() == [[3]]
 
 
 def test_a_replacement_keeps_distinct_racks_distinct() -> None:

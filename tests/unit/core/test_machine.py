@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.entries import EntryGone, EntryKind
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
 from spu_assigner.core.base.records import (
-    Order,
     Record,
     ReplicaMap,
     RingChange,
@@ -155,13 +155,14 @@ def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order:
 @given(life=lives())
 @LIVES
 def test_a_repeated_event_changes_and_emits_nothing(life: list[dict[str, Any]]) -> None:
-    """Law 2: a source may deliver twice."""
+    """Law 2: a source may deliver twice. Nothing is remembered of a cluster without SPU, topic or
+    waiting request: there the repeated event changes nothing, and may be answered again."""
     state = ClusterState("c1")
     for line in life:
         event = event_from_json(json.dumps(line))
         run(state, event)
-        before = picture(state)
-        assert run(state, event) == []
+        before, is_empty = picture(state), state.is_empty
+        assert run(state, event) == [] or is_empty
         assert picture(state) == before
 
 

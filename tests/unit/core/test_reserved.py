@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus, plain_records
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.reserved import PRODUCT_NAMES
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState

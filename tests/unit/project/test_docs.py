@@ -223,6 +223,7 @@ _NOT_OF_THE_JOB = {
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
+    "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
     "ShardDamagedError",  # reported as CheckpointDamagedError

@@ -13,19 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicDelete, TopicGrow
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import (
-    Chain,
-    Mode,
-    Order,
-    Reason,
-    ReplicaMap,
-    SpuChanged,
-    Status,
-)
+from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, SpuChanged, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry

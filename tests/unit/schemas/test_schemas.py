@@ -14,6 +14,7 @@ import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.events import (
     LeaveMode,
@@ -25,7 +26,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     Mode,
-    Order,
     ReplicaMap,
     RingChange,
     Status,

@@ -378,3 +378,61 @@ def test_a_topic_that_comes_to_tolerate_what_evicts_it_waits_no_more() -> None:
     assert [each.status for each in answers] == [Status.ASSIGNED, Status.ASSIGNED]
     assert cluster.state.waiting == {}
     assert sorted(cluster.lists("t")[0]) == [0, 1]
+
+
+# Why a list is not repaired.
+
+
+def why_waiting(records: Sequence[PlainRecord]) -> tuple[Code | None, str]:
+    [answer] = [each for each in statuses(records) if each.status is Status.WAITING]
+    return answer.code, answer.message or ""
+
+
+def test_a_repair_that_a_spread_rule_holds_back_names_it() -> None:
+    """An SPU with room is there, on a zone that is full."""
+    cluster = Cluster()
+    for spu_id, zone in enumerate("abb"):
+        cluster.join(spu_id, labels={"zone": zone}, capacity=9)
+    rules = Constraints(spread=(SpreadLevel("zone", 1),))
+    cluster.create("t", 1, 2, constraints=rules)
+    kept = [spu_id for spu_id in cluster.lists("t")[0] if spu_id != 0]
+    left = cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION))
+    code, message = why_waiting(left)
+    assert code is Code.UNSATISFIABLE
+    assert "spread[0] 'zone' max 1 excludes 1" in message
+    assert cluster.lists("t") == [kept]
+
+
+def test_a_repair_that_a_least_number_of_replicas_holds_back_names_it() -> None:
+    cluster = Cluster()
+    for spu_id, zone in enumerate("abbb"):
+        cluster.join(spu_id, labels={"zone": zone}, capacity=9)
+    cluster.join(4, labels={"zone": "a"}, capacity=0)
+    cluster.create("t", 1, 3, constraints=Constraints(spread=(SpreadLevel("zone", None, 1),)))
+    left = cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION))
+    code, message = why_waiting(left)
+    assert code is Code.INSUFFICIENT_CAPACITY
+    assert "spread[0] 'zone' min 1 excludes 1, 1 without a free slot" in message
+
+
+def test_a_repair_that_no_selector_permits_names_the_selectors() -> None:
+    cluster = Cluster()
+    for spu_id in range(4):
+        cluster.join(spu_id, labels={"tier": "ssd" if spu_id < 2 else "hdd"}, capacity=9)
+    cluster.create("t", 1, 2, constraints=SSD)
+    code, message = why_waiting(cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION)))
+    assert code is Code.UNSATISFIABLE
+    assert "require[0] 'tier=ssd' excludes 2" in message
+
+
+def test_a_repair_that_lacks_a_resource_or_slots_names_them() -> None:
+    """Of SPUs outside the list alone: those in it get no second replica."""
+    cluster = Cluster()
+    for spu_id, disk in enumerate((100, 100, 5)):
+        cluster.join(spu_id, capacity=9, resources={"disk": disk})
+    cluster.join(3, capacity=1, resources={"disk": 100})
+    cluster.apply(cluster.events.manual("full", [3]))
+    cluster.apply(cluster.events.manual("t", [0, 1], demand={"disk": 10}))
+    code, message = why_waiting(cluster.apply(cluster.events.leave(0, mode=LeaveMode.DECOMMISSION)))
+    assert code is Code.INSUFFICIENT_CAPACITY
+    assert "(1 without a free slot, 1 has less than 10 of disk free)" in message

@@ -16,7 +16,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
 )
 from spu_assigner.core.base.records import Mode, Status
-from spu_assigner.core.state.cluster_state import new_event_hash
+from spu_assigner.core.state.memory import new_event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.follow.adoption import (
     AdoptionDecision,

@@ -14,9 +14,11 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.shard.bundle import MessageKind
 from support.events.builders import Events
 from support.events.simulation import publish
 from support.project.case_share import share_of
+from support.shard.one_shard import OneShard
 
 CYCLES: Final = share_of(12_000)
 SAMPLE_EVERY: Final = 1_000
@@ -122,3 +124,30 @@ def fields_of(value: object) -> list[tuple[str, Any]]:
     names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
     names += getattr(value, "__dict__", {})
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+
+
+def test_names_that_only_get_rejections_leave_nothing_behind() -> None:
+    """Whoever may write to `topic-events` may invent names."""
+    shard, build = OneShard(), Events()
+    for part in range(4):
+        names = [f"invented-{part}-{number}" for number in range(250)]
+        [bundle] = shard.bundles([build.create("t", 1, 1, cluster_id=name) for name in names])
+        kinds = {message.kind for message in bundle.messages()}
+        assert kinds == {MessageKind.TOPIC_STATUS}
+        assert len(shard.clusters) == 0
+    assert shard.stored() == {}
+
+
+def test_a_forgotten_cluster_leaves_the_copy_the_store_and_what_is_published() -> None:
+    """In the batch that empties it, and after a start from what is stored."""
+    shard, build = OneShard(), Events()
+    shard.bundles([build.join(0), build.create("t", 1, 1), build.join(1, cluster_id="c2")])
+    assert sorted(shard.clusters) == ["c1", "c2"]
+    [bundle] = shard.bundles([build.delete("t"), build.leave(0, mode=LeaveMode.DECOMMISSION)])
+    gone = {message.key for message in bundle.messages() if message.value is None}
+    assert gone == {b"c1/t", b"c1/spu/0", b"c1/chains/all", b"c1/seen/0"}
+    assert sorted(shard.clusters) == ["c2"]
+    assert {key[1:3] for key in shard.stored()} == {b"c2"}
+    again = OneShard(shard.store)
+    again.bundles([build.join(2, cluster_id="c2")])
+    assert sorted(again.clusters) == ["c2"]

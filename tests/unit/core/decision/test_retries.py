@@ -1,0 +1,184 @@
+"""One event tries no more of what waits than its limit; the next events go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import (
+    GrantedCreate,
+    PlainRecord,
+    ReplicaMap,
+    Status,
+    TopicStatus,
+    plain_records,
+)
+from spu_assigner.core.decision import waiting
+from spu_assigner.core.decision.assignment import Refusal
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from support.events.builders import Events
+from support.events.random_lives import life_of
+from support.events.simulation import CLUSTER, Published, publish, restored_from
+from support.model.pictures import picture
+
+WAITING = 5
+
+
+def apply(
+    state: ClusterState, event: Event, default_policy: Policy = Policy.BALANCED
+) -> Sequence[PlainRecord]:
+    records = step(state, event, default_policy=default_policy)
+    assert not (len(records) > 1 and any(isinstance(each, GrantedCreate) for each in records))
+    return plain_records(records)
+
+
+def assigned(records: Sequence[PlainRecord]) -> list[str]:
+    """The topics that records say are assigned, in this order."""
+    return [
+        record.topic
+        for record in records
+        if isinstance(record, TopicStatus) and record.status is Status.ASSIGNED
+    ]
+
+
+@pytest.fixture
+def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event tries one of what waits."""
+    monkeypatch.setattr(waiting, "RETRY_LOOKS_MAX", 1)
+
+
+@pytest.fixture
+def crowded() -> tuple[ClusterState, Events]:
+    """A full SPU, and creates that wait."""
+    state, events = ClusterState("c1"), Events()
+    apply(state, events.join(0, capacity=1))
+    apply(state, events.create("full", 1, 1))
+    for number in range(WAITING):
+        apply(state, events.create(f"w{number}", 1, 1, on_shortage=OnShortage.WAIT))
+    return state, events
+
+
+def test_within_the_limit_all_are_tried_by_the_event_that_makes_room(
+    crowded: tuple[ClusterState, Events],
+) -> None:
+    state, events = crowded
+    records = apply(state, events.join(1, capacity=100))
+    assert assigned(records) == [f"w{number}" for number in range(WAITING)]
+    assert state.retries is None
+
+
+@pytest.mark.usefixtures("one_try")
+def test_the_next_events_go_on_whatever_they_are(crowded: tuple[ClusterState, Events]) -> None:
+    """A create that is granted at once, one that is refused, a delete of what is not there."""
+    state, events = crowded
+    join = events.join(1, capacity=100)
+    assert assigned(apply(state, join)) == ["w0"]
+    assert apply(state, join) == ()  # A repeated event changes nothing, so it does not go on.
+    assert assigned(apply(state, events.create("new", 1, 1))) == ["new", "w1"]
+    assert assigned(apply(state, events.create("new", 0, 1))) == ["w2"]
+    assert assigned(apply(state, events.delete("unknown"))) == ["w3"]
+    assert assigned(apply(state, events.grow("new", 2))) == ["new", "w4"]
+    apply(state, events.delete("unknown"))
+    assert state.retries is None
+    assert not state.waiting
+
+
+@pytest.mark.usefixtures("one_try")
+def test_room_that_is_made_meanwhile_is_tried_by_all_once_more() -> None:
+    """But first by those that were not tried yet."""
+    state, events = ClusterState("c1"), Events()
+    apply(state, events.join(0, capacity=1))
+    apply(state, events.create("full", 1, 1))
+    wait = {"policy": Policy.KRAFT, "on_shortage": OnShortage.WAIT}
+    apply(state, events.create("pair", 1, 2, **wait))
+    apply(state, events.create("w0", 1, 1, **wait))
+    apply(state, events.create("w1", 1, 1, **wait))
+    assert assigned(apply(state, events.join(1, capacity=100))) == []  # `pair` was tried
+    assert assigned(apply(state, events.join(2, capacity=100))) == ["w0"]
+    assert assigned(apply(state, events.delete("unknown"))) == ["w1"]
+    assert assigned(apply(state, events.delete("unknown"))) == ["pair"]
+    apply(state, events.delete("unknown"))
+    assert state.retries is None
+
+
+@pytest.mark.usefixtures("one_try")
+def test_short_lists_come_before_creates_over_several_events() -> None:
+    state, events = ClusterState("c1"), Events()
+    for spu_id in (0, 1):
+        apply(state, events.join(spu_id, capacity=2))
+    for topic in ("a", "b"):
+        apply(state, events.create(topic, 1, 2))
+    apply(state, events.create("w", 1, 1, on_shortage=OnShortage.WAIT))
+    apply(state, events.leave(1, mode=LeaveMode.DECOMMISSION))
+    assert state.waiting.keys() == {"a", "b", "w"}
+    assert assigned(apply(state, events.join(2, capacity=9))) == ["a"]
+    assert assigned(apply(state, events.delete("unknown"))) == ["b"]
+    assert assigned(apply(state, events.delete("unknown"))) == ["w"]
+
+
+def test_a_create_that_became_too_large_a_task_is_refused_and_waits_no_more(
+    crowded: tuple[ClusterState, Events], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each event would spend its limit on it."""
+    state, events = crowded
+    refusal = Refusal(Code.TOO_COMPLEX, "too much")
+    monkeypatch.setattr(waiting, "automatic", lambda *_, **__: refusal)
+    records = apply(state, events.join(1, capacity=100))
+    answers = [record for record in records if isinstance(record, TopicStatus)]
+    assert {(each.status, each.code) for each in answers} == {(Status.REJECTED, Code.TOO_COMPLEX)}
+    assert len(answers) == WAITING
+    assert not state.waiting
+
+
+def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state, events = ClusterState("c1"), Events()
+    apply(state, events.join(0, capacity=2))
+    apply(state, events.create("full", 1, 1))
+    for number in range(40):
+        rules = Constraints(require=(f"group={number}",))
+        create = events.create(f"w{number}", 1, 1, constraints=rules, on_shortage=OnShortage.WAIT)
+        apply(state, create)
+    tried = []
+    placed = waiting.automatic
+
+    def counted(state: ClusterState, request: object, *given: object, **named: object) -> object:
+        tried.append(request.topic)  # type: ignore[attr-defined]
+        return placed(state, request, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(waiting, "automatic", counted)
+    monkeypatch.setattr(waiting, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
+    apply(state, events.delete("full"))
+    assert 5 < len(tried) < 15
+    for _ in range(20):
+        apply(state, events.delete("unknown"))
+    assert tried == [f"w{number}" for number in range(40)]
+
+
+@pytest.mark.usefixtures("one_try")
+def test_the_laws_hold_where_events_go_on_for_each_other() -> None:
+    """Records replayed, and what was published, give the state; repeated events change nothing."""
+    pauses = 0
+    for seed in range(120):
+        life = life_of(seed)
+        state, replayed = ClusterState(CLUSTER), ClusterState(CLUSTER)
+        published: Published = {}
+        for event in life.events:
+            records = apply(state, event, life.default_policy)
+            for record in records:
+                evolve(replayed, record)
+                if isinstance(record, ReplicaMap):
+                    published["map", record.topic] = record
+            publish(published, state)
+            pauses += state.retries is not None
+            if state.retries is not None:
+                assert picture(restored_from(published, Random(seed))) == picture(state), seed
+                assert apply(state, event, life.default_policy) == (), seed
+        assert picture(replayed) == picture(state), seed
+    assert pauses > 5
