@@ -13,6 +13,9 @@ Rules:
   what cannot be evened out.
 - Always a path that costs no more than any other: so each number of paths has cost least in all.
   The least cost never falls from one path to the next, so any path found at that cost will do.
+- The first paths go in one step, at cost 1: nothing was passed, so none costs less. While no SPU
+  gives what it took, none costs less after them either. Most units pass so, and the pool finds such
+  paths for many at once (`deal`).
 - Between bands a path may end at an SPU with room and continue at one that can spare a unit: the
   node `hub`, at no cost, stands for all that are within their band.
 - In the last stage an SPU that is the first of some paths and the last of others counts as if it
@@ -49,6 +52,10 @@ class Pool(Protocol):
 
     def find(self, giver: int, taker: int, cost: int) -> int:
         """The first row in which that can be done."""
+
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """Pass units at cost 1 that nobody has passed yet, each in one step from an SPU with an
+        excess to one with a lack, as long as that goes fast; how many more each SPU has then."""
 
     def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """Whether two such transfers in this row might hinder each other."""
@@ -91,6 +98,7 @@ def even_out(
     """
     pool = new_pool()
     flow = _Flow(pool, counts, bands)
+    flow.deal()
     for goal in _INTO_BANDS:
         flow.run(goal)
     if (outside := flow.outside()) > 0:
@@ -131,8 +139,25 @@ class _Flow:
 
     def outside(self) -> int:
         """How far the SPU furthest outside its band is from it."""
-        below, above = self._floors - self.counts, self.counts - self._ceilings
-        return int(np.maximum(below, above).max(initial=0))
+        return int(np.maximum(*self._outside_by()).max(initial=0))
+
+    def deal(self) -> None:
+        """Pass what takes one step, while nothing was passed: from above to below, then what is
+        left above to any with room, or what is left below from any that can spare one."""
+        above, below = self._outside_by()
+        self.counts += self._pool.deal(above, below)
+        above, below = self._outside_by()
+        if above.any() and not below.any():
+            room = (self._ceilings - self.counts).clip(min=0)
+            self.counts += self._pool.deal(above, room)
+        elif below.any() and not above.any():
+            spare = (self.counts - self._floors).clip(min=0)
+            self.counts += self._pool.deal(spare, below)
+
+    def _outside_by(self) -> tuple[CountArray, CountArray]:
+        """How far each SPU is above its band, and below it."""
+        above, below = self.counts - self._ceilings, self._floors - self.counts
+        return above.clip(min=0), below.clip(min=0)
 
     def run(self, goal: _Goal | None) -> None:
         """Pass units along shortest paths until there is none that helps.

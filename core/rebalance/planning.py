@@ -32,7 +32,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
-from math import ceil, floor, lcm
+from math import ceil, floor
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
@@ -64,6 +65,9 @@ from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaP
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
+
+LOAD_BITS: Final = 20  # of the fraction of a replica by which loads are compared
+FULL: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ class _ClusterLists:
     def move(self, step: Step, taken: int) -> ListMove:
         """Let the taker, which has this id, have the giver's place."""
         row = step.row
-        at = int(np.flatnonzero(self.places[row] == step.giver)[0])
+        at = self.places[row].tolist().index(step.giver)
         gone = int(self.ids[row, at])
         self.ids[row, at], self.places[row, at] = taken, step.taker
         topic, partition = int(self.topics[row]), int(self.partitions[row])
@@ -107,9 +111,9 @@ class _ClusterLists:
 
     def lead(self, row: int, leader: int) -> None:
         """Let a member lead, in place of the one that does."""
-        at = int(np.flatnonzero(self.places[row] == leader)[0])
-        self.ids[row, [0, at]] = self.ids[row, [at, 0]]
-        self.places[row, [0, at]] = self.places[row, [at, 0]]
+        at = self.places[row].tolist().index(leader)
+        for members in (self.ids, self.places):
+            members[row, 0], members[row, at] = int(members[row, at]), int(members[row, 0])
 
 
 def plan_rebalance(
@@ -374,42 +378,55 @@ def _ordered(
     There is always one whose taker has room, below its band's ceiling or what it is to have in the
     end: the changes form no circle, since going without it would take fewer.
     """
-    unit = lcm(*(share.denominator for share in shares))
-    fair = [int(share * unit) for share in shares]
+    fair = [floor(share * 2**LOAD_BITS) for share in shares]
     held = counts.tolist()
     room = (np.maximum(bands.ceilings, planned) - counts).tolist()
+    loads = np.full(len(held), FULL)  # of SPUs that have room
 
     def load(place: int) -> int:
-        return int(held[place] * unit - fair[place])
+        return int((held[place] << LOAD_BITS) - fair[place])
+
+    def look_at(place: int) -> None:
+        loads[place] = load(place) if room[place] > 0 else FULL
 
     pending: dict[int, dict[int, deque[int]]] = {}
+    givers_to: dict[int, list[int]] = {}
     for row, giver, taker in changes:
-        pending.setdefault(giver, {}).setdefault(taker, deque()).append(row)
+        of_giver = pending.setdefault(giver, {})
+        if taker not in of_giver:
+            of_giver[taker] = deque()
+            givers_to.setdefault(taker, []).append(giver)
+        of_giver[taker].append(row)
+    takers_of = {giver: np.array(sorted(pending[giver])) for giver in pending}
+    for place in givers_to:
+        look_at(place)
     heap = [(-load(giver), giver) for giver in pending]
     heapify(heap)
-    blocked: list[int] = []  # givers all of whose takers are full until they give themselves
     while pending:
         if not heap:
             raise InvariantError("moves of a rebalance wait for each other in a circle")
         key, giver = heappop(heap)
         if giver not in pending or -key != load(giver):
             continue  # It has another key since.
-        with_room = [place for place in pending[giver] if room[place] > 0]
-        if not with_room:
-            blocked.append(giver)
-            continue
-        taker = min(with_room, key=lambda place: (load(place), place))
+        takers = takers_of[giver]
+        at = loads[takers].argmin()
+        taker = int(takers[at])
+        if room[taker] <= 0:
+            continue  # All are full: it comes back once one of them has given.
         yield Transfer(pending[giver][taker].popleft(), giver, taker)
         if not pending[giver][taker]:
             del pending[giver][taker]
+            takers_of[giver] = np.delete(takers, at)
         if not pending[giver]:
             del pending[giver]
         held[giver], room[giver] = held[giver] - 1, room[giver] + 1
         held[taker], room[taker] = held[taker] + 1, room[taker] - 1
-        for place in (giver, taker, *blocked):
+        for place in (giver, taker):
+            look_at(place)
+        waiting = givers_to.get(giver, ()) if room[giver] == 1 else ()
+        for place in (giver, taker, *waiting):
             if place in pending:
                 heappush(heap, (-load(place), place))
-        blocked.clear()
 
 
 def _leads(lists: _ClusterLists, count: int) -> CountArray:
