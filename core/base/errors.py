@@ -73,3 +73,5 @@ class Code(StrEnum):
     INVALID_TAINTS = "INVALID_TAINTS"  # of an SPU
     INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"  # no selectors, unknown topics, a policy without
     UNSATISFIABLE = "UNSATISFIABLE"  # the constraints and the cluster permit no list
+    TOO_MANY_MOVES = "TOO_MANY_MOVES"  # more than one event may ask for: ask for less, then again
+    TOO_MUCH_WORK = "TOO_MUCH_WORK"  # likewise, for looks at SPUs rather than moves

@@ -12,7 +12,7 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, cons
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
-from spu_assigner.core.base.limits import AMOUNT_MAX, MAP_SIZE_MAX, RESOURCES_MAX
+from spu_assigner.core.base.limits import AMOUNT_MAX, MAP_SIZE_MAX, PLACING_LOOKS_MAX, RESOURCES_MAX
 from spu_assigner.core.base.records import Chain, Order, Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.reserved import KAFKA_OWN
@@ -26,7 +26,7 @@ from spu_assigner.core.constraints.conflict import (
 from spu_assigner.core.constraints.placing import Placing, SpuRoom
 from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
 from spu_assigner.core.decision.answers import Refusal, refuse_name
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.planner import ShortRingError, TooMuchWorkError
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
@@ -105,6 +105,16 @@ def short_on_the_way(short: ShortRingError) -> Refusal:
         f"partition {short.partition} found {short.found} SPUs with a free slot "
         f"for {short.needed} replicas, {need} more needed; "
         "add SPUs or capacity, delete topics, or ask for less",
+    )
+
+
+def too_much_work(error: TooMuchWorkError) -> Refusal:
+    """Of a request that takes more looks at SPUs than one may."""
+    return Refusal(
+        Code.TOO_MUCH_WORK,
+        f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {error.done} of "
+        f"{error.partitions} partitions by this policy; ask for {max(error.done, 1)}, and let the "
+        "topic grow after that, or choose another policy",
     )
 
 

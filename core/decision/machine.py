@@ -96,7 +96,7 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import evicting_spus, leaving_spus, repair
+from spu_assigner.core.decision.repair import RepairRun, evicting_spus, leaving_spus, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import automatic, decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.ring_changes import resource_changes
@@ -294,11 +294,12 @@ def _following(
     """What follows from an event that was applied; each part must be applied before the next."""
     if leads:
         yield from give_leads_away(state, event.event_id)
+    run = RepairRun(state)
     for name in broken:
-        yield repair(state, name, cause=event.event_id, is_retry=False)
+        yield repair(state, name, cause=event.event_id, is_retry=False, run=run)
     if frees:
         for waiting in in_turn(state, Wait.REPAIR):
-            yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
+            yield repair(state, waiting.topic, cause=waiting.cause, is_retry=True, run=run)
     for spu_id in sorted(state.leaving):
         if state.ledger.count(spu_id) == 0:
             yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]

@@ -11,7 +11,14 @@ import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
-from spu_assigner.core.base.limits import AMOUNT_MAX, BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
+from spu_assigner.core.base.limits import (
+    AMOUNT_MAX,
+    BAND_PERCENT,
+    BAND_PERCENT_MAX,
+    MOVES_MAX,
+    REBALANCE_MOVES_MAX,
+    RULED_LISTS_MAX,
+)
 from spu_assigner.core.base.records import (
     Chain,
     Mode,
@@ -35,6 +42,7 @@ from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import (
     ListMove,
     Rebalance,
+    TooManyMovesError,
     plan_rebalance,
 )
 from spu_assigner.core.rebalance.resource_loads import (
@@ -71,17 +79,29 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
+        refusal = _refuse_ruled(state, names)
+        if refusal is not None:
+            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
         loads = state.loads(np.array(open_ids, dtype=np.int32))
         goal = _goal(state, event, names, loads)
-        plan = plan_rebalance(
-            [state.topics[name].replicas.matrix() for name in names],
-            loads,
-            racks=_other_racks(state, loads),
-            max_moves=event.max_moves,
-            choice=LeaderChoice(state) if state.demoted else None,
-            goal=goal,
-            ruled=_ruled(state, names, moving, loads),
-        )
+        try:
+            plan = plan_rebalance(
+                [state.topics[name].replicas.matrix() for name in names],
+                loads,
+                racks=_other_racks(state, loads),
+                max_moves=event.max_moves,
+                choice=LeaderChoice(state) if state.demoted else None,
+                goal=goal,
+                ruled=_ruled(state, names, moving, loads),
+            )
+        except TooManyMovesError as error:
+            refusal = Refusal(
+                Code.TOO_MANY_MOVES,
+                f"to even out takes at least {error.moves} moves; one request may take "
+                f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
+                "nothing moves",
+            )
+            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
         moves_of.setdefault(move.topic, []).append(move)
@@ -138,6 +158,8 @@ def _said_of(plan: Rebalance) -> str:
         said += ", 1 list gets another leader from among its replicas"
     else:
         said += f", {plan.reorders} lists get another leader from among their replicas"
+    if plan.is_cut:
+        said += "; the search ended at its limit: ask again, which may find more"
     if shares is not None:
         said += (
             f"; the largest dominant share is {_percent(shares.after)}, was "
@@ -163,6 +185,20 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
         if not 0 <= value <= limit:
             return Refusal(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
     return None
+
+
+def _refuse_ruled(state: ClusterState, names: Sequence[str]) -> Refusal | None:
+    """Why so many lists under rules are not weighed."""
+    lists = sum(
+        len(state.topics[name].replicas.matrix()) for name in names if name in state.constrained
+    )
+    if lists <= RULED_LISTS_MAX:
+        return None
+    return Refusal(
+        Code.TOO_MUCH_WORK,
+        f"topics with constraints have {lists} lists; one request may weigh {RULED_LISTS_MAX}: pin "
+        "topics that are to stay (topic_adopted with pinned)",
+    )
 
 
 def _goal(

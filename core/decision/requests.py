@@ -35,6 +35,7 @@ from spu_assigner.core.decision.assignment import (
     resource_loads,
     short_on_the_way,
     shortage,
+    too_much_work,
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
@@ -45,6 +46,7 @@ from spu_assigner.core.policies.planner import (
     Demand,
     PlacementRule,
     ShortRingError,
+    TooMuchWorkError,
     place,
 )
 from spu_assigner.core.policies.striped import (
@@ -253,6 +255,8 @@ def _by_rule(
         plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
         return short_on_the_way(short)
+    except TooMuchWorkError as error:
+        return too_much_work(error)
     replicas = led_by_others(state, plan.replicas)
     start = index if has_chain and event.start_index is None else event.start_index
     return new_assignment(
@@ -381,6 +385,8 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         )
     except ShortRingError as short:
         return short_on_the_way(short)
+    except TooMuchWorkError as error:
+        return too_much_work(error)
     return new_assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),

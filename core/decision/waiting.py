@@ -6,11 +6,17 @@ Each is tried once; one that cannot be served blocks none behind it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.limits import WAITING_MAX
+from spu_assigner.core.base.limits import (
+    LOOKS_EACH,
+    PARTITIONS_MAX,
+    RETRY_LOOKS_MAX,
+    WAITING_MAX,
+)
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
@@ -93,12 +99,17 @@ def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
 
 
 def servable(state: ClusterState) -> Iterator[Waiting]:
-    """The creates for which there may be room, the oldest first; looks again after each."""
+    """The creates for which there may be room, the oldest first; looks again after each.
+
+    Ends early where very many were tried in vain: the others are looked at again another time.
+    """
     creates = in_turn(state, Wait.CREATE)
     if not creates:
         return
     ring = state.ring
     free = int(state.ledger.free(ring.ids).sum())
+    looks_left = RETRY_LOOKS_MAX
+    failed: dict[Waiting, int] = {}  # partitions of which there are too many, of requests alike
     for waiting in creates:
         # `kraft` may place on offline SPUs too.
         # And a topic with constraints on SPUs that it tolerates.
@@ -107,10 +118,27 @@ def servable(state: ClusterState) -> Iterator[Waiting]:
             continue
         if is_bound and waiting.partitions * waiting.replication_factor > free:
             continue
+        alike = _but_for_partitions(waiting)
+        if alike is not None and waiting.partitions >= failed.get(alike, PARTITIONS_MAX + 1):
+            continue  # Fewer, or as many, were tried since anything was placed.
         yield waiting
         if waiting.topic not in state.waiting:  # It was served.
             ring = state.ring
             free = int(state.ledger.free(ring.ids).sum())
+            failed.clear()
+            continue
+        if alike is not None:
+            failed[alike] = waiting.partitions
+        looks_left -= ring.size * LOOKS_EACH + waiting.partitions * waiting.replication_factor
+        if looks_left < 0:
+            return
+
+
+def _but_for_partitions(waiting: Waiting) -> Waiting | None:
+    """What of a request decides beside its partitions whether there is room; None: its name too."""
+    if waiting.policy in (Policy.RENDEZVOUS, Policy.KRAFT) or waiting.constraints is not None:
+        return None
+    return replace(waiting, topic="", sequence=0, cause="", partitions=0)
 
 
 def request_of(waiting: Waiting) -> TopicCreate:

@@ -9,6 +9,8 @@ Rules:
   distinct racks of a list never falls.
 - The plan has the fewest moves that bring all SPUs into their bands; where that cannot be, the
   fewest that bring them as near as can be (least sum of squares of the distances to the bands).
+- Where many more moves are needed than are allowed, the plan is one for wider bands, which takes no
+  fewer than are allowed: the SPUs furthest from their share come nearer first.
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
 - An SPU that holds more than its capacity may take a replica only in place of one it has given.
@@ -36,7 +38,8 @@ from math import ceil, floor
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.core.base.limits import REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.fair_share import (
     Holders,
@@ -66,8 +69,19 @@ from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
 
+LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
+LEADER_LOOKS_MAX: Final = 5_000_000  # likewise for leaders
+WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
 LOAD_BITS: Final = 20  # of the fraction of a replica by which loads are compared
 FULL: Final = 2**62
+
+
+class TooManyMovesError(AssignerError):
+    """A plan takes more moves than one is made of."""
+
+    def __init__(self, moves: int) -> None:
+        super().__init__(f"the plan takes at least {moves} moves")
+        self.moves = moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +103,7 @@ class Rebalance:
     reorders: int  # lists that get another leader from among their members
     size: int = 0  # bytes that the moves copy, as far as topics say
     shares: ShareChange | None = None  # None: there was no goal of resources
+    is_cut: bool = False  # the search ended at its limit: another request may find more
 
 
 @dataclass(slots=True)
@@ -137,6 +152,9 @@ def plan_rebalance(
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
+
+    Raises:
+        TooManyMovesError: more moves are allowed than one plan is made of, and are needed.
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
@@ -152,8 +170,11 @@ def plan_rebalance(
         )
     relief = None
     steps: Iterable[Step]
+    is_cut = False
     if goal is None:
-        steps = _steps_by_count(lists, rack_of, rack_matrix, loads, under_rules)
+        steps, is_cut = _steps_by_count(
+            lists, rack_of, rack_matrix, loads, ruled=under_rules, max_moves=max_moves
+        )
     else:
         movable = MovableLists(
             topics=lists.topics.tolist(),
@@ -185,13 +206,14 @@ def plan_rebalance(
         leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
     able = _able_to_lead(lists, choice, goal, ruled)
     lists = replace(lists, places=np.where(able, lists.places, len(rack_of)))
-    reorders += _even_leaders(lists, leaders, loads.capacities)
+    more_reorders, is_cut_too = _even_leaders(lists, leaders, loads.capacities)
     return Rebalance(
         changed=_changed(topics, lists, before),
         moves=tuple(moves),
-        reorders=reorders,
+        reorders=reorders + more_reorders,
         size=size,
         shares=None if relief is None else relief.shares(whole.places),
+        is_cut=is_cut or is_cut_too,
     )
 
 
@@ -200,22 +222,44 @@ def _steps_by_count(
     rack_of: CountArray,
     rack_matrix: IdMatrix,
     loads: Loads,
+    *,
     ruled: RuledLists | None,
-) -> Iterator[Step]:
-    """The fewest moves that bring the SPUs' numbers of replicas into their bands."""
+    max_moves: int,
+) -> tuple[Iterator[Step], bool]:
+    """The fewest moves that bring the SPUs' numbers of replicas into their bands, and whether the
+    search ended at its limit."""
+    if max_moves == 0:
+        return iter(()), False
     counts = loads.replicas.astype(np.int64)
     zones = None if ruled is None else ruled.zones()
     shares = _replica_shares(lists, rack_of, rack_matrix, loads, zones)
     bands = _bands(shares, counts, loads.capacities, is_limited=True)
+    needed = bands.moves(counts)
+    if min(needed, max_moves) > REBALANCE_MOVES_MAX:
+        raise TooManyMovesError(needed)
+    if needed > max(max_moves, WHOLE_PLAN_MAX):
+        bands = _widest(bands, counts, max_moves)
 
     def new_pool() -> ReplicaPool | RuledPool:
         if ruled is None:
             return ReplicaPool(lists.places, rack_matrix, rack_of)
         return RuledPool(ruled, rack_matrix, rack_of)
 
-    pool, planned = even_out(new_pool, counts, bands)
-    order = _ordered(pool.changes(), counts, planned, shares, bands)
-    return (Step(*change, is_lead=False) for change in order)
+    evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
+    order = _ordered(evened.pool.changes(), counts, evened.counts, shares, bands)
+    return (Step(*change, is_lead=False) for change in order), evened.is_cut
+
+
+def _widest(bands: Bands, counts: CountArray, moves: int) -> Bands:
+    """The widest bands into which it takes no fewer moves than that."""
+    low, high = 0, int(counts.max()) + 1
+    while high - low > 1:
+        width = (low + high) // 2
+        if bands.wider(width).moves(counts) >= moves:
+            low = width
+        else:
+            high = width
+    return bands.wider(low)
 
 
 def _demoted(loads: Loads, choice: LeaderChoice | None) -> frozenset[int]:
@@ -434,15 +478,23 @@ def _leads(lists: _ClusterLists, count: int) -> CountArray:
     return np.bincount(lists.places[:, 0], minlength=count + 1)[:count].astype(np.int64)
 
 
-def _even_leaders(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> int:
-    """Even out leaders. Returns how many lists were reordered."""
+def _even_leaders(
+    lists: _ClusterLists, leaders: CountArray, capacities: CountArray
+) -> tuple[int, bool]:
+    """Even out leaders. Returns how many lists were reordered, and whether the search ended at its
+    limit."""
     shares = _leader_shares(lists, leaders, capacities)
     bands = _bands(shares, leaders, capacities, is_limited=False)
-    pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
-    changes = pool.changes()
+    evened = even_out(
+        lambda: LeaderPool(lists.places, len(capacities)),
+        leaders,
+        bands,
+        looks_max=LEADER_LOOKS_MAX,
+    )
+    changes = evened.pool.changes()
     for row, _, leader in changes:
         lists.lead(row, leader)
-    return len(changes)
+    return len(changes), evened.is_cut
 
 
 def _changed(

@@ -350,6 +350,6 @@ def _matched(of_givers: CountArray, of_takers: CountArray) -> tuple[Positions, P
         key = np.empty(len(racks), dtype=np.int64)
         key[order] = racks[order] * (len(of_givers) + len(of_takers)) + rank
         keys.append(key)
-    _, givers, takers = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    _, givers, takers = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
     order = np.argsort(givers)
     return givers[order], takers[order]

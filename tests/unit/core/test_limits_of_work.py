@@ -1,0 +1,149 @@
+"""What one event may ask to be done: past a limit it is rejected, and says how to ask for less."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import (
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicCreate,
+    TopicGrow,
+    TopicReplication,
+)
+from spu_assigner.core.base.limits import LOOKS_EACH
+from spu_assigner.core.base.records import Record, Status, TopicStatus
+from spu_assigner.core.decision import machine, repair, replication, waiting
+from spu_assigner.core.policies import planner, striped
+from spu_assigner.core.state.cluster_state import ClusterState
+
+
+class Asking:
+    def __init__(self, spus: int, capacity: int = 10_000) -> None:
+        self.state = ClusterState("c")
+        self._events = 0
+        for spu_id in range(spus):
+            self.do(SpuJoined, spu_id=spu_id, capacity=capacity)
+
+    def do(self, kind: type[Any], **fields: Any) -> Sequence[Record]:
+        self._events += 1
+        event = kind(event_id=f"e{self._events}", cluster_id="c", **fields)
+        return machine.step(self.state, event, default_policy=Policy.BALANCED)
+
+    def answer(self, kind: type[Any], **fields: Any) -> TopicStatus:
+        records = self.do(kind, **fields)
+        return next(record for record in records if isinstance(record, TopicStatus))
+
+
+def test_another_factor_in_one_go_is_rejected_and_in_steps_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer names the first step."""
+    monkeypatch.setattr(replication, "RESIZE_MOVES_MAX", 200)
+    asking = Asking(8)
+    asking.do(TopicCreate, topic="t", partitions=100, replication_factor=1)
+    refused = asking.answer(TopicReplication, topic="t", replication_factor=6)
+    assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MANY_MOVES)
+    assert (refused.message or "").endswith("the first to replication_factor 3")
+    for factor in (3, 5, 6, 4, 2, 1):
+        answer = asking.answer(TopicReplication, topic="t", replication_factor=factor)
+        assert answer.status is Status.ASSIGNED
+
+
+@pytest.mark.parametrize("policy", [Policy.RENDEZVOUS, Policy.FLUVIO, Policy.KAFKA, Policy.KRAFT])
+def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`rendezvous` scores each SPU for each partition; the others put a ring in order anew for each
+    SPU that becomes saturated."""
+    for module in (planner, striped):
+        monkeypatch.setattr(module, "PLACING_LOOKS_MAX", 4 * 12 * LOOKS_EACH)
+    asking = Asking(12, capacity=50)
+    for spu_id in range(12):  # One after the other fills.
+        asking.do(SpuJoined, spu_id=spu_id, capacity=40 + spu_id)
+    wanted = 255
+    request: dict[str, Any] = {"topic": "t", "replication_factor": 2, "policy": policy}
+    refused = asking.answer(TopicCreate, partitions=wanted, **request)
+    assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MUCH_WORK)
+    found = re.search(r"ask for (\d+)", refused.message or "")
+    assert found is not None
+    partitions = int(found[1])
+    assert asking.answer(TopicCreate, partitions=partitions, **request).status is Status.ASSIGNED
+    grown = asking.answer(TopicGrow, topic="t", partitions=partitions + 1)
+    assert grown.status is Status.ASSIGNED
+
+
+def waiting_creates(sizes: Sequence[int]) -> Asking:
+    """A large SPU and a full one; creates that need two."""
+    asking = Asking(1)
+    asking.do(SpuJoined, spu_id=1, capacity=0)
+    for number, partitions in enumerate(sizes):
+        asking.do(
+            TopicCreate,
+            topic=f"w{number}",
+            partitions=partitions,
+            replication_factor=2,
+            on_shortage=OnShortage.WAIT,
+        )
+    asking.do(SpuJoined, spu_id=1, capacity=2)
+    return asking
+
+
+def tries(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found = []
+    automatic = machine.automatic
+
+    def tried(state: ClusterState, event: TopicCreate, policy: Policy) -> Any:
+        found.append(event.topic)
+        return automatic(state, event, policy)
+
+    monkeypatch.setattr(machine, "automatic", tried)
+    asking.do(SpuJoined, spu_id=1, capacity=4)
+    return found
+
+
+def test_of_waiting_creates_alike_one_is_tried_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many partitions, or more, find no room either."""
+    asking = waiting_creates([30, 30, 40, 20, 30, 10])
+    assert tries(asking, monkeypatch) == ["w0", "w3", "w5"]
+
+
+def test_a_smaller_waiting_create_is_served_behind_larger_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that does not fit blocks none behind it."""
+    asking = waiting_creates([30, 40, 3])
+    assert tries(asking, monkeypatch) == ["w0", "w2"]
+    assert "w2" in asking.state.topics
+
+
+def test_waiting_creates_are_tried_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that makes little room does not try ten thousand."""
+    asking = waiting_creates([30, 29, 28, 27, 26])
+    monkeypatch.setattr(waiting, "RETRY_LOOKS_MAX", 2 * (2 * LOOKS_EACH + 60))
+    assert tries(asking, monkeypatch) == ["w0", "w1", "w2"]
+
+
+def test_topics_share_the_candidates_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look at all SPUs for each topic takes longer than to repair it; what one topic is given
+    the next one counts."""
+    asking = Asking(7)
+    for number in range(10):
+        asking.do(TopicCreate, topic=f"t{number}", partitions=7, replication_factor=3)
+    looks = []
+    found = repair.candidates_for
+    monkeypatch.setattr(
+        repair, "candidates_for", lambda *given: looks.append(given[1]) or found(*given)
+    )
+    asking.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+    assert len(looks) == 1
+    assert {asking.state.ledger.count(spu_id) for spu_id in range(1, 7)} == {35}
