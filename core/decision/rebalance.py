@@ -17,6 +17,7 @@ from spu_assigner.core.base.limits import (
     BAND_PERCENT_MAX,
     MOVES_MAX,
     REBALANCE_MOVES_MAX,
+    RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
 from spu_assigner.core.base.records import (
@@ -79,7 +80,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
-        refusal = _refuse_ruled(state, names)
+        refusal = _refuse_size(state, names)
         if refusal is not None:
             return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
         loads = state.loads(np.array(open_ids, dtype=np.int32))
@@ -187,8 +188,17 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
     return None
 
 
-def _refuse_ruled(state: ClusterState, names: Sequence[str]) -> Refusal | None:
-    """Why so many lists under rules are not weighed."""
+def _refuse_size(state: ClusterState, names: Sequence[str]) -> Refusal | None:
+    """Why so many lists under rules, or replicas by their resources, are not weighed."""
+    if any(topic.need is not None for topic in state.topics.values()):
+        replicas = sum(state.topics[name].replicas.matrix().size for name in names)
+        if replicas > RESOURCE_REPLICAS_MAX:
+            return Refusal(
+                Code.TOO_MUCH_WORK,
+                f"topics that may move have {replicas} replicas; by resources one request may "
+                f"weigh {RESOURCE_REPLICAS_MAX}: pin topics that are to stay (topic_adopted with "
+                "pinned)",
+            )
     lists = sum(
         len(state.topics[name].replicas.matrix()) for name in names if name in state.constrained
     )

@@ -22,7 +22,11 @@ import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
-from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX
+from spu_assigner.core.base.limits import (
+    REPLICATION_FACTOR_MAX,
+    RESIZE_MOVES_MAX,
+    ruled_moves_max,
+)
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.base.resources import Need
@@ -74,7 +78,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     if refusal is not None:
         return [rejected(state, event.topic, refusal, event.event_id)]
     topic, factor = state.topics[event.topic], event.replication_factor
-    refusal = _refuse_moves(topic, factor)
+    refusal = _refuse_moves(state, topic, factor)
     if refusal is not None:
         return [rejected(state, event.topic, refusal, event.event_id)]
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
@@ -135,19 +139,20 @@ def _refuse(state: ClusterState, event: TopicReplication) -> Refusal | None:
     return None
 
 
-def _refuse_moves(topic: Topic, factor: int) -> Refusal | None:
+def _refuse_moves(state: ClusterState, topic: Topic, factor: int) -> Refusal | None:
     """Why so many replicas are not added or removed at once."""
     lengths = (topic.replicas.matrix() != PADDING).sum(axis=1)
     moves = int(np.abs(lengths - factor).sum())
-    if moves <= RESIZE_MOVES_MAX:
+    limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
+    if moves <= limit:
         return None
-    step = max(RESIZE_MOVES_MAX // len(lengths), 1)
+    step = max(limit // len(lengths), 1)
     now = int(np.sort(lengths)[len(lengths) // 2])
     nearer = min(now + step, factor) if factor > now else max(now - step, factor)
     return Refusal(
         Code.TOO_MANY_MOVES,
         f"{len(lengths)} lists come to {factor} replicas each by {moves} that are added or "
-        f"removed; one request may take {RESIZE_MOVES_MAX}: go there in steps, the first to "
+        f"removed; one request may take {limit}: go there in steps, the first to "
         f"replication_factor {nearer}",
     )
 

@@ -184,7 +184,7 @@ def plan_rebalance(
             ruled=under_rules,
         )
         relief = find_relief(movable, goal, demoted=_demoted(loads, choice))
-        steps = relief.steps
+        steps, is_cut = relief.steps, relief.is_cut
     moves: list[ListMove] = []
     size = reorders = 0
     for step in steps:

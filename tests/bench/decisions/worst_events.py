@@ -18,8 +18,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -43,6 +45,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest d
 from support.bench.figures import keep, say, spread
 
 CLUSTER: Final = "c"
+RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_milli")
 RUNS: Final = 3
 
 
@@ -105,6 +108,41 @@ def leaders_alone(cluster: Building) -> Event:
     for number in range(3):
         cluster.do(TopicAdopted, topic=f"t{number}", replicas=[[0, 1, 2]] * 100_000)
     return rebalanced(0)
+
+
+def by_resources(partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        random = Random(1)
+        for spu_id in range(120):
+            if spu_id == 100:
+                for number in range(1_000):
+                    cluster.do(
+                        TopicCreate,
+                        topic=f"t{number}",
+                        partitions=partitions,
+                        replication_factor=3,
+                        demand={name: int(1_000 * random.paretovariate(1.2)) for name in RESOURCES},
+                    )
+            has = dict.fromkeys(RESOURCES, 10**10 * (1 + spu_id % 3))
+            cluster.do(SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 5}", resources=has)
+        return rebalanced()
+
+    return built
+
+
+def by_rules(partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        rules = Constraints(require=("tier=ssd",), spread=(SpreadLevel("zone"),))
+        for spu_id in range(25):
+            if spu_id == 20:
+                cluster.create(10, partitions, 3, constraints=rules)
+            labels = {"zone": f"z{spu_id % 7}", "tier": "ssd"}
+            cluster.do(
+                SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 3}", capacity=10**6, labels=labels
+            )
+        return rebalanced()
+
+    return built
 
 
 def one_holds_half(cluster: Building) -> Event:
@@ -198,6 +236,10 @@ CASES: Final[dict[str, Callable[[Building], Event]]] = {
     "ClusterRebalance, 3 to 6 SPUs, 100,000 x 3": scaled_out(100_000),
     "ClusterRebalance, 1,000 to 1,500 SPUs, 1,000,000 replicas, 50,000 moves": half_more,
     "ClusterRebalance, leaders of 300,000 lists": leaders_alone,
+    "ClusterRebalance by resources, 100 to 120 SPUs, 1,000 topics of 16 x 3": by_resources(16),
+    "ClusterRebalance by resources, the same, 1,000 topics of 333 x 3": by_resources(333),
+    "ClusterRebalance under constraints, 20 to 25 SPUs, 10,000 x 3": by_rules(1_000),
+    "ClusterRebalance under constraints, the same, 30,000 x 3": by_rules(3_000),
     "TopicReplication 1 to 32, 5,000 lists, 100 SPUs": more_replicas(5_000, 32),
     "TopicReplication 1 to 32, 100,000 lists, 100 SPUs": more_replicas(100_000, 32),
     "TopicReplication 1 to 3, 100,000 lists, 100 SPUs": more_replicas(100_000, 3),

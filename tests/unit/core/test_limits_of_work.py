@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuId,
     SpuJoined,
     SpuLeft,
     TopicCreate,
@@ -19,8 +21,8 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.core.base.limits import LOOKS_EACH
-from spu_assigner.core.base.records import Record, Status, TopicStatus
-from spu_assigner.core.decision import machine, repair, replication, waiting
+from spu_assigner.core.base.records import Record, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.decision import machine, membership, repair, replication, waiting
 from spu_assigner.core.policies import planner, striped
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -64,11 +66,11 @@ def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
     """`rendezvous` scores each SPU for each partition; the others put a ring in order anew for each
     SPU that becomes saturated."""
     for module in (planner, striped):
-        monkeypatch.setattr(module, "PLACING_LOOKS_MAX", 4 * 12 * LOOKS_EACH)
+        monkeypatch.setattr(module, "PLACING_LOOKS_MAX", 12 * LOOKS_EACH)
     asking = Asking(12, capacity=50)
     for spu_id in range(12):  # One after the other fills.
         asking.do(SpuJoined, spu_id=spu_id, capacity=40 + spu_id)
-    wanted = 255
+    wanted = 260
     request: dict[str, Any] = {"topic": "t", "replication_factor": 2, "policy": policy}
     refused = asking.answer(TopicCreate, partitions=wanted, **request)
     assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MUCH_WORK)
@@ -78,6 +80,31 @@ def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
     assert asking.answer(TopicCreate, partitions=partitions, **request).status is Status.ASSIGNED
     grown = asking.answer(TopicGrow, topic="t", partitions=partitions + 1)
     assert grown.status is Status.ASSIGNED
+
+
+def test_an_spu_with_very_many_replicas_under_constraints_is_not_emptied_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a decommission or a taint; without constraints it is."""
+    monkeypatch.setattr(membership, "ruled_moves_max", lambda _: 10)
+    asking = Asking(4)
+    rules = Constraints(require=("!spot",))
+    for name, constraints in (("plain", None), ("ruled", rules)):
+        asking.do(
+            TopicCreate, topic=name, partitions=20, replication_factor=2, constraints=constraints
+        )
+        if constraints is None:
+            asking.do(SpuLeft, spu_id=3, mode=LeaveMode.DECOMMISSION)
+            assert 3 not in asking.state.spus
+    taint = Taint("k", "v", TaintEffect.EVICT)
+    for event in (
+        (SpuLeft, {"spu_id": 0, "mode": LeaveMode.DECOMMISSION}),
+        (SpuJoined, {"spu_id": 0, "taints": (taint,)}),
+    ):
+        records = asking.do(event[0], **event[1])
+        ignored = next(record for record in records if isinstance(record, RingEvent))
+        assert (ignored.change, ignored.code) == (RingChange.IGNORED, Code.TOO_MANY_MOVES)
+    assert asking.state.spus[SpuId(0)].online
 
 
 def waiting_creates(sizes: Sequence[int]) -> Asking:
