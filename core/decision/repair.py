@@ -40,9 +40,9 @@ from spu_assigner.core.decision.answers import (
     ring_without,
     status,
 )
-from spu_assigner.core.decision.assignment import refuse_size, what_lacks
-from spu_assigner.core.decision.candidates import Candidates
+from spu_assigner.core.decision.assignment import refuse_size, ring_resources, what_lacks
 from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.state.candidates import Candidates
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.leading import LeaderChoice
@@ -174,7 +174,9 @@ def candidates_for(
     """Who may get replicas of a living topic; of another ring, with counts that have changed."""
     topic, constraints = state.topics[name], _binding(state, name)
     if constraints is None:
-        return Candidates(state, ring, changes, topic.need)
+        ring = state.ring if ring is None else ring
+        resources = () if topic.need is None else ring_resources(state, ring, topic.need)
+        return Candidates(state, ring, changes, resources)
     return RuledCandidates(
         state, constraints, topic.need, ignore_rack=topic.ignore_rack, changes=changes
     )

@@ -33,7 +33,6 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Demands, demands_on
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size, what_lacks
-from spu_assigner.core.decision.candidates import SHARE_BITS, Candidates
 from spu_assigner.core.decision.repair import (
     candidates_for,
     leaving_spus,
@@ -43,6 +42,7 @@ from spu_assigner.core.decision.repair import (
 )
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.state.candidates import SHARE_BITS, Candidates
 from spu_assigner.core.state.cluster_state import ClusterState, own_events_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.topic import Topic

@@ -30,15 +30,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 from math import ceil, floor
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.fair_share import (
@@ -49,6 +47,7 @@ from spu_assigner.core.rebalance.fair_share import (
     level_shares,
 )
 from spu_assigner.core.rebalance.flow import Bands, Flags, even_out
+from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief_search import find_relief
 from spu_assigner.core.rebalance.relief_state import Step
 from spu_assigner.core.rebalance.resource_loads import (
@@ -64,7 +63,7 @@ from spu_assigner.core.rebalance.ruled_lists import (
     Zones,
     able_to_lead,
 )
-from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
+from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
@@ -72,8 +71,6 @@ from spu_assigner.core.state.loads import Loads
 LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
 LEADER_LOOKS_MAX: Final = 5_000_000  # likewise for leaders
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
-LOAD_BITS: Final = 20  # of the fraction of a replica by which loads are compared
-FULL: Final = 2**62
 
 
 class TooManyMovesError(AssignerError):
@@ -246,7 +243,7 @@ def _steps_by_count(
         return RuledPool(ruled, rack_matrix, rack_of)
 
     evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
-    order = _ordered(evened.pool.changes(), counts, evened.counts, shares, bands)
+    order = in_order(evened.pool.changes(), counts, evened.counts, shares, bands)
     return (Step(*change, is_lead=False) for change in order), evened.is_cut
 
 
@@ -407,70 +404,6 @@ def _rack_numbers(
     numbers.append(-1)  # of the padding
     at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
     return rack_of, np.array(numbers, dtype=np.int32)[at]
-
-
-def _ordered(
-    changes: Sequence[Transfer],
-    counts: CountArray,
-    planned: CountArray,
-    shares: Shares,
-    bands: Bands,
-    /,
-) -> Iterator[Transfer]:
-    """The changes in the order to be made; `planned` are the counts after all of them.
-
-    There is always one whose taker has room, below its band's ceiling or what it is to have in the
-    end: the changes form no circle, since going without it would take fewer.
-    """
-    fair = [floor(share * 2**LOAD_BITS) for share in shares]
-    held = counts.tolist()
-    room = (np.maximum(bands.ceilings, planned) - counts).tolist()
-    loads = np.full(len(held), FULL)  # of SPUs that have room
-
-    def load(place: int) -> int:
-        return int((held[place] << LOAD_BITS) - fair[place])
-
-    def look_at(place: int) -> None:
-        loads[place] = load(place) if room[place] > 0 else FULL
-
-    pending: dict[int, dict[int, deque[int]]] = {}
-    givers_to: dict[int, list[int]] = {}
-    for row, giver, taker in changes:
-        of_giver = pending.setdefault(giver, {})
-        if taker not in of_giver:
-            of_giver[taker] = deque()
-            givers_to.setdefault(taker, []).append(giver)
-        of_giver[taker].append(row)
-    takers_of = {giver: np.array(sorted(pending[giver])) for giver in pending}
-    for place in givers_to:
-        look_at(place)
-    heap = [(-load(giver), giver) for giver in pending]
-    heapify(heap)
-    while pending:
-        if not heap:
-            raise InvariantError("moves of a rebalance wait for each other in a circle")
-        key, giver = heappop(heap)
-        if giver not in pending or -key != load(giver):
-            continue  # It has another key since.
-        takers = takers_of[giver]
-        at = loads[takers].argmin()
-        taker = int(takers[at])
-        if room[taker] <= 0:
-            continue  # All are full: it comes back once one of them has given.
-        yield Transfer(pending[giver][taker].popleft(), giver, taker)
-        if not pending[giver][taker]:
-            del pending[giver][taker]
-            takers_of[giver] = np.delete(takers, at)
-        if not pending[giver]:
-            del pending[giver]
-        held[giver], room[giver] = held[giver] - 1, room[giver] + 1
-        held[taker], room[taker] = held[taker] + 1, room[taker] - 1
-        for place in (giver, taker):
-            look_at(place)
-        waiting = givers_to.get(giver, ()) if room[giver] == 1 else ()
-        for place in (giver, taker, *waiting):
-            if place in pending:
-                heappush(heap, (-load(place), place))
 
 
 def _leads(lists: _ClusterLists, count: int) -> CountArray:

@@ -10,14 +10,12 @@ replicas are handed out, so what a heap says of an SPU is no more than its share
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.assignment import ring_resources
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
@@ -27,21 +25,40 @@ _NEVER: Final = int(np.iinfo(np.int64).max)
 Load = tuple[int, int]  # the share of an SPU, and its position in the ring
 
 
+class ResourceUse(Protocol):
+    """A resource of the members of the ring, and what a replica takes of it."""
+
+    @property
+    def capacities(self) -> Sequence[int]:
+        """What each has."""
+
+    @property
+    def used(self) -> list[int]:
+        """What is used; written to as replicas are handed out."""
+
+    @property
+    def follower(self) -> int:
+        """What a follower takes."""
+
+    @property
+    def most(self) -> int:
+        """What a replica takes at most."""
+
+
 class Candidates:
     """The ring's members with their loads, as they become while replicas are handed out."""
 
     def __init__(
         self,
         state: ClusterState,
-        ring: Ring | None = None,
+        ring: Ring,
         changes: Mapping[int, int] | None = None,
-        need: Need | None = None,
+        resources: Sequence[ResourceUse] = (),
     ) -> None:
-        """Of the state's ring, or of another with counts that have changed by so many.
+        """Of a ring, with counts that have changed by so many.
 
-        `need` is of each replica that is handed out, of which any may come to lead.
+        `resources` that a replica needs, which is handed out; it may come to lead.
         """
-        ring = state.ring if ring is None else ring
         self.filled: list[int] = []  # that became saturated, in this order
         self._state = state
         self._ids: list[int] = ring.ids.tolist()
@@ -54,9 +71,9 @@ class Candidates:
         self._capacities: list[int] = capacities.tolist()
         self._counts: list[int] = counts.tolist()
         self._shares: list[int] = ((counts << SHARE_BITS) // np.maximum(capacities, 1)).tolist()
-        self._resources = [] if need is None else ring_resources(state, ring, need)
-        for at, spu_id in enumerate(self._ids if need is not None else ()):
-            for resource in self._resources:  # What leaves a list takes at least a follower's.
+        self._resources = resources
+        for at, spu_id in enumerate(self._ids if resources else ()):
+            for resource in resources:  # What leaves a list takes at least a follower's.
                 resource.used[at] += min((changes or {}).get(spu_id, 0), 0) * resource.follower
             self._weigh(at)
         self._heaps: dict[str, list[Load]] = {}
