@@ -103,3 +103,5 @@ class Code(StrEnum):
     """The only copy is on an SPU that is offline."""
     TOO_COMPLEX = "TOO_COMPLEX"
     """It takes more work than one event may."""
+    TOO_MANY_MOVES = "TOO_MANY_MOVES"
+    """It moves more replicas than one event may."""

@@ -19,6 +19,22 @@ DEAD_LETTER_RAW_SIZE_MAX: Final = (
 MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
 MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
 MOVES_MAX: Final = 2**31 - 1  # of a rebalance, as the other numbers of events
+# What one event may ask to move, so that the events behind it do not wait for seconds.
+REBALANCE_MOVES_MAX: Final = 50_000  # that a rebalance plans: some 1.5 s on 10,000 SPUs
+RESIZE_MOVES_MAX: Final = 200_000  # that another replication factor adds or removes: some 2 s
+SPUS_A_RULED_MOVE: Final = 256  # with so many SPUs a move under constraints takes as long again
+
+
+def ruled_moves_max(spus: int) -> int:
+    """How many replicas under constraints may be added, or be repaired, by one event."""
+    return RESIZE_MOVES_MAX // (2 + spus // SPUS_A_RULED_MOVE)
+
+
+PLACING_LOOKS_MAX: Final = 2**25  # at SPUs, of a create or growth by a rule; some 3 s
+RETRY_LOOKS_MAX: Final = 12_000_000  # likewise, of what waits; then the next event goes on
+RESOURCE_REPLICAS_MAX: Final = 200_000  # that a rebalance by resources weighs
+RULED_LISTS_MAX: Final = 12_000  # of topics with rules that a rebalance weighs; some 4 s
+LOOKS_EACH: Final = 20  # at each SPU of a ring that is put in order anew
 BAND_PERCENT: Final = 5  # of a rebalance by resources, unless it says otherwise
 BAND_PERCENT_MAX: Final = 1_000  # more is no band
 MOVES_REPORTED_MAX: Final = 2_048  # of a map's reason: it has to fit into the envelope

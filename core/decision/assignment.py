@@ -13,7 +13,13 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, cons
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.fast_constructor import fast_constructor
-from spu_assigner.core.base.limits import AMOUNT_MAX, KAFKA_OWN, MAP_SIZE_MAX, RESOURCES_MAX
+from spu_assigner.core.base.limits import (
+    AMOUNT_MAX,
+    KAFKA_OWN,
+    MAP_SIZE_MAX,
+    PLACING_LOOKS_MAX,
+    RESOURCES_MAX,
+)
 from spu_assigner.core.base.records import Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
@@ -27,12 +33,11 @@ from spu_assigner.core.constraints.placing import Placing, SpuRoom
 from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
 from spu_assigner.core.constraints.work import LOOKS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision.answers import Refusal, refuse_name
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 from spu_assigner.core.state.ring import Ring
 
-SCORES_MAX: Final = 20_000_000  # of one request of `rendezvous`, of partitions and SPUs; some 2 s
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array([64, 8_192, 2**20, 2**27])  # from here on an id takes a byte more
 
@@ -55,17 +60,14 @@ class ResourceLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Where a topic goes.
-
-    `departed` holds the SPUs that it saturates, in groups that leave the ring together.
-    """
+    """Where a topic goes."""
 
     policy: Policy
     replicas: ReplicaLists
     cores: ReplicaLists | None = None
     order: Order | None = None  # whose chain index the record shows
     chain: Chain | None = None  # of that order after the request; None: it stays
-    departed: tuple[tuple[int, ...], ...] = ()
+    departed: tuple[tuple[int, ...], ...] = ()  # SPUs that it saturates, in groups that leave
     reason: Reason
 
 
@@ -106,6 +108,16 @@ def short_on_the_way(short: ShortRingError) -> Refusal:
     )
 
 
+def too_many_looks(error: TooManyLooksError) -> Refusal:
+    """Of a request that takes more looks at SPUs than one may."""
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {error.done} of "
+        f"{error.partitions} partitions by this policy; ask for {max(error.done, 1)}, and let the "
+        "topic grow after that, or choose another policy",
+    )
+
+
 def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0) -> Refusal:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
     need = event.replication_factor - found - (offline if found else 0)
@@ -124,16 +136,6 @@ def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: in
         Code.INSUFFICIENT_SPUS,
         f"replication_factor {event.replication_factor} needs {need} more SPUs: "
         f"the ring has {found}{and_offline}; add SPUs or ask for fewer replicas",
-    )
-
-
-def too_many_scores(event: TopicCreate, spus: int) -> Refusal:
-    """Of a request of `rendezvous` that takes more scores than one event may."""
-    return Refusal(
-        Code.TOO_COMPLEX,
-        f"{event.partitions} partitions are scored on {spus} SPUs each, more than {SCORES_MAX:,} "
-        f"scores; ask for at most {SCORES_MAX // spus} partitions at a time (create, then grow), "
-        "or for another policy",
     )
 
 

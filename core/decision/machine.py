@@ -97,7 +97,7 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.repair import RepairRun, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.ring_changes import granted, resource_changes
@@ -291,9 +291,10 @@ def _following(
     """What follows from an event that was applied; each part must be applied before the next."""
     if leads:
         yield from give_leads_away(state, event.event_id)
+    run = RepairRun(state)
     for name in broken:
-        yield repair(state, name, cause=event.event_id, is_retry=False)
-    yield from try_again(state, frees=frees)
+        yield repair(state, name, cause=event.event_id, is_retry=False, run=run)
+    yield from try_again(state, frees=frees, run=run)
 
 
 def _create(

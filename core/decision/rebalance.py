@@ -12,7 +12,15 @@ from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
-from spu_assigner.core.base.limits import AMOUNT_MAX, BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
+from spu_assigner.core.base.limits import (
+    AMOUNT_MAX,
+    BAND_PERCENT,
+    BAND_PERCENT_MAX,
+    MOVES_MAX,
+    REBALANCE_MOVES_MAX,
+    RESOURCE_REPLICAS_MAX,
+    RULED_LISTS_MAX,
+)
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
@@ -29,6 +37,7 @@ from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import (
     ListMove,
     Rebalance,
+    TooManyMovesError,
     plan_rebalance,
 )
 from spu_assigner.core.rebalance.resource_loads import (
@@ -65,17 +74,29 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     ]
     plan = NOTHING_TO_DO
     if names and open_ids:
+        refusal = _refuse_size(state, names)
+        if refusal is not None:
+            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
         loads = state.loads(np.array(open_ids, dtype=np.int32))
         goal = _goal(state, event, names, loads)
-        plan = plan_rebalance(
-            [state.topics[name].replicas.matrix() for name in names],
-            loads,
-            racks=_other_racks(state, loads),
-            max_moves=event.max_moves,
-            choice=LeaderChoice(state) if state.demoted else None,
-            goal=goal,
-            ruled=_ruled(state, names, moving, loads),
-        )
+        try:
+            plan = plan_rebalance(
+                [state.topics[name].replicas.matrix() for name in names],
+                loads,
+                racks=_other_racks(state, loads),
+                max_moves=event.max_moves,
+                choice=LeaderChoice(state) if state.demoted else None,
+                goal=goal,
+                ruled=_ruled(state, names, moving, loads),
+            )
+        except TooManyMovesError as error:
+            refusal = Refusal(
+                Code.TOO_MANY_MOVES,
+                f"to even out takes at least {error.moves} moves; one request may take "
+                f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
+                "nothing moves",
+            )
+            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
         moves_of.setdefault(move.topic, []).append(move)
@@ -132,6 +153,8 @@ def _said_of(plan: Rebalance) -> str:
         said += ", 1 list gets another leader from among its replicas"
     else:
         said += f", {plan.reorders} lists get another leader from among their replicas"
+    if plan.is_cut:
+        said += "; the search ended at its limit: ask again, which may find more"
     if shares is not None:
         said += (
             f"; the largest dominant share is {_percent(shares.after)}, was "
@@ -157,6 +180,29 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
         if not 0 <= value <= limit:
             return Refusal(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
     return None
+
+
+def _refuse_size(state: ClusterState, names: Sequence[str]) -> Refusal | None:
+    """Why so many lists under rules, or replicas by their resources, are not weighed."""
+    if any(topic.need is not None for topic in state.topics.values()):
+        replicas = sum(state.topics[name].replicas.matrix().size for name in names)
+        if replicas > RESOURCE_REPLICAS_MAX:
+            return Refusal(
+                Code.TOO_COMPLEX,
+                f"topics that may move have {replicas} replicas; by resources one request may "
+                f"weigh {RESOURCE_REPLICAS_MAX}: pin topics that are to stay (topic_adopted with "
+                "pinned)",
+            )
+    lists = sum(
+        len(state.topics[name].replicas.matrix()) for name in names if name in state.constrained
+    )
+    if lists <= RULED_LISTS_MAX:
+        return None
+    return Refusal(
+        Code.TOO_COMPLEX,
+        f"topics with constraints have {lists} lists; one request may weigh {RULED_LISTS_MAX}: pin "
+        "topics that are to stay (topic_adopted with pinned)",
+    )
 
 
 def _goal(

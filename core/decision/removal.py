@@ -14,7 +14,7 @@ from spu_assigner.core.base.records import (
     Status,
     WaitingSettled,
 )
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -44,10 +44,11 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Statu
         )
         return [rejected(state, event.topic, refusal, event.event_id)]
     lists = topic.replicas.lists()
-    held: set[int] = set(lists.flat().tolist())
-    full = state.ledger.saturated_ids()
+    held = dict(zip(*tally(lists.flat()), strict=True))
     restored = [
-        spu_id for spu_id in full if spu_id in held and _slots_after(state, spu_id, lists) > 0
+        spu_id
+        for spu_id in state.ledger.saturated_ids()
+        if state.spus[SpuId(spu_id)].capacity > state.ledger.count(spu_id) - held.get(spu_id, 0)
     ]
     weights = weights_after(state.core_weights, topic.held_by_cores(), {})
     changed: dict[SpuId, SpuChanged] = {}
@@ -80,9 +81,3 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Statu
     records += changed.values()
     records += chains_changed(state, chains, registration)
     return records + settled
-
-
-def _slots_after(state: ClusterState, spu_id: int, lists: ReplicaLists) -> int:
-    """Free slots of an SPU once a map is gone."""
-    held = int((lists.matrix == spu_id).sum())
-    return state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id) + held

@@ -2,11 +2,10 @@
 
 Nothing else is touched.
 
-A replica goes to an SPU of the ring that is not in its list: on a rack that no other replica is on
-where distinct racks must stay distinct, then with the lowest share of its capacity used, then the
-lowest id. Of a topic that needs resources it is the dominant share, and who lacks one gets nothing.
-Counts are up to date replica by replica. Of a topic with constraints it is the SPU with which the
-list keeps them best (`core.constraints`). A replica that is evicted stays until another can be had.
+A replica goes to the best SPU of the ring that is not in its list (`candidates`); to a rack that no
+other replica is on where distinct racks must stay distinct. Counts are up to date replica by
+replica. Of a topic with constraints it is the SPU with which the list keeps them best
+(`core.constraints`). A replica that is evicted stays until another can be had.
 
 A list is led by its first replica that is online and was there before; where there is none the
 order stays, and what comes goes to the end: it has no data. The only copy of a partition stays on
@@ -17,9 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
@@ -38,7 +35,6 @@ from spu_assigner.core.base.records import (
     WaitingSettled,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
 from spu_assigner.core.constraints.refill import RuledCandidates
 from spu_assigner.core.constraints.rule_table import binding_constraints
@@ -51,102 +47,12 @@ from spu_assigner.core.decision.answers import (
 )
 from spu_assigner.core.decision.assignment import refuse_size, ring_resources, what_lacks
 from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.state.candidates import Candidates
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
-
-SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
-_NEVER: Final = np.iinfo(np.int64).max
-
-
-class Candidates:
-    """The ring's members with their loads, as they become while replicas are handed out."""
-
-    def __init__(
-        self,
-        state: ClusterState,
-        ring: Ring | None = None,
-        changes: Mapping[int, int] | None = None,
-        need: Need | None = None,
-    ) -> None:
-        """Of the state's ring, or of another with counts that have changed by so many.
-
-        `need` is of each replica that is handed out, of which any may come to lead.
-        """
-        ring = state.ring if ring is None else ring
-        self.filled: list[int] = []  # that became saturated, in this order
-        self._state = state
-        self._ids = ring.ids
-        self._racks = ring.racks()
-        self._capacities = state.ledger.capacities(self._ids)
-        self._counts = state.ledger.counts(self._ids)
-        if changes:
-            more = [changes.get(spu_id, 0) for spu_id in self._ids.tolist()]
-            self._counts += np.array(more, dtype=np.int64)
-        self._shares = (self._counts << SHARE_BITS) // np.maximum(self._capacities, 1)
-        self._resources = [] if need is None else ring_resources(state, ring, need)
-        for at, spu_id in enumerate(ring.ids.tolist() if need is not None else ()):
-            for resource in self._resources:  # What leaves a list takes at least a follower's.
-                resource.used[at] += min((changes or {}).get(spu_id, 0), 0) * resource.follower
-            self._weigh(at)
-
-    def fill(self, row: Collection[int], _wanted: int) -> int | None:
-        """The best further SPU for a list; None: every one is in the list, or full by now."""
-        return self._take(row, _racks_of(self._state, row))
-
-    def replace(
-        self, row: Collection[int], gone: int, _leaving: Collection[int], _wanted: int
-    ) -> int | None:
-        """The best SPU in place of one of a list; None: likewise."""
-        racks = _racks_of(self._state, [spu_id for spu_id in row if spu_id != gone])
-        was_apart = (self._state.spus[SpuId(gone)].rack or "") not in racks
-        return self._take(row, racks if was_apart else ())
-
-    def _take(self, row: Collection[int], apart_from: Collection[str]) -> int | None:
-        """The best SPU for a list that holds `row`, if possible on none of these racks."""
-        shares = self._shares
-        if len(shares) == 0:
-            return None
-        is_barred = np.isin(self._ids, list(row))
-        for _ in range(2 if apart_from else 1):
-            barred = is_barred | np.isin(self._racks, list(apart_from)) if apart_from else is_barred
-            best = int(np.where(barred, _NEVER, shares).argmin())
-            if not barred[best] and shares[best] != _NEVER:
-                return self._give(best)
-            apart_from = ()
-        return None
-
-    def give(self, spu_id: int) -> bool:
-        """Hand out a replica to this SPU of the ring, if it has a free slot, and room for it."""
-        at = int(np.searchsorted(self._ids, spu_id))
-        if self._shares[at] == _NEVER:
-            return False
-        self._give(at)
-        return True
-
-    def _give(self, at: int) -> int:
-        self._counts[at] += 1
-        count, capacity = int(self._counts[at]), int(self._capacities[at])
-        self._shares[at] = (count << SHARE_BITS) // capacity if count < capacity else _NEVER
-        for resource in self._resources:
-            resource.used[at] += resource.most
-        self._weigh(at)
-        spu_id = int(self._ids[at])
-        if count >= capacity:
-            self.filled.append(spu_id)
-        return spu_id
-
-    def _weigh(self, at: int) -> None:
-        """Let the share of an SPU be its dominant one; one without room is as if it were full."""
-        for resource in self._resources:
-            capacity, used = resource.capacities[at], resource.used[at]
-            if resource.most and used + resource.most > capacity:
-                self._shares[at] = _NEVER
-            elif self._shares[at] != _NEVER and capacity:
-                share = min((used << SHARE_BITS) // capacity, _NEVER - 1)
-                self._shares[at] = max(int(self._shares[at]), share)
 
 
 @dataclass(slots=True)
@@ -158,15 +64,46 @@ class Repaired:
     only_copy: int | None = None  # an SPU that it is to leave, where nothing can be copied from
 
 
-def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> list[Record]:
+class RepairRun:
+    """Repairs of one topic after the other, each applied before the next.
+
+    Topics that need no resources and have no constraints share their candidates: what the repair of
+    one hands out is what the next finds.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._shared: Candidates | None = None
+
+    def candidates(self, name: str) -> Candidates | RuledCandidates:
+        """Who may get replicas of a topic."""
+        if self._shared is not None and _is_plain(self._state, name):
+            self._shared.filled.clear()
+            return self._shared
+        candidates = candidates_for(self._state, name)
+        self._shared = None  # What is handed out now it would not know of.
+        if isinstance(candidates, Candidates) and self._state.topics[name].need is None:
+            self._shared = candidates
+        return candidates
+
+    def take_back(self) -> None:
+        """What was handed out last is not applied."""
+        self._shared = None
+
+
+def repair(
+    state: ClusterState, name: str, *, cause: str, is_retry: bool, run: RepairRun | None = None
+) -> list[Record]:
     """What can be done for a topic that needs it.
 
     `is_retry`: the topic waits, and is answered only once it is whole. Gives no records where
-    nothing changes then. Cost: O(partitions + moves * ring size).
+    nothing changes then. Cost: O(partitions + moves * log(ring size)) without constraints, and
+    O(ring size) for the first topic of a run.
     """
+    run = run or RepairRun(state)
     topic = state.topics[name]
     leaving = leaving_spus(state, topic)
-    candidates = candidates_for(state, name)
+    candidates = run.candidates(name)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
     choice = LeaderChoice(state, topic.constraints) if state.demoted else None
@@ -189,6 +126,7 @@ def repair(state: ClusterState, name: str, *, cause: str, is_retry: bool) -> lis
         cores = None if topic.cores is None else replicas
         too_large = refuse_size(replicas, cores, topic.wanted_lengths)
     if too_large is not None:
+        run.take_back()
         return outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
         records += _changed(
@@ -208,6 +146,11 @@ def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
     return row
 
 
+def _is_plain(state: ClusterState, name: str) -> bool:
+    """Whether slots and racks alone decide who gets replicas of a topic."""
+    return state.topics[name].need is None and _binding(state, name) is None
+
+
 def candidates_for(
     state: ClusterState,
     name: str,
@@ -217,7 +160,9 @@ def candidates_for(
     """Who may get replicas of a living topic; of another ring, with counts that have changed."""
     topic, constraints = state.topics[name], _binding(state, name)
     if constraints is None:
-        return Candidates(state, ring, changes, topic.need)
+        ring = state.ring if ring is None else ring
+        resources = () if topic.need is None else ring_resources(state, ring, topic.need)
+        return Candidates(state, ring, changes, resources)
     return RuledCandidates(
         state, constraints, topic.need, ignore_rack=topic.ignore_rack, changes=changes
     )
@@ -229,11 +174,6 @@ def _binding(state: ClusterState, name: str) -> Constraints | None:
     if topic.policy is not Policy.BALANCED and topic.constraints is None:
         return None
     return binding_constraints(state, name, topic.constraints)
-
-
-def _racks_of(state: ClusterState, row: Collection[int]) -> set[str]:
-    """The racks that a list is on; an SPU without a rack is on rack ""."""
-    return {state.spus[SpuId(spu_id)].rack or "" for spu_id in row}
 
 
 def _online(state: ClusterState, row: list[int]) -> list[int]:

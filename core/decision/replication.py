@@ -18,19 +18,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
-from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
+from spu_assigner.core.base.limits import (
+    REPLICATION_FACTOR_MAX,
+    RESIZE_MOVES_MAX,
+    ruled_moves_max,
+)
 from spu_assigner.core.base.records import Mode, Move, Record, Status
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size, what_lacks
 from spu_assigner.core.decision.repair import (
-    SHARE_BITS,
-    Candidates,
     candidates_for,
     moved_cores,
     outcome,
@@ -38,9 +41,11 @@ from spu_assigner.core.decision.repair import (
 )
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.state.candidates import SHARE_BITS, Candidates
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.memory import own_events_after
+from spu_assigner.core.state.topic import Topic
 
 LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
 
@@ -67,12 +72,15 @@ class _Shortening:
 def change_replication(state: ClusterState, event: TopicReplication) -> list[Record]:
     """The topic's next map, or the refusal; no map where every list is to be as long already.
 
-    Cost: O(replicas + moves * ring size).
+    Cost: O(replicas + moves * log(ring size)) without constraints.
     """
     refusal = _refuse(state, event)
     if refusal is not None:
         return [rejected(state, event.topic, refusal, event.event_id)]
     topic, factor = state.topics[event.topic], event.replication_factor
+    refusal = _refuse_moves(state, topic, factor)
+    if refusal is not None:
+        return [rejected(state, event.topic, refusal, event.event_id)]
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
@@ -129,6 +137,24 @@ def _refuse(state: ClusterState, event: TopicReplication) -> Refusal | None:
             "adopt it with the lists that it is to have",
         )
     return None
+
+
+def _refuse_moves(state: ClusterState, topic: Topic, factor: int) -> Refusal | None:
+    """Why so many replicas are not added or removed at once."""
+    lengths = (topic.replicas.matrix() != PADDING).sum(axis=1)
+    moves = int(np.abs(lengths - factor).sum())
+    limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
+    if moves <= limit:
+        return None
+    step = max(limit // len(lengths), 1)
+    now = int(np.sort(lengths)[len(lengths) // 2])
+    nearer = min(now + step, factor) if factor > now else max(now - step, factor)
+    return Refusal(
+        Code.TOO_MANY_MOVES,
+        f"{len(lengths)} lists come to {factor} replicas each by {moves} that are added or "
+        f"removed; one request may take {limit}: go there in steps, the first to "
+        f"replication_factor {nearer}",
+    )
 
 
 def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusal:

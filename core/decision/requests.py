@@ -29,7 +29,6 @@ from spu_assigner.core.decision.answers import (
     unknown_topic,
 )
 from spu_assigner.core.decision.assignment import (
-    SCORES_MAX,
     Assignment,
     by_constraints,
     chain_after,
@@ -42,7 +41,7 @@ from spu_assigner.core.decision.assignment import (
     resource_loads,
     short_on_the_way,
     shortage,
-    too_many_scores,
+    too_many_looks,
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
@@ -53,6 +52,7 @@ from spu_assigner.core.policies.planner import (
     Demand,
     PlacementRule,
     ShortRingError,
+    TooManyLooksError,
     place,
 )
 from spu_assigner.core.policies.striped import (
@@ -233,14 +233,14 @@ def _by_rule(
     )
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
-    if not has_chain and event.partitions * ring.size > SCORES_MAX:
-        return too_many_scores(event, ring.size)
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     try:
         nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
         plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
     except ShortRingError as short:
         return short_on_the_way(short)
+    except TooManyLooksError as error:
+        return too_many_looks(error)
     replicas = led_by_others(state, plan.replicas)
     start = index if has_chain and event.start_index is None else event.start_index
     return new_assignment(
@@ -369,6 +369,8 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         )
     except ShortRingError as short:
         return short_on_the_way(short)
+    except TooManyLooksError as error:
+        return too_many_looks(error)
     return new_assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),

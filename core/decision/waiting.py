@@ -14,7 +14,7 @@ from typing import Final
 from spu_assigner.core.base.constraints import Constraints, given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.limits import WAITING_MAX
+from spu_assigner.core.base.limits import RETRY_LOOKS_MAX, WAITING_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
@@ -36,12 +36,11 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import Refusal, rejected
 from spu_assigner.core.decision.assignment import Assignment, refuse_size
-from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.repair import RepairRun, repair
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.ring_changes import count_changes, granted
 from spu_assigner.core.state.cluster_state import ClusterState
 
-RETRY_LOOKS_MAX: Final = 12_000_000  # after which one event tries nothing more; some 2 s
 TURNS: Final = (Wait.REPAIR, Wait.CREATE)
 FIRST: Final = Retries(kind=Wait.REPAIR, sequence=0, again=False)
 
@@ -108,10 +107,11 @@ def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
     )
 
 
-def try_again(state: ClusterState, *, frees: bool) -> Iterator[Sequence[Record]]:
+def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[Sequence[Record]]:
     """Try what waits; each part must be applied before the next.
 
-    `frees`: the event has made room; else what earlier events have left is tried.
+    `frees`: the event has made room; else what earlier events have left is tried. `run`: of the
+    repairs before these.
     """
     due = state.retries
     if frees:
@@ -127,7 +127,7 @@ def try_again(state: ClusterState, *, frees: bool) -> Iterator[Sequence[Record]]
                 due = replace(due, kind=waiting.kind, sequence=waiting.sequence)
                 break
             if waiting.kind is Wait.REPAIR:
-                records = repair(state, waiting.topic, cause=waiting.cause, is_retry=True)
+                records = repair(state, waiting.topic, cause=waiting.cause, is_retry=True, run=run)
                 looks -= _looks_of_repair(state, waiting.topic, records)
                 room = None
                 yield records
@@ -141,6 +141,7 @@ def try_again(state: ClusterState, *, frees: bool) -> Iterator[Sequence[Record]]
                 rules = waiting.constraints
                 if records:
                     room = None
+                    run.take_back()  # It has other candidates than repairs.
                     yield records
         else:
             due = FIRST if due.again else None

@@ -5,9 +5,9 @@ right one has the size and the fingerprint that the decision recorded. Within th
 event the order among SPUs is not known, so every mixture that the size allows is tried, up to a
 limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
-The order of registration is that of now, as far as no event changed it. So are racks; but for SPUs
-that are forgotten, or were described again since, each rack of the cluster is tried: the
-fingerprint says which it was. Capacities of `rendezvous` are those of now, or it finds no ring.
+The order of registration is that of now, as far as no event changed it. So are racks; for SPUs that
+are forgotten or described again since, each rack is tried: the fingerprint says which. Capacities
+of `rendezvous` are those of now, or it finds no ring.
 """
 
 from __future__ import annotations

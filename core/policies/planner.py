@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
@@ -81,6 +82,15 @@ class ShortRingError(AssignerError):
         self.needed = needed
         self.found = found
         super().__init__(f"partition {partition} needs {needed} more SPUs, the ring has {found}")
+
+
+class TooManyLooksError(AssignerError):
+    """A request takes more looks at SPUs than one may; caught like `ShortRingError`."""
+
+    def __init__(self, *, done: int, partitions: int) -> None:
+        self.done = done  # partitions that were placed within the limit
+        self.partitions = partitions
+        super().__init__(f"{done} of {partitions} partitions are placed within the limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +246,13 @@ def place(
 
     Raises:
         ShortRingError: the ring became too small on the way.
+        TooManyLooksError: too many SPUs are scored, or become saturated on a large ring.
     """
+    looks_of_row = ring.size if demand.rule in SCORING else 0
+    if demand.partitions * looks_of_row > PLACING_LOOKS_MAX:
+        done = PLACING_LOOKS_MAX // looks_of_row
+        raise TooManyLooksError(done=done, partitions=demand.partitions)
+    looks = 0
     cursor = cursor_for(ring, demand, chain_index)
     ids = ring.ids
     free = None if free is None else free.copy()
@@ -247,7 +263,10 @@ def place(
     while done < demand.partitions:
         if cursor.ring.size < demand.replicas:
             raise ShortRingError(partition=done, needed=demand.replicas, found=cursor.ring.size)
+        if looks > PLACING_LOOKS_MAX:
+            raise TooManyLooksError(done=done, partitions=demand.partitions)
         count = min(block_rows, demand.partitions - done)
+        looks += count * looks_of_row
         rows, passed = cursor.rows(count, demand.replicas)
         filling = None
         if free is not None:
@@ -268,6 +287,7 @@ def place(
             block_rows *= 2
             continue
         block_rows = BLOCK_ROWS_FIRST
+        looks += cursor.ring.size * LOOKS_EACH
         if demand.rule is PlacementRule.POINTER:
             row, left = _replica_by_replica(cursor, ids, free, demand.replicas, done)
             blocks.append(row)

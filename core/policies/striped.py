@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -73,11 +74,11 @@ def place_striped(
     `free` has the free slots of each SPU that may become saturated.
 
     Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
-    that as many partitions are placed as SPUs are online. With 10 of 10,000 SPUs online, 100,000
-    partitions take minutes: the shuffles are Kafka's.
+    that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
 
     Raises:
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
+        TooManyLooksError: too many SPUs become saturated, or few of many are online.
     """
     racks = {**online, **offline}
     leaders, others, left = sorted(online), sorted(offline), dict(free)
@@ -85,12 +86,18 @@ def place_striped(
     stripes: Stripes | None = None
     rows: list[list[int]] = []
     departed: list[tuple[int, ...]] = []
+    looks = looks_of_row = 0
     while len(rows) < partitions:
+        if looks > PLACING_LOOKS_MAX:
+            raise TooManyLooksError(done=len(rows), partitions=partitions)
         if stripes is None:
             found = len(leaders) + len(others) if leaders else 0
             if found < replicas:
                 raise ShortRingError(partition=len(rows), needed=replicas, found=found)
             stripes = Stripes(leaders, others, racks, draws)
+            looks += found * LOOKS_EACH
+            looks_of_row = found * LOOKS_EACH // len(leaders)
+        looks += looks_of_row
         row = stripes.next(replicas)
         rows.append(row)
         full = []

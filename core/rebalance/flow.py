@@ -13,6 +13,9 @@ Rules:
   what cannot be evened out.
 - Always a path that costs no more than any other: so each number of paths has cost least in all.
   The least cost never falls from one path to the next, so any path found at that cost will do.
+- The first paths go in one step, at cost 1: nothing was passed, so none costs less. While no SPU
+  gives what it took, none costs less after them either. Most units pass so, and the pool finds such
+  paths for many at once (`deal`).
 - Between bands a path may end at an SPU with room and continue at one that can spare a unit: the
   node `hub`, at no cost, stands for all that are within their band.
 - In the last stage an SPU that is the first of some paths and the last of others counts as if it
@@ -29,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +42,9 @@ Positions = NDArray[np.signedinteger[Any]]  # shape (n,), positions of SPUs amon
 Flags = NDArray[np.bool_]
 
 FAR: Final = 2**60
+LOOK: Final = 200  # what a look at an SPU costs, beside one for each of its units,
+SPUS_A_LOOK: Final = 32  # one for so many SPUs,
+SPUS_A_PATH: Final = 8  # and one for so many SPUs for each path
 
 
 class Pool(Protocol):
@@ -49,6 +55,10 @@ class Pool(Protocol):
 
     def find(self, giver: int, taker: int, cost: int) -> int:
         """The first row in which that can be done."""
+
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """Pass units at cost 1 that nobody has passed yet, each in one step from an SPU with an
+        excess to one with a lack, as long as that goes fast; how many more each SPU has then."""
 
     def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """Whether two such transfers in this row might hinder each other."""
@@ -68,6 +78,25 @@ class Bands:
     ceilings: CountArray
     limits: CountArray
 
+    def wider(self, width: int) -> Bands:
+        """Bands that are wider by this on either side, but never above the limits."""
+        ceilings = np.minimum(self.ceilings + width, self.limits)
+        return Bands(floors=self.floors - width, ceilings=ceilings, limits=self.limits)
+
+    def moves(self, counts: CountArray) -> int:
+        """How many units have to pass at least to bring all into their bands."""
+        above, below = counts - self.ceilings, self.floors - counts
+        return max(int(above.clip(min=0).sum()), int(below.clip(min=0).sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class Evened(Generic[AnyPool]):
+    """What came of it."""
+
+    pool: AnyPool  # after the transfers
+    counts: CountArray  # likewise
+    is_cut: bool  # it ended before nothing was left to do
+
 
 class _Goal(NamedTuple):
     """From whom to whom units are to pass: SPUs above or below their band, or the hub."""
@@ -80,35 +109,44 @@ _INTO_BANDS: Final = (_Goal(True, True), _Goal(True, False), _Goal(False, True))
 
 
 def even_out(
-    new_pool: Callable[[], AnyPool], counts: CountArray, bands: Bands
-) -> tuple[AnyPool, CountArray]:
+    new_pool: Callable[[], AnyPool], counts: CountArray, bands: Bands, *, looks_max: int
+) -> Evened[AnyPool]:
     """Pass units until no SPU can be brought nearer to its band, with the fewest out of place.
 
-    Returns the pool after that and the counts. Cost: about one visit of each SPU for each length of
-    path, and one of each SPU on a path for each unit. Where not all can be brought into their bands
-    it starts over with bands so wide that all are in them, and halves what they are wider by: that
-    leaves little to the last stage, which goes from loss to loss.
+    Cost: about one visit of each SPU for each length of path, and one of each SPU on a path for
+    each unit. Where not all can be brought into their bands it starts over with bands so wide that
+    all are in them, and halves what they are wider by: that leaves little to the last stage, which
+    goes from loss to loss. After `looks_max` it ends with what has been passed, which costs the
+    least for what it brings.
     """
     pool = new_pool()
-    flow = _Flow(pool, counts, bands)
+    flow = _Flow(pool, counts, bands, looks_max)
+    flow.deal()
     for goal in _INTO_BANDS:
         flow.run(goal)
-    if (outside := flow.outside()) > 0:
-        pool = new_pool()
-        flow = _Flow(pool, counts, bands)
-        for width in [2**power for power in reversed(range(outside.bit_length()))] + [0]:
-            flow.widen(width)
-            for goal in _INTO_BANDS:
-                flow.run(goal)
-        flow.run(None)
-    return pool, flow.counts
+    first = Evened(pool, flow.counts, flow.is_cut)
+    if (outside := flow.outside()) == 0 or flow.is_cut:
+        return first
+    pool, penalty = new_pool(), flow.penalty()
+    flow = _Flow(pool, counts, bands, flow.looks_left)
+    for width in [2**power for power in reversed(range(outside.bit_length()))] + [0]:
+        flow.widen(width)
+        for goal in _INTO_BANDS:
+            flow.run(goal)
+    flow.run(None)
+    if flow.is_cut:
+        flow.widen(0)
+        if flow.penalty() >= penalty:
+            return Evened(first.pool, first.counts, is_cut=True)
+    return Evened(pool, flow.counts, flow.is_cut)
 
 
 class _Flow:
     """The search for paths; node i is the SPU at position i, the last node is the hub."""
 
-    def __init__(self, pool: Pool, counts: CountArray, bands: Bands) -> None:
+    def __init__(self, pool: Pool, counts: CountArray, bands: Bands, looks: int) -> None:
         self.counts = counts.copy()
+        self.looks_left = looks
         self._pool = pool
         self._bands = bands
         self._limits = np.maximum(bands.limits, counts)
@@ -126,13 +164,39 @@ class _Flow:
         Going from wide to narrow keeps what was passed the cheapest for the counts: a narrower band
         only takes steps through the hub away.
         """
-        self._floors = self._bands.floors - width
-        self._ceilings = np.minimum(self._bands.ceilings + width, self._bands.limits)
+        bands = self._bands.wider(width)
+        self._floors, self._ceilings = bands.floors, bands.ceilings
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has used up its looks."""
+        return self.looks_left <= 0
+
+    def penalty(self) -> int:
+        """The sum of the squared distances outside the bands."""
+        return int(self._penalties(self.counts).sum())
 
     def outside(self) -> int:
         """How far the SPU furthest outside its band is from it."""
-        below, above = self._floors - self.counts, self.counts - self._ceilings
-        return int(np.maximum(below, above).max(initial=0))
+        return int(np.maximum(*self._outside_by()).max(initial=0))
+
+    def deal(self) -> None:
+        """Pass what takes one step, while nothing was passed: from above to below, then what is
+        left above to any with room, or what is left below from any that can spare one."""
+        above, below = self._outside_by()
+        self.counts += self._pool.deal(above, below)
+        above, below = self._outside_by()
+        if above.any() and not below.any():
+            room = (self._ceilings - self.counts).clip(min=0)
+            self.counts += self._pool.deal(above, room)
+        elif below.any() and not above.any():
+            spare = (self.counts - self._floors).clip(min=0)
+            self.counts += self._pool.deal(spare, below)
+
+    def _outside_by(self) -> tuple[CountArray, CountArray]:
+        """How far each SPU is above its band, and below it."""
+        above, below = self.counts - self._ceilings, self._floors - self.counts
+        return above.clip(min=0), below.clip(min=0)
 
     def run(self, goal: _Goal | None) -> None:
         """Pass units along shortest paths until there is none that helps.
@@ -146,6 +210,8 @@ class _Flow:
         while True:
             starts, ends = self._terminals(goal)
             distances = self._distances(starts, ends, bound)
+            if self.is_cut:
+                return
             cost = int((distances + ends).min()) // self._unit
             if cost >= (0 if goal is None else FAR // self._unit):
                 return
@@ -183,6 +249,7 @@ class _Flow:
 
         Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
         """
+        self.looks_left -= LOOK + self._hub // SPUS_A_LOOK
         if node == self._hub:
             can_spare = (self.counts > self._floors) & (self.counts <= self._ceilings)
             yield 1, np.flatnonzero(can_spare)
@@ -190,6 +257,7 @@ class _Flow:
         has_room = self._floors[node] <= self.counts[node] < self._ceilings[node]
         if has_room and self._has_hub:
             yield 1, self._only_hub
+        self.looks_left -= int(self.counts[node])
         for cost, takers in self._pool.reach(node):
             yield cost * self._unit + 1, takers
 
@@ -209,7 +277,7 @@ class _Flow:
         ends = ends[targets]
         least_rest = int(ends.min()) - self._unit * self._unit // 2
         best = FAR
-        while heap:
+        while heap and not self.is_cut:
             distance, node = heappop(heap)
             if distance > distances[node]:
                 continue
@@ -233,6 +301,9 @@ class _Flow:
             has_passed = False
             starts, ends = self._terminals(goal)
             for source in self._sources(starts, ends, bound, distances):
+                if self.is_cut:
+                    return
+                self.looks_left -= self._hub // SPUS_A_PATH
                 if given_up[source] or starts[source] > distances[source]:
                     continue
                 path = self._path(source, (starts, ends), distances, given_up, bound)
@@ -270,7 +341,7 @@ class _Flow:
         given_up[source] = True  # also: on the path
         node, spent = source, int(starts[source])
         options: list[Iterator[tuple[int, int, int]]] = []
-        while True:
+        while not self.is_cut:
             steps = list(self._steps(node))
             last = self._last_step(steps, bound - spent, ends)
             if last is not None:
@@ -289,6 +360,7 @@ class _Flow:
             path.append((node, taker, length))
             node = taker
             given_up[node] = True
+        return []
 
     def _last_step(
         self, steps: list[tuple[int, Positions]], budget: int, ends: CountArray

@@ -9,6 +9,8 @@ Rules:
   distinct racks of a list never falls.
 - The plan has the fewest moves that bring all SPUs into their bands; where that cannot be, the
   fewest that bring them as near as can be (least sum of squares of the distances to the bands).
+- Where many more moves are needed than are allowed, the plan is one for wider bands, which takes no
+  fewer than are allowed: the SPUs furthest from their share come nearer first.
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
 - An SPU that holds more than its capacity may take a replica only in place of one it has given.
@@ -28,14 +30,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
-from math import ceil, floor, lcm
+from math import ceil, floor
+from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.limits import REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.fair_share import (
     Holders,
@@ -45,6 +47,7 @@ from spu_assigner.core.rebalance.fair_share import (
     level_shares,
 )
 from spu_assigner.core.rebalance.flow import Bands, Flags, even_out
+from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief_search import find_relief
 from spu_assigner.core.rebalance.relief_state import Step
 from spu_assigner.core.rebalance.resource_loads import (
@@ -60,10 +63,22 @@ from spu_assigner.core.rebalance.ruled_lists import (
     Zones,
     able_to_lead,
 )
-from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool, Transfer
+from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
+
+LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
+LEADER_LOOKS_MAX: Final = 5_000_000  # likewise for leaders
+WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
+
+
+class TooManyMovesError(AssignerError):
+    """A plan takes more moves than one is made of."""
+
+    def __init__(self, moves: int) -> None:
+        super().__init__(f"the plan takes at least {moves} moves")
+        self.moves = moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +100,7 @@ class Rebalance:
     reorders: int  # lists that get another leader from among their members
     size: int = 0  # bytes that the moves copy, as far as topics say
     shares: ShareChange | None = None  # None: there was no goal of resources
+    is_cut: bool = False  # the search ended at its limit: another request may find more
 
 
 @dataclass(slots=True)
@@ -99,7 +115,7 @@ class _ClusterLists:
     def move(self, step: Step, taken: int) -> ListMove:
         """Let the taker, which has this id, have the giver's place."""
         row = step.row
-        at = int(np.flatnonzero(self.places[row] == step.giver)[0])
+        at = self.places[row].tolist().index(step.giver)
         gone = int(self.ids[row, at])
         self.ids[row, at], self.places[row, at] = taken, step.taker
         topic, partition = int(self.topics[row]), int(self.partitions[row])
@@ -107,9 +123,9 @@ class _ClusterLists:
 
     def lead(self, row: int, leader: int) -> None:
         """Let a member lead, in place of the one that does."""
-        at = int(np.flatnonzero(self.places[row] == leader)[0])
-        self.ids[row, [0, at]] = self.ids[row, [at, 0]]
-        self.places[row, [0, at]] = self.places[row, [at, 0]]
+        at = self.places[row].tolist().index(leader)
+        for members in (self.ids, self.places):
+            members[row, 0], members[row, at] = int(members[row, at]), int(members[row, 0])
 
 
 def plan_rebalance(
@@ -133,6 +149,9 @@ def plan_rebalance(
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
+
+    Raises:
+        TooManyMovesError: more moves are allowed than one plan is made of, and are needed.
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
@@ -148,8 +167,11 @@ def plan_rebalance(
         )
     relief = None
     steps: Iterable[Step]
+    is_cut = False
     if goal is None:
-        steps = _steps_by_count(lists, rack_of, rack_matrix, loads, under_rules)
+        steps, is_cut = _steps_by_count(
+            lists, rack_of, rack_matrix, loads, ruled=under_rules, max_moves=max_moves
+        )
     else:
         movable = MovableLists(
             topics=lists.topics.tolist(),
@@ -159,7 +181,7 @@ def plan_rebalance(
             ruled=under_rules,
         )
         relief = find_relief(movable, goal, demoted=_demoted(loads, choice))
-        steps = relief.steps
+        steps, is_cut = relief.steps, relief.is_cut
     moves: list[ListMove] = []
     size = reorders = 0
     for step in steps:
@@ -181,13 +203,14 @@ def plan_rebalance(
         leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
     able = _able_to_lead(lists, choice, goal, ruled)
     lists = replace(lists, places=np.where(able, lists.places, len(rack_of)))
-    reorders += _even_leaders(lists, leaders, loads.capacities)
+    more_reorders, is_cut_too = _even_leaders(lists, leaders, loads.capacities)
     return Rebalance(
         changed=_changed(topics, lists, before),
         moves=tuple(moves),
-        reorders=reorders,
+        reorders=reorders + more_reorders,
         size=size,
         shares=None if relief is None else relief.shares(whole.places),
+        is_cut=is_cut or is_cut_too,
     )
 
 
@@ -196,22 +219,44 @@ def _steps_by_count(
     rack_of: CountArray,
     rack_matrix: IdMatrix,
     loads: Loads,
+    *,
     ruled: RuledLists | None,
-) -> Iterator[Step]:
-    """The fewest moves that bring the SPUs' numbers of replicas into their bands."""
+    max_moves: int,
+) -> tuple[Iterator[Step], bool]:
+    """The fewest moves that bring the SPUs' numbers of replicas into their bands, and whether the
+    search ended at its limit."""
+    if max_moves == 0:
+        return iter(()), False
     counts = loads.replicas.astype(np.int64)
     zones = None if ruled is None else ruled.zones()
     shares = _replica_shares(lists, rack_of, rack_matrix, loads, zones)
     bands = _bands(shares, counts, loads.capacities, is_limited=True)
+    needed = bands.moves(counts)
+    if min(needed, max_moves) > REBALANCE_MOVES_MAX:
+        raise TooManyMovesError(needed)
+    if needed > max(max_moves, WHOLE_PLAN_MAX):
+        bands = _widest(bands, counts, max_moves)
 
     def new_pool() -> ReplicaPool | RuledPool:
         if ruled is None:
             return ReplicaPool(lists.places, rack_matrix, rack_of)
         return RuledPool(ruled, rack_matrix, rack_of)
 
-    pool, planned = even_out(new_pool, counts, bands)
-    order = _ordered(pool.changes(), counts, planned, shares, bands)
-    return (Step(*change, is_lead=False) for change in order)
+    evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
+    order = in_order(evened.pool.changes(), counts, evened.counts, shares, bands)
+    return (Step(*change, is_lead=False) for change in order), evened.is_cut
+
+
+def _widest(bands: Bands, counts: CountArray, moves: int) -> Bands:
+    """The widest bands into which it takes no fewer moves than that."""
+    low, high = 0, int(counts.max()) + 1
+    while high - low > 1:
+        width = (low + high) // 2
+        if bands.wider(width).moves(counts) >= moves:
+            low = width
+        else:
+            high = width
+    return bands.wider(low)
 
 
 def _demoted(loads: Loads, choice: LeaderChoice | None) -> frozenset[int]:
@@ -361,71 +406,28 @@ def _rack_numbers(
     return rack_of, np.array(numbers, dtype=np.int32)[at]
 
 
-def _ordered(
-    changes: Sequence[Transfer],
-    counts: CountArray,
-    planned: CountArray,
-    shares: Shares,
-    bands: Bands,
-    /,
-) -> Iterator[Transfer]:
-    """The changes in the order to be made; `planned` are the counts after all of them.
-
-    There is always one whose taker has room, below its band's ceiling or what it is to have in the
-    end: the changes form no circle, since going without it would take fewer.
-    """
-    unit = lcm(*(share.denominator for share in shares))
-    fair = [int(share * unit) for share in shares]
-    held = counts.tolist()
-    room = (np.maximum(bands.ceilings, planned) - counts).tolist()
-
-    def load(place: int) -> int:
-        return int(held[place] * unit - fair[place])
-
-    pending: dict[int, dict[int, deque[int]]] = {}
-    for row, giver, taker in changes:
-        pending.setdefault(giver, {}).setdefault(taker, deque()).append(row)
-    heap = [(-load(giver), giver) for giver in pending]
-    heapify(heap)
-    blocked: list[int] = []  # givers all of whose takers are full until they give themselves
-    while pending:
-        if not heap:
-            raise InvariantError("moves of a rebalance wait for each other in a circle")
-        key, giver = heappop(heap)
-        if giver not in pending or -key != load(giver):
-            continue  # It has another key since.
-        with_room = [place for place in pending[giver] if room[place] > 0]
-        if not with_room:
-            blocked.append(giver)
-            continue
-        taker = min(with_room, key=lambda place: (load(place), place))
-        yield Transfer(pending[giver][taker].popleft(), giver, taker)
-        if not pending[giver][taker]:
-            del pending[giver][taker]
-        if not pending[giver]:
-            del pending[giver]
-        held[giver], room[giver] = held[giver] - 1, room[giver] + 1
-        held[taker], room[taker] = held[taker] + 1, room[taker] - 1
-        for place in (giver, taker, *blocked):
-            if place in pending:
-                heappush(heap, (-load(place), place))
-        blocked.clear()
-
-
 def _leads(lists: _ClusterLists, count: int) -> CountArray:
     """How many of the lists each of the online SPUs leads."""
     return np.bincount(lists.places[:, 0], minlength=count + 1)[:count].astype(np.int64)
 
 
-def _even_leaders(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> int:
-    """Even out leaders. Returns how many lists were reordered."""
+def _even_leaders(
+    lists: _ClusterLists, leaders: CountArray, capacities: CountArray
+) -> tuple[int, bool]:
+    """Even out leaders. Returns how many lists were reordered, and whether the search ended at its
+    limit."""
     shares = _leader_shares(lists, leaders, capacities)
     bands = _bands(shares, leaders, capacities, is_limited=False)
-    pool, _ = even_out(lambda: LeaderPool(lists.places, len(capacities)), leaders, bands)
-    changes = pool.changes()
+    evened = even_out(
+        lambda: LeaderPool(lists.places, len(capacities)),
+        leaders,
+        bands,
+        looks_max=LEADER_LOOKS_MAX,
+    )
+    changes = evened.pool.changes()
     for row, _, leader in changes:
         lists.lead(row, leader)
-    return len(changes)
+    return len(changes), evened.is_cut
 
 
 def _changed(

@@ -48,6 +48,8 @@ STEPS_PER_STATE: Final = 10  # taking so many back takes as long as looking at a
 STEPS_MAX: Final = 300  # of one search: it recurses
 SUMS_EACH: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once,
 SUMS_MAX: Final = 200_000  # and of all SPUs that are over; some ten seconds
+LOOKS_MAX: Final = 2_000_000  # for better plans; some 3 s
+LOOKS_OF_SUMS: Final = 64  # sums of sizes that take as long as a look
 KINDS: Final = 24  # of replicas that an SPU may give next
 TAKERS: Final = 6  # for each of them
 
@@ -64,6 +66,7 @@ class Relief:
     lists: MovableLists
     goal: ResourceGoal
     fixed: list[Amounts]  # what SPUs hold for good
+    is_cut: bool  # the search ended at its limit
 
     def shares(self, places: IdMatrix) -> ShareChange:
         """What comes of it, once the members of the lists are these."""
@@ -97,7 +100,14 @@ def find_relief(lists: MovableLists, goal: ResourceGoal, *, demoted: Collection[
     search = _Search(state)
     search.relieve()
     search.improve()
-    return Relief(steps=state.steps, fair=fair, lists=lists, goal=goal, fixed=fixed)
+    return Relief(
+        steps=state.steps,
+        fair=fair,
+        lists=lists,
+        goal=goal,
+        fixed=fixed,
+        is_cut=state.looks > LOOKS_MAX,
+    )
 
 
 class _Search:
@@ -115,11 +125,18 @@ class _Search:
         self._sums_max = min(SUMS_EACH, SUMS_MAX // max(1, len(state.over())))
         self._in_rack: dict[int, list[int]] = {}  # of each rack where they stand in that order
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether not even first choices are looked at any more."""
+        return self._state.looks > 2 * LOOKS_MAX
+
     def relieve(self) -> None:
         """Bring the SPUs under their goals, the one furthest beyond first, some together."""
         state, given_up = self._state, set[int]()
         each = STATES_MAX * TOGETHER // 2 // max(1, len(state.over()))
         while targets := [spu for spu in state.over() if spu not in given_up][:TOGETHER]:
+            if self._is_over:
+                return
             if self._relieve(targets, min(STATES_EACH, each)) < STEPS_MAX:
                 left = [spu for spu in targets if state.excess(spu)]
                 for spu in left if len(targets) > 1 else ():
@@ -145,7 +162,7 @@ class _Search:
             near = sorted({*near, *state.over()})
             for group in chain.from_iterable(combinations(near, size) for size in (1, 2, 3)):
                 for is_wide in (False, True):
-                    if self._states >= STATES_MAX:
+                    if self._states >= STATES_MAX or state.looks > LOOKS_MAX:
                         return
                     has_found |= self._replace(group, is_wide=is_wide)
 
@@ -178,6 +195,7 @@ class _Search:
 
     def _key(self, spus: Iterable[int]) -> Key:
         found = [self._state.excess(spu) for spu in spus]
+        self._state.looks += len(found)
         return max(found, default=0), sum(found), self._state.size, len(self._state.steps)
 
     def _look(self, spus: Sequence[int], limit: int, key: Key) -> None:
@@ -193,7 +211,7 @@ class _Search:
         self._limit = self._states + STEPS_MAX + 1  # The first choices are looked at in any case.
         self._steps_max = len(state.steps) + STEPS_MAX
         width, self._is_cut = 1, True
-        while self._is_cut and (width == 1 or self._states < last):
+        while self._is_cut and (width == 1 or (self._states < last and state.looks <= LOOKS_MAX)):
             self._is_cut = False
             self._dive(frozenset(spus), width)
             width, self._limit = width + 1, last
@@ -203,7 +221,7 @@ class _Search:
         state, begin = self._state, len(self._state.steps)
         for spu in spus:
             out_of_place: set[Kind] = set()
-            while state.excess(spu) and len(out_of_place) < KINDS:
+            while state.excess(spu) and len(out_of_place) < KINDS and not self._is_over:
                 kinds = self._least_kinds(spu, out_of_place)
                 first = len(state.steps)
                 stuck = next((kind for kind in kinds if not self._give(spu, kind)), None)
@@ -224,6 +242,7 @@ class _Search:
         key = spu, resource, over, tuple(portions)
         if key not in self._covers:
             items = [item for _, item in portions]
+            self._state.looks += len(items) * self._sums_max // LOOKS_OF_SUMS
             counts = least_cover(items, over, sums_max=self._sums_max) or [0] * len(items)
             found = [
                 (-item.size, *kind)
@@ -251,6 +270,8 @@ class _Search:
         if key < self._best_key:
             self._best_key, self._best = key, state.steps[self._begin :]
         if not over or len(state.steps) >= self._steps_max or self._states >= self._limit:
+            return
+        if self._is_over:
             return
         rests = {spu: state.rest(spu) for _, spu in over}
         if self._is_no_better(sum(rest.size for rest in rests.values()), len(over)):

@@ -20,6 +20,7 @@ from spu_assigner.core.rebalance.resource_loads import (
 
 ROWS: Final = 16  # of alike replicas, that are asked which racks they may go to
 NEVER: Final = 2**200
+LOOKS_OF_OFFER: Final = 8  # what it takes to weigh a kind of replicas
 
 
 class Step(NamedTuple):
@@ -70,6 +71,7 @@ class ReliefState:
         """`bound`: the dominant share that SPUs may have; `demoted`: those that take no lead."""
         self.steps: list[Step] = []
         self.size = 0  # bytes moved
+        self.looks = 0  # at SPUs, kinds of replicas and lists, so far
         self.spus = len(loads.used)
         self._capacities = loads.capacities
         self._used = [list(amounts) for amounts in loads.used]
@@ -118,6 +120,7 @@ class ReliefState:
 
     def over(self) -> list[int]:
         """The SPUs over their goals, the one furthest beyond first."""
+        self.looks += self.spus
         found = [(-excess, spu) for spu in range(self.spus) if (excess := self.excess(spu))]
         return [spu for _, spu in sorted(found)]
 
@@ -177,6 +180,7 @@ class ReliefState:
         to its goal then, the kind, and whether it is the lead alone.
         """
         found = []
+        self.looks += LOOKS_OF_OFFER * len(self._held[spu])
         excess = self.excess(spu)
         for kind, rows in self._held[spu].items():
             if not rows:
@@ -211,6 +215,7 @@ class ReliefState:
             return None
         for row in self._held[spu][kind]:
             step = Step(row, spu, taker, is_lead)
+            self.looks += 1
             if self._may(step):
                 return beyond, step
         return None

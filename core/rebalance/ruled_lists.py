@@ -219,6 +219,10 @@ class RuledPool:
                 return row
         return self._others.find(giver, taker, cost)
 
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """See `flow.Pool`: of replicas without rules."""
+        return self._others.deal(excess, lack)
+
     def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """See `flow.Pool`: replicas under rules do not hinder each other."""
         return not self._lists.has(row) and self._others.is_narrow(row, giver, taker)

@@ -2,18 +2,25 @@
 
 Both are `flow.Pool`s over rows, the replica lists of many topics one below the other. SPUs are
 positions 0 … n-1; n stands for whatever takes no part: offline members and the padding.
+
+`deal` passes many units in a few array operations, for a part of them in each of its rounds; what
+is left then is passed unit by unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.flow import Flags, Positions
 from spu_assigner.core.state.ledger import CountArray
+
+ROUNDS_MAX: Final = 64  # of one deal
+EMPTY_ROUNDS: Final = 4  # after so many that passed nothing a deal ends
+DEAL_SHIFT: Final = 7_919  # rows further in the next round; a prime, so that all come in turn
 
 
 class Transfer(NamedTuple):
@@ -32,14 +39,11 @@ class Holdings:
 
     __slots__ = ("new", "own")
 
-    def __init__(self, places: IdMatrix, spus: int) -> None:
-        """`places`: the holders of the units of each row, `spus` where there is none."""
-        flat = places.ravel()
-        order = np.argsort(flat, kind="stable")
-        bounds = np.searchsorted(flat[order], np.arange(spus + 1))
-        rows = order // places.shape[1]
-        self.own = [rows[bounds[i] : bounds[i + 1]] for i in range(spus)]
-        self.new = [rows[:0]] * spus
+    def __init__(self, at_first: IdMatrix, now: IdMatrix, spus: int) -> None:
+        """The holders of the units of each row, `spus` where there is none."""
+        is_own = now == at_first
+        self.own = _rows_of(np.where(is_own, now, spus), spus)
+        self.new = _rows_of(np.where(is_own, spus, now), spus)
 
     def transfer(self, row: int, *, giver: int, taker: int, is_takers_own: bool) -> None:
         """Enter that a unit has passed."""
@@ -48,6 +52,15 @@ class Holdings:
         target = self.own if is_takers_own else self.new
         at = np.searchsorted(target[taker], row)
         target[taker] = np.insert(target[taker], at, row)
+
+
+def _rows_of(places: IdMatrix, spus: int) -> list[Positions]:
+    flat = places.ravel()
+    units = np.flatnonzero(flat < spus)
+    order = units[np.argsort(flat[units], kind="stable")]
+    bounds = np.searchsorted(flat[order], np.arange(spus + 1))
+    rows = order // places.shape[1]
+    return [rows[bounds[i] : bounds[i + 1]] for i in range(spus)]
 
 
 def _holds(rows: Positions, row: int) -> bool:
@@ -77,17 +90,65 @@ class ReplicaPool:
         self._spus = len(rack_of)
         self._rack_count = 1 + max(int(racks.max()), int(rack_of.max()))
         self._rack_of = rack_of
-        full = np.where(racks < 0, self._rack_count, racks)
-        self._racks_at_first = full.copy()
-        for column in range(1, full.shape[1]):
-            repeated = (full[:, :column] == self._racks_at_first[:, column, None]).any(axis=1)
-            full[repeated, column] = self._rack_count
-        self._full = full
+        self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
+        self._racks = self._racks_at_first.copy()
         self._at_first = places
         self._now = places.copy()
+        self._full = self._racks.copy()
         self._loose = np.full_like(places, self._spus)  # members whose rack is not full there
         self._away = np.full_like(places, self._spus)  # who was a member at first and is not now
-        self._holdings = Holdings(places, self._spus)
+        self._look_at(np.arange(len(places)))
+        self._holdings = Holdings(places, self._now, self._spus)
+
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """See `flow.Pool`: rounds within racks, and between any two SPUs, in turns."""
+        if self._closed is not None:
+            lack = np.where(self._closed, 0, lack)
+        change, empty = np.zeros_like(excess), 0
+        for number in range(ROUNDS_MAX):
+            to_give, to_take = excess + change.clip(max=0), lack - change.clip(min=0)
+            if empty == EMPTY_ROUNDS or not to_give.any() or not to_take.any():
+                break
+            passed = self._deal_some(to_give, to_take, number, within_racks=number % 2 == 0)
+            empty = 0 if len(passed) else empty + 1
+            np.subtract.at(change, passed[:, 0], 1)
+            np.add.at(change, passed[:, 1], 1)
+        self._look_at(np.flatnonzero((self._now != self._at_first).any(axis=1)))
+        self._holdings = Holdings(self._at_first, self._now, self._spus)
+        return change
+
+    def _deal_some(
+        self, excess: CountArray, lack: CountArray, number: int, *, within_racks: bool
+    ) -> IdMatrix:
+        """One round: SPUs that give, each with one that takes; of each row one replica at most."""
+        is_own = (self._now == self._at_first) & (self._now < self._spus)
+        owners = np.where(is_own, self._now, self._spus).ravel()
+        units = np.flatnonzero(np.append(excess > 0, False)[owners])
+        units = units[np.argsort(owners[units], kind="stable")]
+        held = np.bincount(owners[units], minlength=self._spus)
+        first_unit = np.cumsum(held) - held
+        givers, givers_rank = _in_turns(np.minimum(excess, held), 0)
+        takers, _ = _in_turns(lack, number + 1)
+        if within_racks:
+            at_giver, at_taker = _matched(self._rack_of[givers], self._rack_of[takers])
+            givers, givers_rank, takers = givers[at_giver], givers_rank[at_giver], takers[at_taker]
+        count = min(len(givers), len(takers))
+        givers, givers_rank, takers = givers[:count], givers_rank[:count], takers[:count]
+        each = np.maximum(np.bincount(givers, minlength=self._spus), 1)[givers]
+        # Rows from all of a giver's, at even distances: each topic gives its part.
+        spread = givers_rank * held[givers] // each + number * DEAL_SHIFT
+        flat = units[first_unit[givers] + spread % np.maximum(held[givers], 1)]
+        rows, places = np.divmod(flat, self._now.shape[1])
+        fit = (self._now[rows] != takers[:, None]).all(axis=1)
+        fit &= (self._at_first[rows] != takers[:, None]).all(axis=1)
+        to, is_far = self._rack_of[takers], self._rack_of[givers] != self._rack_of[takers]
+        there = (self._racks[rows] == to[:, None]).sum(axis=1)
+        limit = np.maximum(1, (self._racks_at_first[rows] == to[:, None]).sum(axis=1))
+        at = np.flatnonzero(fit & ~(is_far & (there >= limit)))
+        at = at[np.unique(rows[at], return_index=True)[1]]
+        self._now[rows[at], places[at]] = takers[at]
+        self._racks[rows[at], places[at]] = to[at]
+        return np.column_stack((givers[at], takers[at]))
 
     def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
         """See `flow.Pool`: SPUs that are to have back what was theirs come first."""
@@ -118,22 +179,32 @@ class ReplicaPool:
 
     def transfer(self, row: int, giver: int, taker: int) -> None:
         """See `flow.Pool`."""
-        now, at_first = self._now[row], self._at_first[row].tolist()
-        now[now == giver] = taker
-        members = now.tolist()
-        away = [spu for spu in at_first if spu not in members]
-        self._away[row] = away + [self._spus] * (len(members) - len(away))
-        self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=taker in at_first)
-        racks_at_first = self._racks_at_first[row].tolist()
-        racks = [
-            rack if spu == self._spus else int(self._rack_of[spu])
-            for spu, rack in zip(members, racks_at_first, strict=True)
-        ]
-        for at, rack in enumerate(racks):
-            is_full = racks.count(rack) >= max(1, racks_at_first.count(rack))
-            is_first = rack not in racks[:at]
-            self._full[row, at] = rack if is_full and is_first else self._rack_count
-            self._loose[row, at] = self._spus if is_full else members[at]
+        at = int(np.flatnonzero(self._now[row] == giver)[0])
+        self._now[row, at], self._racks[row, at] = taker, self._rack_of[taker]
+        self._look_at(np.array([row]))
+        is_takers_own = bool((self._at_first[row] == taker).any())
+        self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=is_takers_own)
+
+    def _look_at(self, rows: Positions) -> None:
+        """Bring up to date what is kept of these rows beside their members."""
+        now, racks = self._now[rows], self._racks[rows]
+        at_first, racks_at_first = self._at_first[rows], self._racks_at_first[rows]
+        away = np.full_like(now, self._spus)
+        count = np.zeros(len(rows), dtype=np.int64)
+        for column in range(now.shape[1]):
+            rack = racks[:, column, None]
+            limit = np.maximum(1, (racks_at_first == rack).sum(axis=1))
+            is_full = (racks == rack).sum(axis=1) >= limit
+            is_first = ~(racks[:, :column] == rack).any(axis=1)
+            self._full[rows, column] = np.where(
+                is_full & is_first, racks[:, column], self._rack_count
+            )
+            self._loose[rows, column] = np.where(is_full, self._spus, now[:, column])
+            member = at_first[:, column]
+            is_away = (member < self._spus) & ~(now == member[:, None]).any(axis=1)
+            away[is_away, count[is_away]] = member[is_away]
+            count += is_away
+        self._away[rows] = away
 
     def changes(self) -> list[Transfer]:
         """What is elsewhere now, by row.
@@ -141,15 +212,18 @@ class ReplicaPool:
         In a row, replicas that stay in their rack are paired first. Then any of the changes of a
         row may be made without the others.
         """
+        rows = np.flatnonzero(self._away[:, 0] != self._spus)
+        racks = [*self._rack_of.tolist(), -1]
+        columns = (self._at_first[rows], self._away[rows], self._now[rows])
         changes = []
-        for row in np.flatnonzero(self._away[:, 0] != self._spus).tolist():
-            at_first = self._at_first[row].tolist()
-            gone = [spu for spu in self._away[row].tolist() if spu != self._spus]
-            taken = [spu for spu in self._now[row].tolist() if spu not in at_first]
+        for row, at_first, away, now in zip(
+            rows.tolist(), *[each.tolist() for each in columns], strict=True
+        ):
+            taken = [spu for spu in now if spu not in at_first]
             left = []
-            for giver in gone:
-                rack = self._rack_of[giver]
-                taker = next((spu for spu in taken if self._rack_of[spu] == rack), None)
+            for giver in away[: len(taken)]:
+                rack = racks[giver]
+                taker = next((spu for spu in taken if racks[spu] == rack), None)
                 if taker is None:
                     left.append(giver)
                 else:
@@ -185,7 +259,29 @@ class LeaderPool:
         self._members = places
         self._at_first = places[:, 0]
         self._now = self._at_first.copy()
-        self._holdings = Holdings(places[:, :1], spus)
+        self._holdings = Holdings(places[:, :1], places[:, :1], spus)
+
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """See `flow.Pool`: in each round lists go to the member that lacks most."""
+        change = np.zeros_like(excess)
+        for _ in range(ROUNDS_MAX):
+            to_give, to_take = excess + change.clip(max=0), lack - change.clip(min=0)
+            gives = np.append(to_give > 0, False)[self._now] & (self._now == self._at_first)
+            rows = np.flatnonzero(gives)
+            lacks = np.append(to_take, 0)[self._members[rows]]
+            best = lacks.argmax(axis=1)
+            lacks, takers = lacks.max(axis=1), self._members[rows, best]
+            at = np.flatnonzero(lacks > 0)
+            if len(at) == 0:
+                break
+            at = at[np.argsort(-lacks[at], kind="stable")]
+            at = at[_first_of_each(self._now[rows[at]], to_give)]
+            at = at[_first_of_each(takers[at], to_take)]
+            np.subtract.at(change, self._now[rows[at]], 1)
+            np.add.at(change, takers[at], 1)
+            self._now[rows[at]] = takers[at]
+        self._holdings = Holdings(self._at_first[:, None], self._now[:, None], self._spus)
+        return change
 
     def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
         """See `flow.Pool`."""
@@ -223,3 +319,37 @@ class LeaderPool:
         return [
             Transfer(row, int(self._at_first[row]), int(self._now[row])) for row in rows.tolist()
         ]
+
+
+def _in_turns(amounts: CountArray, shift: int) -> tuple[Positions, Positions]:
+    """Each position as often as its amount says, that of which most is left first; with what came
+    of it before. `shift` turns the order among those of which as much is left."""
+    positions = np.repeat(np.arange(len(amounts)), amounts)
+    before = np.arange(len(positions)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
+    left = amounts[positions] - before
+    turned = (positions + shift * left) % max(len(amounts), 1) if shift else positions
+    order = np.lexsort((turned, -left))
+    return positions[order], before[order]
+
+
+def _first_of_each(of: Positions, limits: CountArray) -> Positions:
+    """The indexes of the first so many entries that are of each position, ascending."""
+    order = np.argsort(of, kind="stable")
+    counts = np.bincount(of, minlength=len(limits))
+    rank = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[rank < limits[of[order]]])
+
+
+def _matched(of_givers: CountArray, of_takers: CountArray) -> tuple[Positions, Positions]:
+    """Indexes of givers and takers, those of one rack matched in their order."""
+    keys = []
+    for racks in (of_givers, of_takers):
+        order = np.argsort(racks, kind="stable")
+        counts = np.bincount(racks)
+        rank = np.arange(len(racks)) - np.repeat(np.cumsum(counts) - counts, counts)
+        key = np.empty(len(racks), dtype=np.int64)
+        key[order] = racks[order] * (len(of_givers) + len(of_takers)) + rank
+        keys.append(key)
+    _, givers, takers = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
+    order = np.argsort(givers)
+    return givers[order], takers[order]

@@ -14,6 +14,7 @@ from support.bench.curves import drawable
 from support.bench.tables.bench_table import markdown
 from support.bench.tables.cost_table import table as cost_table
 from support.bench.tables.profile_table import table as profile_table
+from support.bench.tables.worst_table import table as worst_table
 from support.bench.targets import MB_IN_GIB, Results
 
 ROOT: Final = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ PAGES: Final = {
     "docs/moves.md": ("moves", "moves-rate", "moves-faults"),
     "docs/performance.md": (
         *("targets", "cost", "curves", "neighbours", "profiles"),
-        *("evenness", "evenness-capacities", "movement"),
+        *("worst", "evenness", "evenness-capacities", "movement"),
     ),
 }
 # Scenarios of comparison.json, and incidents of movement.json, as the page calls them.
@@ -49,6 +50,7 @@ def tables(results: Results) -> dict[str, str]:
         "moves-faults": _moves_faults(results),
         "targets": markdown(results),
         "cost": cost_table(results.get("cost", {}).get("figures", {})) + "\n",
+        "worst": worst_table(results.get("worst_events", {}).get("figures", {})) + "\n",
         "neighbours": _neighbours(results),
         "profiles": _profiles(results),
         "curves": _curves(results),

@@ -1,0 +1,304 @@
+"""What the worst event of each kind costs in the core, at the limits of the contract.
+
+    python tests/bench/decisions/worst_events.py [--only NAME] [--runs 3] [--write]
+
+Clusters of up to 10,000 SPUs and 1,000,000 replicas, requests of up to 100,000 partitions: for each
+kind of event those that were found to take the longest. What is beyond a limit of one event is
+rejected with a code; that is measured too. CPU time of one `step`, each run in a process of its
+own, since an event changes the state. With `--write` it goes to `results/worst_events.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    LeaveMode,
+    OnShortage,
+    Policy,
+    SpuJoined,
+    SpuLeft,
+    TopicAdopted,
+    TopicCreate,
+    TopicDelete,
+    TopicGrow,
+    TopicReplication,
+)
+from spu_assigner.core.base.limits import MOVES_MAX, REBALANCE_MOVES_MAX
+from spu_assigner.core.base.records import Status, TopicStatus
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
+from support.bench.figures import keep, say, spread
+
+CLUSTER: Final = "c"
+RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_milli")
+RUNS: Final = 3
+
+
+class Building:
+    """A cluster on its way to the event."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState(CLUSTER)
+        self._events = 0
+
+    def do(self, kind: type[Any], **fields: Any) -> None:
+        self._events += 1
+        event = kind(event_id=f"e{self._events}", cluster_id=CLUSTER, **fields)
+        step(self.state, event, default_policy=Policy.BALANCED)
+
+    def join(self, count: int, *, first: int = 0, racks: int = 0, capacity: int = 10**6) -> None:
+        for spu_id in range(first, first + count):
+            rack = f"r{spu_id % racks}" if racks else None
+            self.do(SpuJoined, spu_id=spu_id, rack=rack, capacity=capacity)
+
+    def create(self, topics: int, partitions: int, replicas: int, **fields: Any) -> None:
+        for number in range(topics):
+            self.do(
+                TopicCreate,
+                topic=f"t{number}",
+                partitions=partitions,
+                replication_factor=replicas,
+                **fields,
+            )
+
+
+def asked(kind: type[Any], **fields: Any) -> Event:
+    event: Event = kind(event_id="asked", cluster_id=CLUSTER, **fields)
+    return event
+
+
+def rebalanced(max_moves: int = MOVES_MAX) -> Event:
+    return asked(ClusterRebalance, max_moves=max_moves)
+
+
+def scaled_out(partitions: int, max_moves: int = MOVES_MAX) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        cluster.join(3)
+        cluster.create(1, partitions, 3)
+        cluster.join(3, first=3)
+        return rebalanced(max_moves)
+
+    return built
+
+
+def half_more(cluster: Building) -> Event:
+    cluster.join(1_000, racks=5)
+    cluster.create(1_000, 333, 3)
+    cluster.join(500, first=1_000, racks=5)
+    return rebalanced(REBALANCE_MOVES_MAX)
+
+
+def leaders_alone(cluster: Building) -> Event:
+    cluster.join(3)
+    for number in range(3):
+        cluster.do(TopicAdopted, topic=f"t{number}", replicas=[[0, 1, 2]] * 100_000)
+    return rebalanced(0)
+
+
+def by_resources(partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        random = Random(1)
+        for spu_id in range(120):
+            if spu_id == 100:
+                for number in range(1_000):
+                    cluster.do(
+                        TopicCreate,
+                        topic=f"t{number}",
+                        partitions=partitions,
+                        replication_factor=3,
+                        demand={name: int(1_000 * random.paretovariate(1.2)) for name in RESOURCES},
+                    )
+            has = dict.fromkeys(RESOURCES, 10**10 * (1 + spu_id % 3))
+            cluster.do(SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 5}", resources=has)
+        return rebalanced()
+
+    return built
+
+
+def by_rules(partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        rules = Constraints(require=("tier=ssd",), spread=(SpreadLevel("zone"),))
+        for spu_id in range(25):
+            if spu_id == 20:
+                cluster.create(10, partitions, 3, constraints=rules)
+            labels = {"zone": f"z{spu_id % 7}", "tier": "ssd"}
+            cluster.do(
+                SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 3}", capacity=10**6, labels=labels
+            )
+        return rebalanced()
+
+    return built
+
+
+def one_holds_half(cluster: Building) -> Event:
+    cluster.join(10_000, racks=5)
+    lists = [[0, 1 + number % 9_999] for number in range(50_000)]
+    for number in range(10):
+        cluster.do(TopicAdopted, topic=f"t{number}", replicas=lists)
+    return asked(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+
+
+def nobody_takes_over(cluster: Building) -> Event:
+    cluster.join(3)
+    cluster.create(3, 100_000, 3)
+    return asked(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+
+
+def refilled(cluster: Building) -> Event:
+    cluster.join(3)
+    cluster.create(3, 100_000, 3)
+    cluster.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+    return asked(SpuJoined, spu_id=3, capacity=10**6)
+
+
+def tried_again(cluster: Building) -> Event:
+    cluster.join(1_000, capacity=300)
+    cluster.create(1, 100_000, 3)
+    for number in range(10_000):
+        cluster.do(
+            TopicCreate,
+            topic=f"w{number}",
+            partitions=20_000 - number,
+            replication_factor=2,
+            on_shortage=OnShortage.WAIT,
+        )
+    return asked(SpuJoined, spu_id=1_001, capacity=10**8)
+
+
+def more_replicas(partitions: int, factor: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        cluster.join(100)
+        cluster.create(1, partitions, 1)
+        return asked(TopicReplication, topic="t0", replication_factor=factor)
+
+    return built
+
+
+def fewer_replicas(cluster: Building) -> Event:
+    cluster.join(1_000, racks=5)
+    cluster.create(1, 100_000, 3)
+    return asked(TopicReplication, topic="t0", replication_factor=1)
+
+
+def created(policy: Policy, replicas: int, capacity: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        for spu_id in range(10_000):
+            rack = f"r{spu_id % 5}"
+            cluster.do(SpuJoined, spu_id=spu_id, rack=rack, capacity=capacity + spu_id % 10)
+        return asked(
+            TopicCreate,
+            topic="t",
+            partitions=100_000,
+            replication_factor=replicas,
+            policy=policy,
+        )
+
+    return built
+
+
+def grown(cluster: Building) -> Event:
+    cluster.join(10_000, racks=5)
+    cluster.create(1, 1, 10)
+    return asked(TopicGrow, topic="t0", partitions=100_000)
+
+
+def deleted(cluster: Building) -> Event:
+    cluster.join(10_000, racks=5, capacity=100)
+    cluster.create(1, 100_000, 10)
+    return asked(TopicDelete, topic="t0")
+
+
+def adopted(cluster: Building) -> Event:
+    cluster.join(10_000, racks=5, capacity=50)
+    lists = [[(row + 31 * at) % 10_000 for at in range(10)] for row in range(100_000)]
+    return asked(TopicAdopted, topic="t", replicas=lists)
+
+
+CASES: Final[dict[str, Callable[[Building], Event]]] = {
+    "ClusterRebalance, 3 to 6 SPUs, 10,000 x 3": scaled_out(10_000),
+    "ClusterRebalance, 3 to 6 SPUs, 30,000 x 3": scaled_out(30_000),
+    "ClusterRebalance, the same, 10 moves": scaled_out(30_000, 10),
+    "ClusterRebalance, 3 to 6 SPUs, 100,000 x 3": scaled_out(100_000),
+    "ClusterRebalance, 1,000 to 1,500 SPUs, 1,000,000 replicas, 50,000 moves": half_more,
+    "ClusterRebalance, leaders of 300,000 lists": leaders_alone,
+    "ClusterRebalance by resources, 100 to 120 SPUs, 1,000 topics of 16 x 3": by_resources(16),
+    "ClusterRebalance by resources, the same, 1,000 topics of 333 x 3": by_resources(333),
+    "ClusterRebalance under constraints, 20 to 25 SPUs, 10,000 x 3": by_rules(1_000),
+    "ClusterRebalance under constraints, the same, 30,000 x 3": by_rules(3_000),
+    "TopicReplication 1 to 32, 5,000 lists, 100 SPUs": more_replicas(5_000, 32),
+    "TopicReplication 1 to 32, 100,000 lists, 100 SPUs": more_replicas(100_000, 32),
+    "TopicReplication 1 to 3, 100,000 lists, 100 SPUs": more_replicas(100_000, 3),
+    "TopicReplication 3 to 1, 100,000 lists, 1,000 SPUs": fewer_replicas,
+    "SpuLeft, decommission of one of 10,000 SPUs that is in 500,000 lists": one_holds_half,
+    "SpuLeft, decommission, 300,000 lists and no SPU to take over": nobody_takes_over,
+    "SpuJoined, 300,000 short lists": refilled,
+    "SpuJoined, 10,000 waiting creates for which there is no room": tried_again,
+    "TopicCreate by fluvio, 100,000 x 10, 10,000 SPUs": created(Policy.FLUVIO, 10, 10**6),
+    "TopicCreate by kafka, 100,000 x 3, 10,000 SPUs that fill up": created(Policy.KAFKA, 3, 30),
+    "TopicCreate by rendezvous, 100,000 x 3, 10,000 SPUs": created(Policy.RENDEZVOUS, 3, 10**6),
+    "TopicCreate by balanced, 100,000 x 10, 10,000 SPUs": created(Policy.BALANCED, 10, 10**6),
+    "TopicGrow, 1 to 100,000 x 10, 10,000 SPUs": grown,
+    "TopicDelete, 100,000 x 10, 10,000 saturated SPUs": deleted,
+    "TopicAdopted, 100,000 x 10, 10,000 SPUs": adopted,
+}
+
+
+def measured(name: str) -> tuple[float, str]:
+    """Seconds of CPU time, and what the event was answered."""
+    cluster = Building()
+    event = CASES[name](cluster)
+    gc.collect()
+    begun = time.process_time()
+    records = step(cluster.state, event, default_policy=Policy.BALANCED)
+    seconds = time.process_time() - begun
+    for record in records:
+        if isinstance(record, TopicStatus) and record.status is Status.REJECTED:
+            return seconds, f"rejected, {'' if record.code is None else record.code.value}"
+    return seconds, "done"
+
+
+def main() -> None:
+    """Measure each case."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--once", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.once:
+        print(json.dumps(measured(options.once)))
+        return
+    figures: dict[str, Any] = {}
+    for name in [options.only] if options.only else CASES:
+        seconds, answer = [], ""
+        for _ in range(options.runs):
+            command = [sys.executable, __file__, "--once", name]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            each, answer = json.loads(done.stdout)
+            seconds.append(each)
+        figures[name] = {"seconds": spread(seconds), "answer": answer}
+        say(f"{name}: {figures[name]['seconds']['median']} s, {answer}")
+    if options.write:
+        sizes = {"spus_max": 10_000, "replicas_max": 1_000_000, "partitions_max": 100_000}
+        keep("worst_events", sizes=sizes, figures=figures, show=False)
+
+
+if __name__ == "__main__":
+    main()
