@@ -203,8 +203,7 @@ class RingEvent:
     """SPUs in the ring after the whole event that caused it."""
     cause: str
     resource: str | None = None
-    """Of SATURATED and RESTORED: what the SPU has used up, or has left again. It stays in the ring:
-    who needs nothing of it can have a replica there. None: replica slots."""
+    """Of SATURATED and RESTORED: what is used up, or left again. None: replica slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +315,9 @@ class Retries:
 
     kind: Wait
     sequence: int
-    again: bool  # room was made since: all of it is to be tried once more, behind the last one
+    """Of the next that is to be tried."""
+    again: bool
+    """Room was made since: all of it is to be tried once more, behind the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,6 +326,7 @@ class RetriesChanged:
 
     cluster_id: str
     retries: Retries | None
+    """Where the next event goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
