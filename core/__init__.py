@@ -89,9 +89,9 @@ if TYPE_CHECKING:
     from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
     from spu_assigner.core.explain.replay_striped import StripeStep
     from spu_assigner.core.explain.ring_history import Passed, Why
+    from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
     from spu_assigner.core.state.parts import parts_of
-    from spu_assigner.core.state.saving import state_from_json, state_to_json
     from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
     from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
     from spu_assigner.core.whatif.resources import ResourceLayout, ResourceOutcome
@@ -210,7 +210,7 @@ _HOMES: Final = (
     "base.entries",
     "state.cluster_state",
     "state.parts",
-    "state.saving",
+    "saving",
     "decision.answers",
     "decision.machine",
     "assigner",

@@ -362,8 +362,7 @@ class GrantedCreate:
     """A create that is granted and saturates no SPU: its map, status, chain and event id in one.
 
     Nearly all records of a job are of this class, so state and codec read it as it is; `parts` has
-    the records that it stands for. Not frozen, since it is made and read in half the time so; who
-    gets one only reads it.
+    the records that it stands for. Not frozen: so it is made and read in half the time.
     """
 
     event: TopicCreate

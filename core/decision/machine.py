@@ -145,7 +145,7 @@ def step(
     else:
         records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
         records = _with_following(state, event, plain_records(records))
-    if state.is_empty and records:
+    if not (state.spus or not records) and state.is_empty:
         gone = ClusterGone(cluster_id=state.cluster_id)
         evolve(state, gone)
         records = (*records, gone)

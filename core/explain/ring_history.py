@@ -6,8 +6,7 @@ event the order among SPUs is not known, so every mixture that the size allows i
 limit. A ring that no cut gives is not guessed: `find_ring` returns None.
 
 The order of registration is that of now, as far as no event changed it. So are racks; for SPUs that
-are forgotten or described again since, each rack is tried: the fingerprint says which. Capacities
-of `rendezvous` are those of now, or it finds no ring.
+are forgotten or described again since, each is tried. Capacities of `rendezvous` are those of now.
 """
 
 from __future__ import annotations

@@ -88,6 +88,17 @@ class Bands:
         above, below = counts - self.ceilings, self.floors - counts
         return max(int(above.clip(min=0).sum()), int(below.clip(min=0).sum()))
 
+    def widest(self, counts: CountArray, *, moves: int) -> Bands:
+        """The widest bands into which it takes no fewer moves than that."""
+        low, high = 0, int(counts.max()) + 1
+        while high - low > 1:
+            width = (low + high) // 2
+            if self.wider(width).moves(counts) >= moves:
+                low = width
+            else:
+                high = width
+        return self.wider(low)
+
 
 @dataclass(frozen=True, slots=True)
 class Evened(Generic[AnyPool]):

@@ -182,20 +182,7 @@ def plan_rebalance(
         )
         relief = find_relief(movable, goal, demoted=_demoted(loads, choice))
         steps, is_cut = relief.steps, relief.is_cut
-    moves: list[ListMove] = []
-    size = reorders = 0
-    for step in steps:
-        if step.is_lead:
-            lists.lead(step.row, step.taker)
-            reorders += 1
-            continue
-        each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
-        if len(moves) == max_moves or (
-            goal is not None and goal.bytes_max is not None and size + each > goal.bytes_max
-        ):
-            break
-        size += each
-        moves.append(lists.move(step, int(loads.ids[step.taker])))
+    moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
     leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
     whole = lists
     if choice is not None:
@@ -212,6 +199,32 @@ def plan_rebalance(
         shares=None if relief is None else relief.shares(whole.places),
         is_cut=is_cut or is_cut_too,
     )
+
+
+def _carry_out(
+    steps: Iterable[Step],
+    lists: _ClusterLists,
+    loads: Loads,
+    goal: ResourceGoal | None,
+    *,
+    max_moves: int,
+) -> tuple[list[ListMove], int, int]:
+    """Change the lists as far as the limits permit: the moves, the reorders and the bytes."""
+    moves: list[ListMove] = []
+    size = reorders = 0
+    for step in steps:
+        if step.is_lead:
+            lists.lead(step.row, step.taker)
+            reorders += 1
+            continue
+        each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
+        if len(moves) == max_moves or (
+            goal is not None and goal.bytes_max is not None and size + each > goal.bytes_max
+        ):
+            break
+        size += each
+        moves.append(lists.move(step, int(loads.ids[step.taker])))
+    return moves, reorders, size
 
 
 def _steps_by_count(
@@ -235,7 +248,7 @@ def _steps_by_count(
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:
         raise TooManyMovesError(needed)
     if needed > max(max_moves, WHOLE_PLAN_MAX):
-        bands = _widest(bands, counts, max_moves)
+        bands = bands.widest(counts, moves=max_moves)
 
     def new_pool() -> ReplicaPool | RuledPool:
         if ruled is None:
@@ -245,18 +258,6 @@ def _steps_by_count(
     evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
     order = in_order(evened.pool.changes(), counts, evened.counts, shares, bands)
     return (Step(*change, is_lead=False) for change in order), evened.is_cut
-
-
-def _widest(bands: Bands, counts: CountArray, moves: int) -> Bands:
-    """The widest bands into which it takes no fewer moves than that."""
-    low, high = 0, int(counts.max()) + 1
-    while high - low > 1:
-        width = (low + high) // 2
-        if bands.wider(width).moves(counts) >= moves:
-            low = width
-        else:
-            high = width
-    return bands.wider(low)
 
 
 def _demoted(loads: Loads, choice: LeaderChoice | None) -> frozenset[int]:

@@ -25,7 +25,7 @@ _NEVER: Final = int(np.iinfo(np.int64).max)
 Load = tuple[int, int]  # the share of an SPU, and its position in the ring
 
 
-class ResourceUse(Protocol):
+class ResourceRoom(Protocol):
     """A resource of the members of the ring, and what a replica takes of it."""
 
     @property
@@ -53,7 +53,7 @@ class Candidates:
         state: ClusterState,
         ring: Ring,
         changes: Mapping[int, int] | None = None,
-        resources: Sequence[ResourceUse] = (),
+        resources: Sequence[ResourceRoom] = (),
     ) -> None:
         """Of a ring, with counts that have changed by so many.
 

@@ -364,14 +364,34 @@ class ClusterState:
         return topic
 
 
-def evolve(state: ClusterState, record: Record) -> None:
+def evolve(state: ClusterState, record: Record) -> None:  # noqa: PLR0912  # a case for each
     """Apply one record.
 
     Everything that follows from it was decided already and has its own record.
     """
     match record:
-        case GrantedCreate():
-            _evolve_granted(state, record)
+        case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
+            event, lists, hashed = record.event, record.lists, record.event_hash
+            data, width, columns, _ = pack(lists)
+            state.topics[event.topic] = new_topic(
+                record.policy,
+                1,
+                hashed,
+                (),
+                event.replication_factor,
+                event.ignore_rack,
+                data,
+                width,
+                columns,
+            )
+            if "." in event.topic:
+                state.names.add(event.topic)
+            state._counts_changed |= state.ledger.add(lists)
+            if state._takeovers is not None:
+                state._takeovers.count(lists)
+            state.chains[record.facts.order] = record.chain
+            state._dirty_blocks.add(state.memory.add(hashed))
+            state._dirty_chains = True
         case ReplicaMap():
             _evolve_map(state, record)
         case TopicStatus() | RingEvent():
@@ -402,31 +422,6 @@ def evolve(state: ClusterState, record: Record) -> None:
             state._dirty_waiting.add(record.topic)
         case _:
             assert_never(record)
-
-
-def _evolve_granted(state: ClusterState, record: GrantedCreate) -> None:
-    """As its parts one by one: the name is new, and it has no cores."""
-    event, lists, hashed = record.event, record.lists, record.event_hash
-    data, width, columns, _ = pack(lists)
-    state.topics[event.topic] = new_topic(
-        record.policy,
-        1,
-        hashed,
-        (),
-        event.replication_factor,
-        event.ignore_rack,
-        data,
-        width,
-        columns,
-    )
-    if "." in event.topic:
-        state.names.add(event.topic)
-    state._counts_changed |= state.ledger.add(lists)
-    if state._takeovers is not None:
-        state._takeovers.count(lists)
-    state.chains[record.facts.order] = record.chain
-    state._dirty_blocks.add(state.memory.add(hashed))
-    state._dirty_chains = True
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:

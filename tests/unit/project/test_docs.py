@@ -223,6 +223,8 @@ _NOT_OF_THE_JOB = {
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
+    "TooManyLooksError",  # likewise
+    "TooManyMovesError",  # likewise
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
