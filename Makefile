@@ -129,8 +129,8 @@ run: $(READY) ## broker, job and the bundled scenario; stays up (ONCE=1: ends, s
 	@$(BIN)/spu-assigner run --demo $(if $(filter-out 0,$(ONCE)),--once)
 
 # Tests of Spark, Kafka or a fuzzer take seconds to minutes each: `make test` runs those that are marked
-# `smoke`, `make test-all` all, and all random cases where `make test` draws a sixth. WORKERS
-# processes share them, a file to each (pytest-xdist).
+# `smoke`, `make test-all` all, and all random cases where `make test` draws a sixth and `make unit`
+# a thirtieth. WORKERS processes share them, a file to each (pytest-xdist).
 WORKERS ?= 2
 HEAVY := spark or broker or kafka_jar or fuzz or installed
 ELSEWHERE := bench or docker
@@ -160,7 +160,7 @@ STORE ?=
 
 .PHONY: test-all
 test-all: $(TEST_READY) ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
-	@SPU_ASSIGNER_TEST_ALL_CASES=1 $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
+	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 # An environment without pip: its packages are found first, all else in .venv.
 $(OTHER)/ready.stamp: $(OTHER_LOCK) $(READY)
@@ -191,8 +191,8 @@ test-containers: $(READY) ## some of the broker tests on a Kafka in a container;
 	  $(addprefix tests/broker/,$(CONTAINER_TESTS))
 
 .PHONY: unit
-unit: $(READY) ## the tests that need neither Java nor Spark nor a broker
-	@$(BIN)/pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY))'
+unit: $(READY) ## the quick tests that need neither Java nor Spark nor a broker, with few random cases
+	@SPU_ASSIGNER_TEST_CASES=few $(BIN)/pytest -q -rs $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY) or thorough)'
 
 .PHONY: check
 check: $(READY) ## format, lint, types, import rules, audit, quick unit tests; to be run before each commit
@@ -261,14 +261,15 @@ docker-up: $(READY) ## Kafka, a Spark cluster and the job in containers; plays t
 	@$(BIN)/python docker/stack.py up
 
 VOLUMES ?=
+QUICK ?=
 
 .PHONY: docker-down
 docker-down: $(READY) ## stop the containers (VOLUMES=1: and forget their data)
 	@$(BIN)/python docker/stack.py down $(if $(filter-out 0,$(VOLUMES)),--volumes)
 
 .PHONY: docker-test
-docker-test: $(READY) ## the same in a project of its own: the scenario, then containers are killed (5 minutes)
-	@$(BIN)/pytest -m docker --durations 5 tests/docker
+docker-test: $(READY) ## the same in a project of its own: the scenario, then containers are killed (5 minutes; QUICK=1: the scenario alone)
+	@$(BIN)/pytest -q -m 'docker$(if $(filter-out 0,$(QUICK)), and smoke)' --durations 5 tests/docker
 
 .PHONY: pictures
 pictures: $(READY) ## the documentation's pictures of Spark's UI, of a real job in a browser
@@ -304,8 +305,6 @@ movement: $(READY) ## the table of moved replicas: ours beside Kafka's reassignm
 .PHONY: load
 load: $(READY) ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
 	@$(BIN)/python tests/bench/scale/load.py --write
-
-QUICK ?=
 
 .PHONY: growth
 growth: $(READY) ## what growth costs: a million topics, many clusters, SPUs, lists, executors; keeps results (25 minutes; QUICK=1: 5)

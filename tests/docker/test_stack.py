@@ -78,6 +78,7 @@ class Work:
         assert {status.status for status in own} == {Status.ASSIGNED}
 
 
+@pytest.mark.smoke
 def test_the_scenario_is_verified(stack: Stack) -> None:
     """`up` has held its maps against the documents; the audit holds every message against both."""
     assert stack.verified()["findings"] == []
@@ -89,6 +90,7 @@ def test_the_build_has_left_no_image_without_a_name(stack: Stack) -> None:
     assert left == ""
 
 
+@pytest.mark.smoke
 def test_every_lasting_container_is_healthy(stack: Stack) -> None:
     """A health check that nobody passes, or that is not there, would say nothing."""
     assert {service: stack.health(service) for service in LASTING} == dict.fromkeys(
@@ -96,6 +98,7 @@ def test_every_lasting_container_is_healthy(stack: Stack) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_no_container_of_ours_has_rights_or_writes_to_its_root(stack: Stack) -> None:
     """Not by what the file says, by what is refused inside."""
     found = stack.inspect()
@@ -113,6 +116,7 @@ def test_no_container_of_ours_has_rights_or_writes_to_its_root(stack: Stack) -> 
         docker("exec", found[service]["Id"], "bash", "-c", f"({refused}) 2>/dev/null")
 
 
+@pytest.mark.smoke
 def test_all_ports_are_on_the_loopback(stack: Stack) -> None:
     """Spark's pages and this Kafka ask nobody who he is."""
     published = {
@@ -129,6 +133,7 @@ def test_all_ports_are_on_the_loopback(stack: Stack) -> None:
     }
 
 
+@pytest.mark.smoke
 def test_the_published_pages_answer(stack: Stack) -> None:
     """A port that is open and leads nowhere is of no use: each page is asked for from outside."""
     pages = {

@@ -1,13 +1,15 @@
-"""How many random cases a test draws: all of them in `make test-all`, fewer in `make test`."""
+"""Random cases of a test: all in `make test-all`, some in `make test`, few in `make unit`."""
 
 from __future__ import annotations
 
 import os
 from typing import Final
 
-ALL: Final = os.environ.get("SPU_ASSIGNER_TEST_ALL_CASES") == "1"
+_DIVISORS: Final = {"all": 1, "some": 6, "few": 30}
+_DRAWN: Final = os.environ.get("SPU_ASSIGNER_TEST_CASES", "some")
+ALL: Final = _DRAWN == "all"
 
 
 def share_of(count: int) -> int:
-    """Of so many in `make test-all`, how many in this run: a sixth in `make test`."""
-    return count if ALL else max(1, count // 6)
+    """Of so many in `make test-all`, how many in this run; one at least."""
+    return max(1, count // _DIVISORS[_DRAWN])

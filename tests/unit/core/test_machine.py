@@ -85,6 +85,7 @@ def without_message(line: dict[str, Any]) -> dict[str, Any]:
     return {**line, "message": None} if "message" in line else line
 
 
+@pytest.mark.thorough
 @given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
 @LIVES
 def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
@@ -122,6 +123,7 @@ def test_replaying_the_records_gives_the_state(life: list[dict[str, Any]]) -> No
     assert picture(replayed) == picture(state)
 
 
+@pytest.mark.thorough
 @given(life=lives(), order=st.randoms(use_true_random=False))
 @LIVES
 def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order: Any) -> None:
@@ -166,6 +168,7 @@ def test_a_repeated_event_changes_and_emits_nothing(life: list[dict[str, Any]]) 
         assert picture(state) == before
 
 
+@pytest.mark.thorough
 @given(life=lives())
 @LIVES
 def test_the_ring_and_the_counts_follow_from_the_maps(life: list[dict[str, Any]]) -> None:

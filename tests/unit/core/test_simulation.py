@@ -29,6 +29,7 @@ SEEDS: Final = share_of(2_000)  # what two cores live in a few seconds
 MODELLED_SEEDS: Final = share_of(1_500)
 
 
+@pytest.mark.thorough
 def test_what_must_hold_holds_in_every_life() -> None:
     """Counts, ring, lists, capacities, waiting, leaders, replay and restore, after each event."""
     for _, fault in simulation.faults(0, SEEDS, processes=min(2, os.cpu_count() or 1)):
@@ -41,6 +42,7 @@ def test_seeded_lives_equal_the_plain_oracle() -> None:
         _assert_equal_to_the_oracle(life_of(seed, modelled=True))
 
 
+@pytest.mark.thorough
 def test_the_same_seeds_give_the_same_bytes_in_another_process() -> None:
     """Where strings hash differently, so that any walk over a set would show."""
     command = [sys.executable, simulation.__file__, "--seeds", "150", "--digest"]

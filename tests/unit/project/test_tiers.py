@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.project import tiers
 
 
@@ -23,6 +24,7 @@ def test_each_package_that_has_heavy_tests_has_one_in_the_quick_tier() -> None:
     assert {each.place.rpartition("/")[0] for each in functions if each.is_smoke} == folders
 
 
+@pytest.mark.thorough
 def test_a_group_of_tests_goes_to_one_worker(tmp_path: Path) -> None:
     """pytest 9.2.0 ignores the groups of pytest-xdist 3.8.0 in silence: each worker then starts
     what a file's tests share, and `make test` takes half as long again.

@@ -447,6 +447,7 @@ def fresh_reader(entry: Registered) -> Any:
     return compile_reader(entry.expanded, MEANING, current=current.expanded)
 
 
+@pytest.mark.thorough
 @settings(max_examples=share_of(500))
 @given(CREATES.map(encode_event) | replica_maps().map(encode_record), st.data())
 def test_a_message_is_read_as_by_a_reader_that_met_none_before(

@@ -202,6 +202,7 @@ def test_every_poisoned_message_has_the_outcome_that_is_promised_and_its_neighbo
             assert kinds == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("poison", [each for each in MESSAGES if each.value], ids=lambda x: x.name)
 def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None:
     """One message must not take the memory of all."""
@@ -263,6 +264,7 @@ def test_a_replica_map_with_an_id_below_0_is_refused(ids: list[list[int]]) -> No
 # Lines.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_poisoned_line_is_reported_and_its_neighbours_are_answered(line: Line) -> None:
     """`simulate` answers what it can, in the order of lines, and says what it could not read."""

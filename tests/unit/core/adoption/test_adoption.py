@@ -395,6 +395,7 @@ def test_the_event_is_the_same_in_json_and_in_avro(given: dict[str, object]) -> 
         assert event_to_json(event) == fixed
 
 
+@pytest.mark.thorough
 def test_the_largest_lists_of_kafka_fit_into_a_message() -> None:
     """A topic of 100,000 partitions is within 1 MiB, as manual lists are."""
     rows = [[number % 60, (number + 1) % 60, (number + 2) % 60] for number in range(PARTITIONS_MAX)]

@@ -250,6 +250,7 @@ def can_be_met(rows: Rows, free: dict[int, int], factor: int) -> bool:
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=share_of(400), deadline=None)
 @given(
     lists=st.lists(

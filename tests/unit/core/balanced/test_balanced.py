@@ -288,6 +288,7 @@ def costs_of(spus: dict[int, Spu], rows: list[list[int]]) -> Costs:
     return Costs(replicas=replicas, leaders=leaders)
 
 
+@pytest.mark.thorough
 @given(cases())
 @settings(max_examples=share_of(150), deadline=None)
 def test_replicas_then_leaders_are_as_even_as_an_exact_solver_makes_them(case: Case) -> None:
@@ -438,6 +439,7 @@ def cluster_of(*sizes: int, capacities: np.ndarray | None = None) -> Cluster:
     return Cluster(racks=racks, capacities=capacities)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sizes",
     [(334, 333, 333), (500, 300, 200), (100,) * 10, (400, 300, 100, 100, 100)][: share_of(12)],
@@ -451,6 +453,7 @@ def test_a_thousand_topics_leave_replicas_and_leaders_level(sizes: tuple[int, ..
     assert (cluster.led == 10).all()
 
 
+@pytest.mark.thorough
 def test_with_uneven_capacities_each_spu_is_within_one_of_its_fair_share() -> None:
     """Three racks take a third of all replicas each; in a rack, capacity decides."""
     capacities = np.array([100, 200, 400, 800], dtype=np.int64)[np.arange(1_000) * 7 % 11 % 4]
@@ -464,6 +467,7 @@ def test_with_uneven_capacities_each_spu_is_within_one_of_its_fair_share() -> No
     assert np.abs(cluster.led - 10_000 * capacities / capacities.sum()).max() <= 1
 
 
+@pytest.mark.thorough
 def test_deletes_and_joins_are_levelled_out_by_later_topics() -> None:
     """Counts decide, not turns: whoever has least is served first."""
     cluster = cluster_of(150, 90, 60)
@@ -478,6 +482,7 @@ def test_deletes_and_joins_are_levelled_out_by_later_topics() -> None:
     assert np.ptp(cluster.led) <= 1
 
 
+@pytest.mark.thorough
 def test_those_who_follow_an_spu_are_many() -> None:
     """When it fails, what it led falls on all of them; of 20 follower seats 20 could differ."""
     cluster = cluster_of(334, 333, 333)

@@ -121,6 +121,7 @@ def test_of_one_large_topic_each_failure_is_taken_over_evenly(
     assert max(map(cluster.beyond_fair, failures(racks))) <= most
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("racks", "most"), [("-" * 20, 2), ("-" * 64, 2), ("abc" * 21, 8)])
 def test_large_topics_go_on_where_others_have_ended(racks: str, most: int) -> None:
     """Without racks as exactly as in one topic."""

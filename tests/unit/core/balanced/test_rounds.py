@@ -376,6 +376,7 @@ def life_on_spus_alike(seed: int, racks: str) -> Life:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("racks", ["", "abc", "abacab", "abcdefg"])
 def test_lives_on_spus_alike_keep_every_invariant(racks: str) -> None:
     """Also where SPUs fill up, leave, are cordoned or demoted, and the state is restored or

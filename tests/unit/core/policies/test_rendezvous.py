@@ -91,6 +91,7 @@ def test_the_hash_is_the_published_one() -> None:
     assert scored({0: 1, 1: 1, 2: 2}, partitions=2, replicas=2) == [[0, 2], [2, 0]]
 
 
+@pytest.mark.thorough
 def test_10_000_random_clusters_are_placed_as_the_printed_formula_says() -> None:
     """An independent version in plain Python: its own hash, float scores, racks one by one."""
     random = Random(3)

@@ -286,6 +286,7 @@ def test_a_number_out_of_its_limits_is_refused(given: dict[str, int], code: Code
     assert (answer.status, answer.code) == (Status.REJECTED, code)
 
 
+@pytest.mark.thorough
 def test_steps_that_turn_out_to_be_needless_are_left_out() -> None:
     """Found by a seed: taken back, they left no SPU over its goal, and the plan was not made."""
     small = drawn(96)

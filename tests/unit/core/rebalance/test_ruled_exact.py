@@ -297,6 +297,7 @@ def relieved() -> list[ReliefOutcome]:
     return [each for each in found if each is not None and each.is_over]
 
 
+@pytest.mark.thorough
 def test_the_band_is_reached_with_the_fewest_bytes_nearly_always(
     relieved: list[ReliefOutcome],
 ) -> None:

@@ -9,6 +9,7 @@ from support.events.simulation import fault_of
 LIVES = 600
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chunk", range(4))
 def test_no_rebalance_breaks_a_rule_or_keeps_one_worse(chunk: int) -> None:
     """Labels, taints and constraints change before it; a quarter of the lives have resources."""

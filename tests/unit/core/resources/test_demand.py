@@ -121,6 +121,7 @@ def random_cluster(random: Random, *, racks: int) -> Small:
     return small
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cells", [by_need.SMALL_REQUEST_CELLS_MAX, 0], ids=["few", "many"])
 @pytest.mark.parametrize("racks", [0, 2, 3])
 def test_no_other_way_to_place_has_a_smaller_largest_share(
@@ -208,6 +209,7 @@ def test_large_topics_too_give_each_replica_where_it_leaves_the_smallest_share(
             assert small.largest(small.used) == expected, (seed, number)
 
 
+@pytest.mark.thorough
 def test_leaders_that_need_more_are_counted_and_never_exceed_what_there_is() -> None:
     granted = 0
     for seed in range(400):

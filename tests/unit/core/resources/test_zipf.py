@@ -40,6 +40,7 @@ def test_small_replicas_leave_room_for_large_ones_within_three_percent() -> None
     ]
 
 
+@pytest.mark.thorough
 def test_a_rebalance_moves_no_byte_more_than_whole_replicas_must() -> None:
     """What HiGHS needs at least to bring each SPU into the band, SPU by SPU."""
     cluster = ZipfCluster(spus=100, topics=100, exponent=0.5)

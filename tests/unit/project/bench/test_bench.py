@@ -243,6 +243,7 @@ def test_the_curves_of_a_job_are_drawn(tmp_path: Path) -> None:
     assert file.name == "job_growth.png"
 
 
+@pytest.mark.thorough
 def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
     """Each picture whose results are there; the same results give the same file."""
     results = read_results(STORED)

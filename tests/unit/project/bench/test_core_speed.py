@@ -15,6 +15,8 @@ from support.bench.core_speed import CASES, Case, Work, slower_than
 from support.bench.figures import STORED
 from support.bench.targets import figure, read_results
 
+pytestmark = pytest.mark.thorough
+
 _RESULTS = read_results(STORED)
 SLOWED = 8
 TIMES_MAX = 2.0  # another processor or Python moves a ratio too; a lost fast path costs more
