@@ -198,4 +198,6 @@ def test_a_consumer_that_knows_the_document_alone_reads_every_output(
     }
     outputs = contract.operations("receive").values()
     described = {each["name"] for operation in outputs for each in operation["messages"]}
-    assert described - names == {"SpuStateTombstone"}  # only a decommission leads to one
+    # Of a decommission, and of a cluster of which nothing is left.
+    ends = {"SpuStateTombstone", "ChainStateTombstone", "SeenStateTombstone"}
+    assert described - names == ends
