@@ -2,7 +2,7 @@
 
 Rule: the state is asked after the job has followed the decommission. A topic of which a list still
 has the SPU, or waits for a replica, is held. What holds it is the rejection of a topic like it
-where its rules conflict (the smallest set of them), else what the job said when it began to wait.
+where its rules conflict (those that conflict), else what the job said when it began to wait.
 
     t: [[2]], require tier in (ssd), which SPU 2 alone has:
     1 list of 1 replica cannot hold require tier in (ssd) (excludes 2 SPUs), with 2 SPUs online; …
