@@ -43,6 +43,7 @@ def test_what_is_possible_is_given_and_nothing_else(part: int) -> None:
             assert led == [oracle.score(row)[-1] for row in rows], (seed, rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_list_has_the_best_score_where_there_is_room(part: int) -> None:
     compared = 0

@@ -68,6 +68,7 @@ def test_the_page_has_an_example_of_each_topic(topic: str) -> None:
     assert f"docs/python-api.md: {topic} 1" in EXAMPLES
 
 
+@pytest.mark.thorough
 def test_examples_pass_a_strict_type_checker_and_an_unknown_name_does_not(tmp_path: Path) -> None:
     """One run, since most of it is reading numpy's types."""
     for number, block in enumerate(EXAMPLES.values()):

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Final
 
 import numpy as np
+import pytest
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import ReplicaMap, plain_records
 from spu_assigner.core.decision.machine import step
@@ -49,6 +50,7 @@ def one_cycle(build: Events, cycle: int) -> Iterator[Event]:
     yield build.delete(name)
 
 
+@pytest.mark.thorough
 def test_what_is_kept_is_flat_over_thousands_of_lives_of_topics() -> None:
     """Of what is published the latest value of each key, of the state every collection."""
     build, state = Events(), ClusterState("c1")
