@@ -46,7 +46,7 @@ SEEDS: Sequence[Seed] = (
         "package of another version",
         "D112",
         package("fastavro", "0.0.1"),
-        "pip install fastavro==",
+        "pip install 'fastavro>=",
     ),
     Seed(
         "package of a version that is out of its range",
