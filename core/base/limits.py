@@ -26,7 +26,7 @@ SPUS_A_RULED_MOVE: Final = 256  # with so many SPUs a move under constraints tak
 
 
 def ruled_moves_max(spus: int) -> int:
-    """How many replicas under constraints may be added, or be repaired, by one event."""
+    """How many replicas under constraints may be added by one event."""
     return RESIZE_MOVES_MAX // (2 + spus // SPUS_A_RULED_MOVE)
 
 

@@ -48,6 +48,13 @@ class RuledCandidates:
         kinds = spu_kinds(self._table, mask, self._room.places, 0)
         self._choice = ListChoice(self._table, kinds, self._room.loads(), 0)
         self._work = Work()
+        self._told = 0
+
+    def take_work(self) -> int:
+        """What was looked at since the last call."""
+        done = self._work.done - self._told
+        self._told += done
+        return done
 
     def replace(
         self, row: Sequence[int], _gone: int, leaving: Collection[int], wanted: int

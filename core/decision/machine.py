@@ -41,8 +41,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
+import numpy as np
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -81,7 +82,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.constraints.kept_rules import (
     Broken,
     broken_rules,
-    evicting_spus,
+    evicts,
     leaving_spus,
     topics_bound_to,
 )
@@ -97,7 +98,7 @@ from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
 from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import RepairRun, repair
+from spu_assigner.core.decision.repair import RepairRun, postpone, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.ring_changes import granted, resource_changes
@@ -112,6 +113,8 @@ from spu_assigner.core.state.memory import event_hash, new_event_hash
 
 # Of a living topic.
 TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicConstraints
+
+LOOKS_A_WAIT: Final = 20  # of a topic whose repair is left to the next events; by measurement
 
 # What a create can wait for.
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY, Code.UNSATISFIABLE)
@@ -248,7 +251,8 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
         ):
             topic = state.topics[event.topic]
             leaving = leaving_spus(state, topic)
-            return [event.topic] if any(map(topic.replicas.holds, leaving)) else []
+            held = topic.replicas.lists().flat() if leaving else ()
+            return [event.topic] if not leaving.isdisjoint(np.unique(held).tolist()) else []
         case SpuJoined() if event.spu_id in state.evicting and any(
             isinstance(record, SpuChanged) for record in records
         ):
@@ -256,7 +260,7 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
             return sorted(
                 name
                 for name, each in state.topics.items()
-                if each.replicas.holds(spu_id) and spu_id in evicting_spus(state, each)
+                if each.replicas.holds(spu_id) and evicts(state, spu_id, each)
             )
         case _:
             return []
@@ -289,11 +293,15 @@ def _following(
     state: ClusterState, event: Event, broken: Sequence[str], *, frees: bool, leads: bool
 ) -> Iterator[Sequence[Record]]:
     """What follows from an event that was applied; each part must be applied before the next."""
-    if leads:
-        yield from give_leads_away(state, event.event_id)
     run = RepairRun(state)
+    if leads:
+        yield from give_leads_away(state, event.event_id, run)
+    run.looks -= min(len(broken) * LOOKS_A_WAIT, run.looks // 2)  # to postpone them
     for name in broken:
-        yield repair(state, name, cause=event.event_id, is_retry=False, run=run)
+        if run.looks > 0:
+            yield repair(state, name, cause=event.event_id, is_retry=False, run=run)
+        elif name not in state.waiting:
+            yield postpone(state, name, cause=event.event_id, is_retry=False, run=run, left=None)
     yield from try_again(state, frees=frees, run=run)
 
 

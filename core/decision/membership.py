@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
-from spu_assigner.core.base.constraints import TaintEffect, has_effect, taints_fault
+from spu_assigner.core.base.constraints import taints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     LeaveMode,
@@ -29,7 +29,6 @@ from spu_assigner.core.base.limits import (
     SPU_ID_MAX,
     SPUS_MAX,
     default_capacity,
-    ruled_moves_max,
 )
 from spu_assigner.core.base.records import Record, RingChange, RingEvent, SpuChanged
 from spu_assigner.core.base.resources import amounts_fault, amounts_of
@@ -72,8 +71,6 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     decommission that is under way ends with it; a cordon or a demotion does not.
     """
     refusal = _refuse_join(state, event)
-    if refusal is None and has_effect(event.taints, TaintEffect.EVICT, ()):
-        refusal = _refuse_moves(state, event.spu_id)
     if refusal is not None:
         return [ignored(state, event.spu_id, refusal, event.event_id)]
     spu_id = SpuId(event.spu_id)
@@ -201,9 +198,6 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     if spu is None:
         return [_unknown(state, event.spu_id, event.event_id)]
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
-    refusal = _refuse_moves(state, event.spu_id) if leaving and not spu.leaving else None
-    if refusal is not None:
-        return [ignored(state, event.spu_id, refusal, event.event_id)]
     was_there = spu.online or (spu.leaving and event.mode is LeaveMode.DECOMMISSION)
     unreachable = leaving and (spu.unreachable or not was_there)
     ring, chains = state.ring, dict(state.chains)
@@ -215,23 +209,6 @@ def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
         replace(spu, online=False, leaving=leaving, unreachable=unreachable, core_weights=weights),
         *chains_changed(state, chains),
     ]
-
-
-def _refuse_moves(state: ClusterState, spu_id: int) -> Refusal | None:
-    """Why an SPU cannot be emptied by one event."""
-    limit = ruled_moves_max(len(state.spus))
-    if SpuId(spu_id) not in state.spus or state.ledger.count(spu_id) <= limit:
-        return None
-    ruled = sum(
-        int((state.topics[name].replicas.matrix() == spu_id).sum()) for name in state.constrained
-    )
-    if ruled <= limit:
-        return None
-    return Refusal(
-        Code.TOO_MANY_MOVES,
-        f"SPU {spu_id} has {ruled} replicas of topics with constraints; one event may move "
-        f"{limit}: let it join with a smaller capacity and ask for cluster_rebalance first",
-    )
 
 
 def cordon(state: ClusterState, event: SpuCordon) -> list[Record]:

@@ -10,18 +10,22 @@ replica. Of a topic with constraints it is the SPU with which the list keeps the
 A list is led by its first replica that is online and was there before; where there is none the
 order stays, and what comes goes to the end: it has no data. The only copy of a partition stays on
 an SPU that is offline: there is nothing to copy it from.
+
+One event does as much as `RETRY_LOOKS_MAX` permits, one list at least. What is left waits, and the
+cluster's next events go on with it (`waiting`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
+from spu_assigner.core.base.limits import MOVES_REPORTED_MAX, RETRY_LOOKS_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
@@ -54,6 +58,15 @@ from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
 
+# What repairs take in looks, by measurement.
+TOPIC_LOOKS: Final = 250
+REPLICA_LOOKS: Final = 35  # that moves, or cannot
+RULED_REPLICA_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
+RESOURCE_LOOKS: Final = 10  # of such a replica, for each resource that it needs
+SHARED_LOOKS: Final = 10  # at each SPU, for candidates or for what keeps lists open
+RULED_LOOKS: Final = 40  # likewise, where there are rules
+LEADER_LOOKS: Final = 10  # at each SPU, for who is to lead
+
 
 @dataclass(slots=True)
 class Repaired:
@@ -68,10 +81,13 @@ class RepairRun:
     """Repairs of one topic after the other, each applied before the next.
 
     Topics that need no resources and have no constraints share their candidates: what the repair of
-    one hands out is what the next finds.
+    one hands out is what the next finds. All that follows from one event shares its looks.
     """
 
     def __init__(self, state: ClusterState) -> None:
+        self.looks = RETRY_LOOKS_MAX  # that are left
+        self.is_cut = False  # some repairs are left to the next events,
+        self.has_leads_left = False  # or some lists that demoted SPUs lead
         self._state = state
         self._shared: Candidates | None = None
 
@@ -81,6 +97,9 @@ class RepairRun:
             self._shared.filled.clear()
             return self._shared
         candidates = candidates_for(self._state, name)
+        self.looks -= len(self._state.spus) * (
+            SHARED_LOOKS if isinstance(candidates, Candidates) else RULED_LOOKS
+        )
         self._shared = None  # What is handed out now it would not know of.
         if isinstance(candidates, Candidates) and self._state.topics[name].need is None:
             self._shared = candidates
@@ -106,15 +125,28 @@ def repair(
     candidates = run.candidates(name)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
-    choice = LeaderChoice(state, topic.constraints) if state.demoted else None
+    choice: LeaderChoice | None = None
     moves: list[Move] = []
     open_rows: list[list[int]] = []
     only_copies: list[int] = []  # SPUs
+    tried = left = 0  # lists
+    run.looks -= TOPIC_LOOKS + sum(lengths)
+    each = _looks_of_replica(state, topic)
     for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
         if len(row) == wanted and leaving.isdisjoint(row):
             continue
+        if tried and run.looks <= 0:
+            left += 1
+            continue
+        tried += 1
         repaired = _repair_list(state, candidates, partition, row, wanted, leaving=leaving)
-        lists[partition] = _led(choice, repaired)
+        run.looks -= max(len(repaired.moves), 1) * each + candidates.take_work()
+        if repaired.moves and repaired.row[0] in state.demoted:
+            if choice is None:
+                choice = LeaderChoice(state, topic.constraints)
+                run.looks -= LEADER_LOOKS * len(state.spus)
+            _let_lead(choice, repaired.row)
+        lists[partition] = repaired.row
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)
@@ -132,18 +164,41 @@ def repair(
         records += _changed(
             state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
         )
+    if left:
+        return records + postpone(state, name, cause=cause, is_retry=is_retry, run=run, left=left)
+    if open_rows:
+        run.looks -= SHARED_LOOKS * len(state.spus)
     why = _only_copies(only_copies) if only_copies else None
     return records + outcome(state, name, open_rows, cause=cause, is_retry=is_retry, why=why)
 
 
-def _led(choice: LeaderChoice | None, repaired: Repaired) -> list[int]:
-    """The list, with another leader where it changed and a demoted SPU would lead it."""
-    row = repaired.row
-    if choice is None or not repaired.moves or row[0] not in choice.demoted:
-        return row
-    place = choice.place(row) or 0
-    row[0], row[place] = row[place], row[0]
-    return row
+def postpone(
+    state: ClusterState, name: str, *, cause: str, is_retry: bool, run: RepairRun, left: int | None
+) -> list[Record]:
+    """What is said of a topic of which so many lists, or all, are left to the next events."""
+    run.is_cut = True
+    lists = "its lists" if left is None else f"{left} of its lists"
+    why = Refusal(
+        Code.TOO_MANY_MOVES,
+        f"{lists} are still to be repaired: one event moves no more; the next events of the "
+        "cluster, whatever they are, go on",
+    )
+    return outcome(state, name, [[]], cause=cause, is_retry=is_retry, why=why)
+
+
+def _looks_of_replica(state: ClusterState, topic: Topic) -> int:
+    need = topic.need
+    if topic.constraints is not None:
+        return RULED_REPLICA_LOOKS + len(state.spus) // 10
+    resources = 0 if need is None else len({*dict(need.demand), *dict(need.leader_demand)})
+    return REPLICA_LOOKS + RESOURCE_LOOKS * resources
+
+
+def _let_lead(choice: LeaderChoice, row: list[int]) -> None:
+    """Let another lead a list that changed, where one can, if a demoted SPU would."""
+    if row[0] in choice.demoted:
+        place = choice.place(row) or 0
+        row[0], row[place] = row[place], row[0]
 
 
 def _is_plain(state: ClusterState, name: str) -> bool:

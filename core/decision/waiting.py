@@ -14,7 +14,7 @@ from typing import Final
 from spu_assigner.core.base.constraints import Constraints, given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.limits import RETRY_LOOKS_MAX, WAITING_MAX
+from spu_assigner.core.base.limits import WAITING_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Reason,
@@ -111,33 +111,38 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
     """Try what waits; each part must be applied before the next.
 
     `frees`: the event has made room; else what earlier events have left is tried. `run`: of the
-    repairs before these.
+    repairs before these, which have taken looks.
     """
     due = state.retries
-    if frees:
+    if frees or run.is_cut:
         due = FIRST if due is None else replace(due, again=True)
-    looks = RETRY_LOOKS_MAX
+    run.is_cut = False
     room: int | None = None  # free slots of the ring; None: they have to be counted
     rules: Constraints | None = None  # of the last create that was tried
-    is_over = False
+    is_over = were_lists = False
     while due is not None and not is_over:
         for waiting in _in_turn(state, due):
-            if looks <= 0:
+            if run.looks <= 0:
                 is_over = True
                 due = replace(due, kind=waiting.kind, sequence=waiting.sequence)
                 break
             if waiting.kind is Wait.REPAIR:
                 records = repair(state, waiting.topic, cause=waiting.cause, is_retry=True, run=run)
-                looks -= _looks_of_repair(state, waiting.topic, records)
-                room = None
+                room, were_lists = None, True
                 yield records
+                if run.is_cut and records:
+                    is_over = True
+                    due = replace(due, kind=waiting.kind, sequence=waiting.sequence)
+                    break
                 continue
-            yield from _gone(state)  # Lists come first, and leave SPUs.
+            if were_lists:
+                yield from _gone(state)  # Lists come first, and leave SPUs.
+                were_lists = False
             room = _free_slots(state) if room is None else room
             if _may_fit(state, waiting, room):
                 work = Work()
                 records = _served(state, waiting, work)
-                looks -= _looks_of_create(state, waiting, rules) + work.done
+                run.looks -= _looks_of_create(state, waiting, rules) + work.done
                 rules = waiting.constraints
                 if records:
                     room = None
@@ -146,6 +151,8 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
         else:
             due = FIRST if due.again else None
     yield from _gone(state)
+    if due is None and run.has_leads_left:
+        due = FIRST
     if due != state.retries:
         yield [RetriesChanged(cluster_id=state.cluster_id, retries=due)]
 
@@ -211,14 +218,6 @@ def _looks_of_create(state: ClusterState, waiting: Waiting, before: Constraints 
     else:
         looks += spus * (16 + 2 * (len(rules.require) + len(rules.forbid) + len(rules.prefer)))
     return looks
-
-
-def _looks_of_repair(state: ClusterState, name: str, records: Sequence[Record]) -> int:
-    """Likewise a repair with these records."""
-    topic, spus = state.topics[name], len(state.spus)
-    reasons = [record.reason for record in records if isinstance(record, ReplicaMap)]
-    moves = sum(len(reason.moves) for reason in reasons if reason is not None)
-    return 1_000 + 10 * spus + 5 * len(topic.data) // topic.width + moves * (150 + spus // 10)
 
 
 def request_of(waiting: Waiting) -> TopicCreate:

@@ -84,6 +84,10 @@ class Candidates:
         self._tops = [heap[0] for heap in self._heaps.values()]  # one of each rack
         heapify(self._tops)
 
+    def take_work(self) -> int:
+        """What was looked at, beside what each replica takes: nothing."""
+        return 0
+
     def fill(self, row: Collection[int], _wanted: int) -> int | None:
         """The best further SPU for a list; None: every one is in the list, or full by now."""
         return self._take(row, racks_of(self._state, row))

@@ -22,6 +22,7 @@ _PACKED: Final = (
     "packed"  # of a table's cache: the bytes of all rows, of one row, their width, columns
 )
 _WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
+_OF_WIDTH: Final = {dtype.itemsize: dtype for dtype in _WIDTHS}
 _LIMITS: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in _WIDTHS)
 
 
@@ -47,9 +48,15 @@ class PackedLists(NamedTuple):
             return spu_id <= BYTE_MAX and spu_id in self.data
         return bool((self._array() == spu_id).any())
 
+    def leaders(self) -> Sequence[int]:
+        """The first id of each list; likewise."""
+        if self.width == 1:
+            return self.data[:: self.columns]
+        leaders: list[int] = self._array()[:: self.columns].tolist()
+        return leaders
+
     def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
-        dtype = next(dtype for dtype in _WIDTHS if dtype.itemsize == self.width)
-        return np.frombuffer(self.data, dtype=dtype)
+        return np.frombuffer(self.data, dtype=_OF_WIDTH[self.width])
 
 
 def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:

@@ -28,11 +28,14 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
+    TopicDemand,
     TopicGrow,
     TopicReplication,
 )
@@ -229,6 +232,79 @@ def adopted(cluster: Building) -> Event:
     return asked(TopicAdopted, topic="t", replicas=lists)
 
 
+def needing_resources(cluster: Building) -> Event:
+    has = dict.fromkeys(RESOURCES, 10**9)
+    for spu_id in range(10_000):
+        cluster.do(SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 5}", capacity=10**6, resources=has)
+    lists = [[0, 1 + number % 9_999] for number in range(50_000)]
+    for number in range(10):
+        demand = dict.fromkeys(RESOURCES, 10)
+        cluster.do(TopicAdopted, topic=f"t{number}", replicas=lists, demand=demand)
+    return asked(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+
+
+def of_many_topics(cluster: Building) -> Event:
+    cluster.join(4)
+    cluster.create(150_000, 1, 3)
+    return asked(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+
+
+def nobody_has_room(cluster: Building) -> Event:
+    cluster.join(10_000, capacity=1)
+    cluster.do(SpuJoined, spu_id=0, capacity=10**6)
+    for number in range(1_000):
+        cluster.do(TopicAdopted, topic=f"t{number}", replicas=[[0]])
+    cluster.do(TopicAdopted, topic="full", replicas=[[each] for each in range(1, 10_000)])
+    return asked(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+
+
+def refilled_topics(cluster: Building) -> Event:
+    cluster.join(3)
+    cluster.create(100_000, 1, 3)
+    cluster.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+    return asked(SpuJoined, spu_id=3, capacity=10**6)
+
+
+def demoted(topics: int, partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        cluster.join(3)
+        for number in range(topics):
+            cluster.do(TopicAdopted, topic=f"t{number}", replicas=[[0, 1, 2]] * partitions)
+        return asked(SpuDemote, spu_id=0)
+
+    return built
+
+
+def ruled(cluster: Building) -> Event:
+    for spu_id in range(10_000):
+        labels = {"zone": f"z{spu_id % 7}", "tier": "ssd"}
+        cluster.do(SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 5}", capacity=10**6, labels=labels)
+    cluster.create(1, 100_000, 10)
+    levels = SpreadLevel("zone", max=2, min=1), SpreadLevel("rack", max=1)
+    rules = Constraints(require=("tier=ssd",), spread=levels)
+    return asked(TopicConstraints, topic="t0", constraints=rules)
+
+
+def needing_more(cluster: Building) -> Event:
+    for spu_id in range(10_000):
+        has = dict.fromkeys(RESOURCES, 10**9)
+        cluster.do(SpuJoined, spu_id=spu_id, capacity=10**6, resources=has)
+    cluster.create(1, 100_000, 10)
+    return asked(TopicDemand, topic="t0", demand=dict.fromkeys(RESOURCES, 10))
+
+
+def relabelled(topics: int, partitions: int) -> Callable[[Building], Event]:
+    def built(cluster: Building) -> Event:
+        rules = Constraints(require=("tier=ssd",), spread=(SpreadLevel("zone", min=1),))
+        for spu_id in range(20):
+            labels = {"zone": f"z{spu_id % 3}", "tier": "ssd"}
+            cluster.do(SpuJoined, spu_id=spu_id, capacity=10**6, labels=labels)
+        cluster.create(topics, partitions, 3, constraints=rules)
+        return asked(SpuJoined, spu_id=0, capacity=10**6, labels={"zone": "z0"})
+
+    return built
+
+
 CASES: Final[dict[str, Callable[[Building], Event]]] = {
     "ClusterRebalance, 3 to 6 SPUs, 10,000 x 3": scaled_out(10_000),
     "ClusterRebalance, 3 to 6 SPUs, 30,000 x 3": scaled_out(30_000),
@@ -246,7 +322,17 @@ CASES: Final[dict[str, Callable[[Building], Event]]] = {
     "TopicReplication 3 to 1, 100,000 lists, 1,000 SPUs": fewer_replicas,
     "SpuLeft, decommission of one of 10,000 SPUs that is in 500,000 lists": one_holds_half,
     "SpuLeft, decommission, 300,000 lists and no SPU to take over": nobody_takes_over,
+    "SpuLeft, the same with 4 resources, 500,000 lists": needing_resources,
+    "SpuLeft, decommission of one of 4 SPUs, 150,000 topics of 1 x 3": of_many_topics,
+    "SpuLeft, decommission, 1,000 topics and 9,999 full SPUs": nobody_has_room,
     "SpuJoined, 300,000 short lists": refilled,
+    "SpuJoined, 100,000 topics with a short list": refilled_topics,
+    "SpuJoined, other labels, constraints on 3 topics of 100,000 x 3": relabelled(3, 100_000),
+    "SpuJoined, other labels, constraints on 10,000 topics of 1 x 3": relabelled(10_000, 1),
+    "SpuDemote, leaders of 300,000 lists": demoted(3, 100_000),
+    "SpuDemote, leader of 100,000 topics": demoted(100_000, 1),
+    "TopicConstraints, 100,000 x 10, 10,000 SPUs": ruled,
+    "TopicDemand, 100,000 x 10, 10,000 SPUs": needing_more,
     "SpuJoined, 10,000 waiting creates for which there is no room": tried_again,
     "TopicCreate by fluvio, 100,000 x 10, 10,000 SPUs": created(Policy.FLUVIO, 10, 10**6),
     "TopicCreate by kafka, 100,000 x 3, 10,000 SPUs that fill up": created(Policy.KAFKA, 3, 30),
@@ -269,7 +355,7 @@ def measured(name: str) -> tuple[float, str]:
     for record in records:
         if isinstance(record, TopicStatus) and record.status is Status.REJECTED:
             return seconds, f"rejected, {'' if record.code is None else record.code.value}"
-    return seconds, "done"
+    return seconds, "done" if cluster.state.retries is None else "goes on with the next events"
 
 
 def main() -> None:

@@ -6,22 +6,24 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     LeaveMode,
     Policy,
-    SpuId,
+    SpuDemote,
     SpuJoined,
     SpuLeft,
     TopicCreate,
+    TopicDelete,
     TopicGrow,
     TopicReplication,
 )
 from spu_assigner.core.base.limits import LOOKS_EACH
-from spu_assigner.core.base.records import Record, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.core.decision import machine, membership, repair, replication
+from spu_assigner.core.base.records import Record, Status, TopicStatus
+from spu_assigner.core.decision import machine, repair, replication
 from spu_assigner.core.policies import planner, striped
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -81,29 +83,52 @@ def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
     assert grown.status is Status.ASSIGNED
 
 
-def test_an_spu_with_very_many_replicas_under_constraints_is_not_emptied_at_once(
+@pytest.mark.parametrize("constraints", [None, Constraints(require=("!spot",))])
+@pytest.mark.parametrize("evicts", [False, True])
+def test_what_one_event_does_not_move_the_next_ones_do(
+    constraints: Constraints | None, evicts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large topic, and of many; the answer says so, and nothing else has to be asked."""
+    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 1_500)
+    asking = Asking(4)
+    for name, partitions in (("a", 80), ("b", 4), ("c", 4)):
+        rules = {"partitions": partitions, "constraints": constraints}
+        asking.do(TopicCreate, topic=name, replication_factor=3, **rules)
+    if evicts:
+        taints = (Taint("k", "v", TaintEffect.EVICT),)
+        records = asking.do(SpuJoined, spu_id=0, taints=taints)
+    else:
+        records = asking.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
+    answers = [each for each in records if isinstance(each, TopicStatus)]
+    assert {each.topic for each in answers} == {"a", "b", "c"}
+    assert {each.code for each in answers} == {Code.TOO_MANY_MOVES}
+    before, events = asking.state.ledger.count(0), 0
+    assert 0 < before < 66
+    while asking.state.retries is not None:
+        asking.do(TopicDelete, topic="unknown")
+        left = 0 if 0 not in asking.state.spus else asking.state.ledger.count(0)
+        assert left < before or left == 0
+        before, events = left, events + 1
+    assert (before, asking.state.waiting) == (0, {})
+    assert events > 1
+
+
+def test_leads_that_one_event_does_not_give_away_the_next_ones_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By a decommission or a taint; without constraints it is."""
-    monkeypatch.setattr(membership, "ruled_moves_max", lambda _: 10)
-    asking = Asking(4)
-    rules = Constraints(require=("!spot",))
-    for name, constraints in (("plain", None), ("ruled", rules)):
-        asking.do(
-            TopicCreate, topic=name, partitions=20, replication_factor=2, constraints=constraints
-        )
-        if constraints is None:
-            asking.do(SpuLeft, spu_id=3, mode=LeaveMode.DECOMMISSION)
-            assert 3 not in asking.state.spus
-    taint = Taint("k", "v", TaintEffect.EVICT)
-    for event in (
-        (SpuLeft, {"spu_id": 0, "mode": LeaveMode.DECOMMISSION}),
-        (SpuJoined, {"spu_id": 0, "taints": (taint,)}),
-    ):
-        records = asking.do(event[0], **event[1])
-        ignored = next(record for record in records if isinstance(record, RingEvent))
-        assert (ignored.change, ignored.code) == (RingChange.IGNORED, Code.TOO_MANY_MOVES)
-    assert asking.state.spus[SpuId(0)].online
+    """A demoted SPU keeps none that another can take."""
+    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 300)
+    asking = Asking(3)
+    for number in range(6):
+        asking.do(TopicCreate, topic=f"t{number}", partitions=3, replication_factor=3)
+    asking.do(SpuDemote, spu_id=0)
+    ids = np.array([0], dtype=np.int32)
+    left = [int(asking.state.ledger.leaders(ids)[0])]
+    while asking.state.retries is not None:
+        asking.do(TopicDelete, topic="unknown")
+        left.append(int(asking.state.ledger.leaders(ids)[0]))
+    assert 0 < left[0] < 6
+    assert left[-1] == 0
 
 
 def test_topics_share_the_candidates_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:

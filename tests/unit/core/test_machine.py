@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.chains import Order
-from spu_assigner.core.base.entries import EntryGone, EntryKind
+from spu_assigner.core.base.entries import ChainEntry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
 from spu_assigner.core.base.records import (
@@ -144,8 +144,10 @@ def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order:
                     latest[EntryKind.SPU, str(entry.spu_id)] = entry
                 case Waiting():
                     latest[EntryKind.WAITING, entry.topic] = entry
-                case _:
-                    latest[type(entry), getattr(entry, "block", None)] = entry
+                case ChainEntry():
+                    latest[EntryKind.CHAINS, "all"] = entry
+                case SeenEntry():
+                    latest[EntryKind.SEEN, str(entry.block)] = entry
     restored = ClusterState("c1")
     published = list(latest.values())
     order.shuffle(published)

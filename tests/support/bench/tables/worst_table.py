@@ -14,7 +14,7 @@ def table(figures: Mapping[str, Any]) -> str:
     for name, found in figures.items():
         seconds = found["seconds"]["median"]
         shown = f"**{seconds:.2f}**" if seconds > SECONDS_MAX else f"{seconds:.2f}"
-        code = found["answer"].removeprefix("rejected, ")
-        answer = "done" if code == "done" else f"rejected with `{code}`"
+        answer, _, code = found["answer"].partition("rejected, ")
+        answer = f"rejected with `{code}`" if code else answer
         rows.append(f"| {name} | {shown} | {answer} |")
     return "\n".join(rows)

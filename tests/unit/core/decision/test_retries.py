@@ -17,7 +17,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     plain_records,
 )
-from spu_assigner.core.decision import waiting
+from spu_assigner.core.decision import repair, waiting
 from spu_assigner.core.decision.assignment import Refusal
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -49,7 +49,7 @@ def assigned(records: Sequence[PlainRecord]) -> list[str]:
 @pytest.fixture
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event tries one of what waits."""
-    monkeypatch.setattr(waiting, "RETRY_LOOKS_MAX", 1)
+    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 1)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limi
         return placed(state, request, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(waiting, "automatic", counted)
-    monkeypatch.setattr(waiting, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
+    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
     apply(state, events.delete("full"))
     assert 5 < len(tried) < 15
     for _ in range(20):
