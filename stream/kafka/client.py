@@ -262,10 +262,11 @@ class Reader:
 
         Raises:
             RenewedError: one was recreated.
-            ClientError: the broker does not answer within `seconds`.
         """
-        if renewed := renewed_topics(self._ids, self._topic_ids(seconds)):
+        now = self._topic_ids(seconds)
+        if renewed := renewed_topics(self._ids, now):
             raise _renewed(renewed[0])
+        self._ids = {**now, **self._ids}
 
     def settle(self, seconds: float) -> None:
         """Wait until all that is written now is committed or aborted, `seconds` at most.
@@ -362,9 +363,12 @@ class Reader:
         self._consumer.incremental_assign(again)
 
     def _topic_ids(self, seconds: float) -> dict[str, str]:
+        """Kafka's ids; none if the broker that is asked has just stopped: the next look asks."""
         try:
             return ask_topic_ids(self._admin, self._short, seconds=seconds)()
         except KafkaException as reason:
+            if reason.args[0].code() == KafkaError._TIMED_OUT:
+                return {}
             raise ClientError(
                 f"the topics cannot be described: {error_text(reason)}; "
                 "check that all of Kafka's brokers run"
