@@ -1,6 +1,6 @@
 """Where the embedded broker of this folder is: written while it runs, read by clients.
 
-A client that is told no address tries the one of the folder it is started in, if a broker listens
+A client without an address tries the one of the folder it is started in, if a broker listens
 there, before the default.
 """
 

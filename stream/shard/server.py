@@ -64,7 +64,7 @@ NUMBERS: Final = struct.Struct(">qq")  # of the segments needed: the first, and 
 
 IDLE_SECONDS_MAX: Final = 3_600.0
 ALIVE_SECONDS: Final = 1.0  # between two signs of life, as far as events are decided
-# A task hands on what it reads and stores what it is told, for which Hadoop may wait for minutes.
+# A task hands on what it reads and stores the answer, for which Hadoop may wait for minutes.
 TASK_SECONDS_MAX: Final = 600
 # Of a server that was asked. No event takes longer than some seconds, and `/live` reports a job
 # without a sign of life after half of this: who watches it may act before.

@@ -78,7 +78,7 @@ class MarkerChain:
         self.count = sum(end is None or (entry.at.offset or 0) < end for entry in entries)
         self.is_whole = False  # it begins with the query's very first batch
         self.broken: set[int] = set()  # indices before which a marker is missing
-        self.renewed: set[str] = set()  # input topics that were recreated, and then read anew
+        self.renewed: set[str] = set()  # input topics that were recreated, and read again
         self._inputs = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
         # What batches read of each input partition: first, last, index.
         self._spans: defaultdict[Place, list[tuple[int, int, int]]] = defaultdict(list)
@@ -244,7 +244,7 @@ class _Links:
             self._add(entry, found, "batch 0 as the first")
 
     def _check_ids(self, entry: Entry, marker: CommitMarker) -> None:
-        """A recreated topic is read only after a recovery, which begins it anew."""
+        """A recreated topic is read only after a recovery, which begins it again."""
         prefix = self._history.prefix
         for topic in renewed_topics(self._ids, marker.topic_ids):
             if marker.recovered_from is None:
