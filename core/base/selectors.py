@@ -15,7 +15,6 @@ be a rack and a label. Source: Kubernetes documentation, "Labels and Selectors".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -60,22 +59,12 @@ class Requirement:
     is_met_by_presence: bool  # of the label with one of `values`; else by its absence
     values: frozenset[str] | None = None  # None: any
 
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether an SPU with these labels meets it."""
-        value = labels.get(self.key)
-        is_present = value is not None and (self.values is None or value in self.values)
-        return is_present is self.is_met_by_presence
-
 
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Conditions that must all hold."""
 
     requirements: tuple[Requirement, ...]
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether an SPU with these labels is selected."""
-        return all(each.holds(labels) for each in self.requirements)
 
 
 @lru_cache(maxsize=_SELECTORS_KEPT)

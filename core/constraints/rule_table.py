@@ -28,17 +28,16 @@ from spu_assigner.core.base.constraints import (
 )
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray
-from spu_assigner.core.base.selectors import Selector, selector_of
+from spu_assigner.core.base.selectors import RACK
+from spu_assigner.core.constraints.spu_labels import Flags, SpuLabels
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 
-RACK = "rack"  # labels that every SPU has: its rack, "" for none,
-SPU_ID = "spu_id"  # and its id
 TAINT: Final = "taint "  # what the names of rules of taints begin with
 TAINT_RULES_MAX: Final = 64  # of a table; each costs time in each decision
 TABLES_MAX: Final = 64  # of a cluster; one of 1,000 SPUs takes some 200 KB
+LABELS: Final = "labels"  # the key of those of the SPUs, among the tables
 KEPT_MAX: Final = (
     16  # of what follows from a table: sets of SPUs that topics leave, and their kinds
 )
@@ -151,9 +150,18 @@ def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bo
     key = constraints, ignore_rack
     known = state.rule_tables.get(key)
     if not isinstance(known, RuleTable):
-        if len(state.rule_tables) >= TABLES_MAX:
+        table = _table(spu_labels(state), constraints, ignore_rack)
+        known = state.rule_tables[key] = table
+        if len(state.rule_tables) > TABLES_MAX:
             del state.rule_tables[next(iter(state.rule_tables))]
-        known = state.rule_tables[key] = _table(state, constraints, ignore_rack)
+    return known
+
+
+def spu_labels(state: ClusterState) -> SpuLabels:
+    """The labels of all SPUs; kept until an SPU changes."""
+    known = state.rule_tables.get(LABELS)
+    if not isinstance(known, SpuLabels):
+        known = state.rule_tables[LABELS] = SpuLabels(state.spus.values())
     return known
 
 
@@ -172,17 +180,12 @@ def topic_rules(state: ClusterState, table: RuleTable, constraints: Constraints)
     everybody = (1 << len(table.ids)) - 1
     for at, name in enumerate(constraints.apart_from):
         if name in state.topics:
-            rules.append(SpuRule(f"apart_from[{at}] {name!r}", _holders(state, table, name)))
+            rules.append(SpuRule(rule_name("apart_from", at, name), _holders(state, table, name)))
     for at, name in enumerate(constraints.together_with):
         if name in state.topics:
             excluded = everybody & ~_holders(state, table, name)
-            rules.append(SpuRule(f"together_with[{at}] {name!r}", excluded))
+            rules.append(SpuRule(rule_name("together_with", at, name), excluded))
     return rules
-
-
-def labels_of(spu: SpuChanged) -> dict[str, str]:
-    """The labels of an SPU, with its rack and id."""
-    return {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
 
 
 def bits(mask: int) -> Iterator[int]:
@@ -193,44 +196,49 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def _table(state: ClusterState, constraints: Constraints, ignore_rack: bool) -> RuleTable:
-    spus = [spu for _, spu in sorted(state.spus.items())]
-    labels = [labels_of(spu) for spu in spus]
+def _table(labels: SpuLabels, constraints: Constraints, ignore_rack: bool) -> RuleTable:
+    spus, ids = labels.spus, labels.ids.tolist()
     taints = [untolerated(spu.taints, constraints.tolerations) for spu in spus]
     rules = _taint_rules(taints)
     for at, text in enumerate(constraints.require):
-        rules.append(SpuRule(f"require[{at}] {text!r}", _holding(labels, text, value=False)))
+        rules.append(SpuRule(rule_name("require", at, text), _mask(~labels.holding(text))))
     for at, text in enumerate(constraints.forbid):
-        rules.append(SpuRule(f"forbid[{at}] {text!r}", _holding(labels, text, value=True)))
+        rules.append(SpuRule(rule_name("forbid", at, text), _mask(labels.holding(text))))
     levels = [_level(labels, each) for each in constraints.spread]
     if not ignore_rack and all(level.label != RACK for level in levels):
         levels.append(_level(labels, SpreadLevel(RACK)))
-    preferred = [(selector_of(each.select), each.weight) for each in constraints.prefer]
-    leading = [selector_of(text) for text in constraints.leaders]
-    ids = [spu.spu_id for spu in spus]
-    ranks, last_rank = [_rank(leading, each) for each in labels], len(leading) + 1
-    lead_ranks = [rank + spu.demoted * last_rank for rank, spu in zip(ranks, spus, strict=True)]
+    weights = np.zeros(len(ids), dtype=np.int64)
+    for each in constraints.prefer:
+        weights[labels.holding(each.select)] += each.weight
+    ranks, last_rank = np.full(len(ids), len(constraints.leaders)), len(constraints.leaders) + 1
+    for rank, text in reversed([*enumerate(constraints.leaders)]):
+        ranks[labels.holding(text)] = rank
+    is_demoted = _flags(spu.demoted for spu in spus)
+    lead_ranks = (ranks + is_demoted * last_rank).tolist()
     return RuleTable(
         ids=ids,
         place={spu_id: at for at, spu_id in enumerate(ids)},
-        open=_mask(spu.online and not spu.cordoned for spu in spus),
-        staying=_mask(not spu.leaving for spu in spus),
+        open=_mask(_flags(spu.online and not spu.cordoned for spu in spus)),
+        staying=_mask(_flags(not spu.leaving for spu in spus)),
         rules=rules,
         barred_leaders=_mask(
-            any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints
+            _flags(any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints)
         ),
-        demoted=_mask(spu.demoted for spu in spus),
-        weights=[
-            sum(weight for selector, weight in preferred if selector.holds(each)) for each in labels
-        ],
-        ranks=ranks,
+        demoted=_mask(is_demoted),
+        weights=weights.tolist(),
+        ranks=ranks.tolist(),
         last_rank=last_rank,
         lead_ranks=lead_ranks,
         is_ranked=len(set(lead_ranks)) > 1,
-        id_array=np.array(ids, dtype=np.int32),
+        id_array=labels.ids,
         slots=np.array([max(spu.capacity, 1) for spu in spus], dtype=np.int64),
         **_facts_of(levels, len(ids)),
     )
+
+
+def rule_name(kind: str, at: int, text: str) -> str:
+    """The name of a rule of this kind, the one at this index."""
+    return f"{kind}[{at}] {text!r}"
 
 
 def _taint_rules(taints: Sequence[Sequence[Taint]]) -> list[SpuRule]:
@@ -285,30 +293,17 @@ def is_nested(levels: Sequence[Level]) -> bool:
     return True
 
 
-def _mask(flags: Iterable[bool]) -> int:
-    mask = 0
-    for at, flag in enumerate(flags):
-        mask |= flag << at
-    return mask
+def _flags(flags: Iterable[bool]) -> Flags:
+    return np.fromiter(flags, dtype=np.bool_)
 
 
-def _holding(labels: Sequence[Mapping[str, str]], text: str, *, value: bool) -> int:
-    selector = selector_of(text)
-    return _mask(selector.holds(each) is value for each in labels)
+def _mask(flags: Flags) -> int:
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
-def _level(labels: Sequence[Mapping[str, str]], given: SpreadLevel) -> Level:
-    values = [each.get(given.label, "") for each in labels]
-    number_of = {value: number for number, value in enumerate(sorted(set(values)))}
-    groups = [number_of[value] for value in values]
-    return Level(given.label, groups, len(number_of), given.max, given.min)
-
-
-def _rank(leading: Sequence[Selector], labels: Mapping[str, str]) -> int:
-    for rank, selector in enumerate(leading):
-        if selector.holds(labels):
-            return rank
-    return len(leading)
+def _level(labels: SpuLabels, given: SpreadLevel) -> Level:
+    groups, size = labels.groups(given.label)
+    return Level(given.label, groups.tolist(), size, given.max, given.min)
 
 
 def _holders(state: ClusterState, table: RuleTable, name: str) -> int:

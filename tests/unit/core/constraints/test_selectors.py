@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import Policy, SpuJoined
 from spu_assigner.core.base.selectors import SelectorError, selector_of
+from spu_assigner.core.constraints.spu_labels import SpuLabels
+from support.events.one_cluster import OneCluster
+from support.model.constrained_oracle import holds as selects
 
 LABELS = {"rack": "FD0,UD1", "tier": "fast disk", "gpu": ""}
 
@@ -29,7 +36,9 @@ LABELS = {"rack": "FD0,UD1", "tier": "fast disk", "gpu": ""}
 )
 def test_a_value_in_quotes_may_have_spaces_and_commas(text: str, holds: bool) -> None:
     """Other texts mean what they mean in Kubernetes."""
-    assert selector_of(text).holds(LABELS) is holds
+    cluster = OneCluster()
+    cluster.join(0, rack=LABELS["rack"], labels=LABELS)
+    assert SpuLabels(cluster.state.spus.values()).holding(text).tolist() == [holds]
 
 
 @pytest.mark.parametrize("text", ["rack = FD0,UD1", "rack == FD0 , UD1", "tier, rack != FD0,UD1"])
@@ -50,3 +59,59 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
     """Quotes that are not closed, or hold nothing, or stand within a word."""
     with pytest.raises(SelectorError, match="is no selector; expected "):
         selector_of(text)
+
+
+KEYS = ("a", "b", "rack", "spu_id")
+VALUES = ("", "1", "2", "3")
+REQUIREMENTS = st.sampled_from(
+    [f"!{key}" for key in KEYS]
+    + [
+        f"{key}{rest}"
+        for key in KEYS
+        for rest in ("", "=1", "!=2", " in (1,2,9)", " notin (2,3)", " in (9)", " notin (9)")
+    ]
+)
+
+
+@given(
+    spus=st.lists(st.dictionaries(st.sampled_from(KEYS[:3]), st.sampled_from(VALUES)), max_size=12),
+    text=st.lists(REQUIREMENTS, min_size=1, max_size=3).map(",".join),
+    label=st.sampled_from([*KEYS, "nowhere"]),
+)
+def test_all_spus_at_once_are_selected_and_grouped_as_each_by_itself(
+    spus: list[dict[str, str]], text: str, label: str
+) -> None:
+    """A label of an SPU that is called as its rack or id does not count."""
+    described = [
+        SpuJoined(
+            event_id=f"e{at}", cluster_id="c", spu_id=at, rack=own.get("rack") or None, labels=own
+        )
+        for at, own in enumerate(spus)
+    ]
+    cluster = OneCluster(*described)
+    labels = SpuLabels([*reversed(cluster.state.spus.values())])
+    named = [{**own, "rack": own.get("rack", ""), "spu_id": str(at)} for at, own in enumerate(spus)]
+    assert labels.holding(text).tolist() == [selects(text, own) for own in named]
+    values = [own.get(label, "") for own in named]
+    order = sorted(set(values))
+    groups, size = labels.groups(label)
+    assert (groups.tolist(), size) == ([order.index(value) for value in values], len(order))
+
+
+def test_a_condition_takes_one_comparison_however_many_spus_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The 16 selectors of a topic may have some 4,000 conditions: asked of each of 10,000 SPUs
+    they would take seconds."""
+    cluster = OneCluster()
+    cluster.join(*range(50), labels={"tier": "ssd"})
+    compared: list[object] = []
+    meeting = SpuLabels._meeting
+    monkeypatch.setattr(
+        SpuLabels, "_meeting", lambda self, each: compared.append(each) or meeting(self, each)
+    )
+    text = ",".join(f"!k{number}" for number in range(100))
+    rules = Constraints(require=(text,), forbid=("tier=hdd",))
+    cluster.create("t", 9, 3, policy=Policy.BALANCED, constraints=rules)
+    assert len(cluster.lists("t")) == 9
+    assert len(compared) == 101

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
-from spu_assigner.core.base.selectors import selector_of
 from spu_assigner.stream.lint.constraint_checks import contradiction, topic_contradiction
+from support.model.constrained_oracle import holds
 from support.project.case_share import share_of
 
 
@@ -109,8 +109,8 @@ def test_a_contradiction_is_found_where_no_spu_can_meet_the_rules(
     for x, y, spu_id in product(VALUES, VALUES, VALUES[1:]):
         named = {"x": x, "y": y, "spu_id": spu_id}
         labels = {name: value for name, value in named.items() if value is not None}
-        if all(selector_of(text).holds(labels) for text in rules.require) and not any(
-            selector_of(text).holds(labels) for text in rules.forbid
+        if all(holds(text, labels) for text in rules.require) and not any(
+            holds(text, labels) for text in rules.forbid
         ):
             fits.append(spu_id)
     is_possible = "other" in fits or len(set(fits)) >= factor
