@@ -1,36 +1,23 @@
-"""Whether the lists of a living topic keep its rules, and what the rules say of one list.
-
-Taints are not asked: what is there when an SPU is tainted stays, moves away, or no longer leads.
-"""
+"""What the rules of a living topic say of one list, and which SPUs its replicas are to leave."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, TaintEffect, has_effect
+from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.constraints.rule_table import (
-    TAINT,
     Level,
     RuleTable,
-    SpuRule,
     binding_constraints,
     bits,
     bound_table,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
-
-Broken = Mapping[str, int]  # rules by name, each with the number of lists that break it
-Flags = NDArray[np.bool_]
-Places = NDArray[np.signedinteger[Any]]  # of lists, padded where they are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,40 +88,6 @@ def evicts(state: ClusterState, spu_id: SpuId, topic: Topic) -> bool:
     """Whether an SPU has a taint that evicts replicas of a topic."""
     tolerations = () if topic.constraints is None else topic.constraints.tolerations
     return has_effect(state.spus[spu_id].taints, TaintEffect.EVICT, tolerations)
-
-
-def topics_bound_to(state: ClusterState, spu_id: int) -> list[str]:
-    """The topics with constraints whose lists may break a rule as an SPU comes or changes: those
-    that it holds, and those that demand replicas of each value. By name."""
-
-    is_known = spu_id in state.spus  # Else it may be no id at all.
-
-    def is_bound(name: str) -> bool:
-        topic = state.topics[name]
-        is_demanding = topic.constraints is not None and has_min(topic.constraints)
-        return is_demanding or (is_known and topic.replicas.holds(spu_id))
-
-    return sorted(filter(is_bound, state.constrained))
-
-
-def broken_rules(state: ClusterState, names: Collection[str]) -> dict[str, Broken]:
-    """Of each of these topics that has constraints the rules that some list breaks.
-
-    Topics with the same rules are looked at together.
-    """
-    alike: dict[Hashable, list[str]] = {}
-    found: dict[str, Broken] = {}
-    for name in names:
-        topic, constraints = state.topics[name], state.topics[name].constraints
-        if constraints is not None:
-            found[name] = {}
-            names_topics = constraints.apart_from or constraints.together_with
-            is_own = names_topics or name in state.apart_from
-            key = name if is_own else (constraints, topic.ignore_rack)
-            alike.setdefault(key, []).append(name)
-    for together in alike.values():
-        found |= _broken(state, together)
-    return found
 
 
 def describe_rules(
@@ -210,67 +163,3 @@ def barring_rules(
         if excluded & others
     ]
     return Barring(rules, [table.ids[place] for place in bits(left)])
-
-
-def _broken(state: ClusterState, names: Sequence[str]) -> dict[str, Broken]:
-    """The same of topics whose rules say the same."""
-    topic = state.topics[names[0]]
-    constraints = topic.constraints or NO_CONSTRAINTS
-    table, of_topics = bound_table(state, constraints, ignore_rack=topic.ignore_rack)
-    rules = [rule for rule in table.rules if not rule.name.startswith(TAINT)]
-    demands = demands_on(state, names[0])
-    lists = [state.topics[name].replicas.lists() for name in names]
-    owners = np.repeat(np.arange(len(names)), [len(each) for each in lists])
-    columns = max(each.matrix.shape[1] for each in lists)
-    rows = np.full((len(owners), columns), PADDING, dtype=np.int32)
-    begin = 0
-    for each in lists:
-        rows[begin : begin + len(each), : each.matrix.shape[1]] = each.matrix
-        begin += len(each)
-    places = np.where(rows == PADDING, PADDING, np.searchsorted(table.id_array, rows))
-    found: dict[str, dict[str, int]] = {name: {} for name in names}
-    levels = () if demands is None else demands.levels
-    for rule, breaks in _breaking(table, [*rules, *of_topics], levels, places):
-        counts = np.bincount(owners[breaks], minlength=len(names))
-        for at in np.flatnonzero(counts).tolist():
-            found[names[at]][rule] = int(counts[at])
-    return dict(found)
-
-
-def _breaking(
-    table: RuleTable, rules: Sequence[SpuRule], demanding: Sequence[Level], places: Places
-) -> Iterator[tuple[str, Flags]]:
-    """Of each rule the lists that break it, of which the SPUs' places are given."""
-    is_there = places != PADDING
-    for rule in rules:
-        excluded = np.zeros(len(table.ids), dtype=np.bool_)
-        excluded[list(bits(rule.excluded))] = True
-        yield rule.name, np.asarray((excluded[places] & is_there).any(axis=1))
-    for at, level in enumerate(table.levels):
-        if level.max is not None:
-            yield level.max_name(at), _has_more(_groups(level, places), level.max)
-    for at, level in enumerate(demanding):
-        if any(level.mins):
-            yield level.min_name(at), _lacks(level, _groups(level, places))
-
-
-def _groups(level: Level, places: Places) -> Places:
-    groups = np.array(level.groups, dtype=np.int64)
-    return np.where(places == PADDING, PADDING, groups[places])
-
-
-def _has_more(groups: Places, most: int) -> Flags:
-    """The lists with more replicas on one group."""
-    found = np.zeros(len(groups), dtype=np.bool_)
-    for column in groups.T:
-        found |= ((groups == column[:, None]).sum(axis=1) > most) & (column != PADDING)
-    return found
-
-
-def _lacks(level: Level, groups: Places) -> Flags:
-    """The lists with too few replicas on a group that is to have some."""
-    wanted = [(group, least) for group, least in enumerate(level.mins) if least]
-    found = np.full(len(groups), sum(level.mins) > groups.shape[1], dtype=np.bool_)
-    for group, least in () if found.all() else wanted:
-        found |= (groups == group).sum(axis=1) < least
-    return found

@@ -39,7 +39,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -80,12 +80,10 @@ from spu_assigner.core.base.records import (
     plain_records,
 )
 from spu_assigner.core.constraints.kept_rules import (
-    Broken,
-    broken_rules,
     evicts,
     leaving_spus,
-    topics_bound_to,
 )
+from spu_assigner.core.constraints.violations import Violations, topics_to_check, violations
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, redescribe
 from spu_assigner.core.decision.answers import (
@@ -161,13 +159,13 @@ def _with_following(
     """The records of an event, and what follows from them; all are applied."""
     # With other constraints, what waits may fit where it did not.
     frees = makes_room(state, records) or isinstance(event, TopicConstraints)
-    rules_before = _rules_before(state, event)
+    before = state.spus.get(SpuId(event.spu_id)) if isinstance(event, SpuJoined) else None
     for record in records:
         evolve(state, record)
     if not records:
         return ()
     broken = _broken(state, event, records)
-    violated = _violated(state, event, rules_before)
+    violated = _violated(state, event, before)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
@@ -266,27 +264,39 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
             return []
 
 
-def _rules_before(state: ClusterState, event: Event) -> Mapping[str, Broken]:
-    """What is broken already of the topics that an event may make break a rule."""
-    if isinstance(event, SpuJoined) and state.constrained:
-        return broken_rules(state, topics_bound_to(state, event.spu_id))
-    if isinstance(event, TopicConstraints) and event.topic in state.topics:
-        return {event.topic: {}}
-    return {}
+def _violated(state: ClusterState, event: Event, before: SpuChanged | None) -> list[Record]:
+    """What is said of topics of which an event made lists break rules that they kept.
 
-
-def _violated(state: ClusterState, event: Event, before: Mapping[str, Broken]) -> list[Record]:
-    """What is said of topics of which an event made lists break rules that they kept."""
-    found: list[Record] = []
-    for name, broken in broken_rules(state, before).items():
+    `before`: the SPU that joined, as it was.
+    """
+    spus_before: list[SpuChanged] | None = None
+    match event:
+        case SpuJoined() if state.constrained:
+            after = state.spus.get(SpuId(event.spu_id))
+            names = topics_to_check(state, before, after)
+            spus_before = [spu for spu in state.spus.values() if spu is not after]
+            spus_before += [] if before is None else [before]
+        case TopicConstraints() if event.topic in state.topics:
+            names = [event.topic]
+        case _:
+            return []
+    found = violations(state, names, spus_before) if names else Violations()
+    records: list[Record] = []
+    for name, broken in sorted(found.broken.items()):
         new = [
             f"{rule} ({count} list{'' if count == 1 else 's'})" for rule, count in broken.items()
         ]
-        if any(count > before[name].get(rule, 0) for rule, count in broken.items()):
-            message = f"lists break {', '.join(new)}; they stay as they are"
-            answer = status(state, name, Status.VIOLATED, event.event_id)
-            found.append(replace(answer, message=message))
-    return found
+        message = f"lists break {', '.join(new)}; they stay as they are"
+        answer = status(state, name, Status.VIOLATED, event.event_id)
+        records.append(replace(answer, message=message))
+    unchecked = Refusal(
+        Code.TOO_COMPLEX,
+        "lists were not checked: with the topics before it by name, it is more than one event may "
+        "check; send a TopicConstraints with the same rules, which checks this topic alone",
+    )
+    for name in found.unchecked:
+        records.append(status(state, name, Status.VIOLATED, event.event_id, refusal=unchecked))
+    return records
 
 
 def _following(
