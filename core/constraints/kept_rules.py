@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
@@ -78,10 +79,18 @@ def has_min(constraints: Constraints) -> bool:
 
 
 def leaving_spus(state: ClusterState, topic: Topic) -> Set[int]:
-    """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so."""
+    """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so.
+
+    Whether SPUs that hold none of them are among these is left open.
+    """
     if not state.evicting:  # There may be as many leaving SPUs as topics to look at.
         return state.leaving
-    return {*state.leaving, *(i for i in state.evicting if evicts(state, i, topic))}
+    held = np.unique(topic.replicas.matrix()).tolist()
+    return {
+        i
+        for i in held
+        if i in state.leaving or (i in state.evicting and evicts(state, SpuId(i), topic))
+    }
 
 
 def evicts(state: ClusterState, spu_id: SpuId, topic: Topic) -> bool:

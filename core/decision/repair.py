@@ -60,6 +60,7 @@ from spu_assigner.core.state.topic import Topic
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 250
+EVICTING_LOOKS: Final = 50  # of a topic, at each SPU with replicas and a taint that evicts
 REPLICA_LOOKS: Final = 35  # that moves, or cannot
 RULED_REPLICA_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
 RESOURCE_LOOKS: Final = 10  # of such a replica, for each resource that it needs
@@ -131,6 +132,7 @@ def repair(
     only_copies: list[int] = []  # SPUs
     tried = left = 0  # lists
     run.looks -= TOPIC_LOOKS + sum(lengths)
+    run.looks -= EVICTING_LOOKS * min(sum(lengths), len(state.evicting))
     each = _looks_of_replica(state, topic)
     for partition, (row, wanted) in enumerate(zip(list(lists), lengths, strict=True)):
         if len(row) == wanted and leaving.isdisjoint(row):

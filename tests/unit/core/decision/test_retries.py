@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.records import (
     GrantedCreate,
     PlainRecord,
@@ -17,10 +17,12 @@ from spu_assigner.core.base.records import (
     TopicStatus,
     plain_records,
 )
+from spu_assigner.core.constraints import kept_rules
 from spu_assigner.core.decision import repair, waiting
 from spu_assigner.core.decision.assignment import Refusal
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.core.state.topic import Topic
 from support.events.builders import Events
 from support.events.random_lives import life_of
 from support.events.simulation import CLUSTER, Published, publish, restored_from
@@ -182,3 +184,48 @@ def test_the_laws_hold_where_events_go_on_for_each_other() -> None:
                 assert apply(state, event, life.default_policy) == (), seed
         assert picture(replayed) == picture(state), seed
     assert pauses > 5
+
+
+def test_of_spus_that_evict_a_topic_asks_those_alone_that_it_is_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All SPUs of a large cluster may evict: to ask each for each topic would take minutes."""
+    state, events = ClusterState("c1"), Events()
+    for spu_id in range(40):
+        apply(state, events.join(spu_id))
+    for number in range(20):
+        apply(state, events.manual(f"t{number}", [0, 1 + number]))
+    asked = []
+    evicts = kept_rules.evicts
+
+    def counted(state: ClusterState, spu_id: SpuId, topic: Topic) -> bool:
+        asked.append(spu_id)
+        return evicts(state, spu_id, topic)
+
+    monkeypatch.setattr(kept_rules, "evicts", counted)
+    for spu_id in reversed(range(40)):
+        apply(state, events.join(spu_id, taints=(Taint("k", "v", TaintEffect.EVICT),)))
+    assert len(state.waiting) == 20
+    asked.clear()
+    apply(state, events.join(50, capacity=0))
+    assert len(asked) <= 2 * 2 * 20
+
+
+def test_lists_that_use_up_an_event_without_a_move_do_not_hold_back_the_next_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of `stuck` no list can move: only the SPUs that are left meet its rules."""
+    state, events = ClusterState("c1"), Events()
+    for spu_id in range(4):
+        tier = "ssd" if spu_id < 2 else "hdd"
+        apply(state, events.join(spu_id, labels={"tier": tier}, capacity=1_000))
+    rules = Constraints(require=("tier=ssd",))
+    apply(state, events.create("stuck", 200, 2, policy=Policy.BALANCED, constraints=rules))
+    for name in ("t0", "t1"):
+        apply(state, events.manual(name, [0, 2]))
+    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 5_000)
+    apply(state, events.leave(0, mode=LeaveMode.DECOMMISSION))
+    for _ in range(4):
+        apply(state, events.delete("unknown"))
+    assert state.waiting.keys() == {"stuck"}
+    assert state.retries is None
