@@ -26,7 +26,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       TopicStatus with the number of moves
 
     what follows      when                                           records
-    broken rules      labels, taints or constraints changed            TopicStatus VIOLATED
+    broken rules      labels, taints or constraints changed            TopicStatus VIOLATED, with
+                      (of more topics than one event may check)        TOO_COMPLEX
     other leaders     another than a demoted SPU can lead            ReplicaMap
     repair            decommission, a taint that evicts; room for    ReplicaMap, TopicStatus,
                       a short list; adopted on leaving SPUs          Waiting
