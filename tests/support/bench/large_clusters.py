@@ -1,0 +1,68 @@
+"""Large clusters, event by event, for measurements of one event in the core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import ClusterRebalance, Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.limits import MOVES_MAX
+from spu_assigner.core.base.records import Mode
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.decision.repair import revised
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
+
+CLUSTER: Final = "c"
+
+
+class Building:
+    """A cluster on its way to the event."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState(CLUSTER)
+        self._events = 0
+
+    def do(self, kind: type[Any], **fields: Any) -> None:
+        self._events += 1
+        event = kind(event_id=f"e{self._events}", cluster_id=CLUSTER, **fields)
+        step(self.state, event, default_policy=Policy.BALANCED)
+
+    def join(self, count: int, *, first: int = 0, racks: int = 0, capacity: int = 10**6) -> None:
+        for spu_id in range(first, first + count):
+            rack = f"r{spu_id % racks}" if racks else None
+            self.do(SpuJoined, spu_id=spu_id, rack=rack, capacity=capacity)
+
+    def constrain(self, name: str, rules: Constraints) -> None:
+        """Rules that bind a topic, without a look at its lists."""
+        lists = self.state.topics[name].replicas.lists()
+        changed = revised(
+            self.state,
+            name,
+            cause=name,
+            replicas=lists,
+            cores=None,
+            chain_index=None,
+            mode=Mode.CONSTRAINTS,
+            moves=(),
+        )
+        evolve(self.state, replace(changed, constraints=rules))
+
+    def create(self, topics: int, partitions: int, replicas: int, **fields: Any) -> None:
+        for number in range(topics):
+            self.do(
+                TopicCreate,
+                topic=f"t{number}",
+                partitions=partitions,
+                replication_factor=replicas,
+                **fields,
+            )
+
+
+def asked(kind: type[Any], **fields: Any) -> Event:
+    event: Event = kind(event_id="asked", cluster_id=CLUSTER, **fields)
+    return event
+
+
+def rebalanced(max_moves: int = MOVES_MAX) -> Event:
+    return asked(ClusterRebalance, max_moves=max_moves)
