@@ -61,7 +61,8 @@ _TIMES: Final = {
 _OVERTAKEN: Final = (
     KafkaError.TOPIC_ALREADY_EXISTS,  # of a creation
     KafkaError.INVALID_PARTITIONS,  # of a growth: it has as many already
-    KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion,
+    KafkaError.UNKNOWN_TOPIC_ID,  # or of one that came first while this one was on its way
 )
 _LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 

@@ -9,6 +9,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -315,19 +316,26 @@ def test_the_servers_end_with_the_run(query: Query) -> None:
 def test_signs_of_life_come_from_inside_a_batch(
     query: Query, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """However long it takes: who watches the job must not take it for stuck."""
-    slow = """
-import time
+    """However long it takes: what watches the job must not take it for stuck."""
+    seen = tmp_path / "seen"
+    slow = f"""
+import os, time
 step = batch.step
 def slow_step(*args, **given):
-    time.sleep(0.1)
+    if not os.path.exists({str(seen)!r}):
+        time.sleep(0.1)
     return step(*args, **given)
 batch.step = slow_step
 server.ALIVE_SECONDS = 0"""
     query.start(python=changed_python(tmp_path, slow))
-    query.events(*Events().joins(*range(30)), first=0)
+    with ThreadPoolExecutor(1) as beside:
+        done = beside.submit(query.events, *Events().joins(*range(600)), first=0)
+        try:
+            wait_until(lambda: signs_of_life(spark, query.run) >= 3)
+        finally:
+            seen.touch()
+        done.result()
     assert query.taken.begun == [0]
-    wait_until(lambda: signs_of_life(spark, query.run) >= 3)  # a task's are counted behind its end
 
 
 def test_a_server_that_is_stuck_in_an_event_is_killed_and_named(

@@ -12,7 +12,7 @@ from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Resource, Role
 from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
+from support.kafka.moving import COMMAND, SECONDS_MAX, Mover, until
 from support.kafka.secured import allow, rights
 
 GRANT = "grant what `spu-assigner topics acls --role mover` lists\n"
@@ -79,6 +79,7 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
         refused("unfencing", no_id, *moves)
         assert mover.record() is None
         mover.killed(f"{Failpoint.WAVE_RECORDED}:1", *THROTTLE)
+        until(mover.record)  # Kafka shows a transaction a little after its end.
         refused("unmoving", no_configs, *moves)
         for user, why in (
             ("nobody", not_seen),
