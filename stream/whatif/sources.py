@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import numpy as np
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import SPU_ID_MAX
-from spu_assigner.core.base.records import RingChange
+from spu_assigner.core.base.limits import CAPACITY_MAX, SPU_ID_MAX
+from spu_assigner.core.base.records import ReplicaMap, RingChange, SpuChanged
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_maps, layout_of_state
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import (
     LINE_SIZE_MAX,
@@ -41,8 +40,9 @@ class WhatifInputError(AssignerError):
 class WhatifSource:
     """A cluster and where it was read."""
 
-    layout: ClusterLayout
+    state: ClusterState
     place: str
+    is_of_maps: bool = False  # neither racks nor capacities are known, and none count
 
 
 def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> WhatifSource:
@@ -59,9 +59,8 @@ def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Wha
             assigner.apply(event)
 
     _read_lines(file, take, "an event, as `spu-assigner simulate` reads it (or give --maps)")
-    clusters = assigner.clusters
-    chosen = _chosen(cluster_id, clusters, str(file))
-    return WhatifSource(layout=layout_of_state(clusters[chosen]), place=str(file))
+    chosen = _chosen(cluster_id, assigner.clusters, str(file))
+    return WhatifSource(state=assigner.clusters[chosen], place=str(file))
 
 
 def of_maps(file: Path, cluster_id: str | None) -> WhatifSource:
@@ -83,7 +82,7 @@ def of_maps(file: Path, cluster_id: str | None) -> WhatifSource:
     expected = "the output of `spu-assigner simulate` (or give --events)"
     _read_lines(file, take, expected, size_max=ANSWER_SIZE_MAX)
     chosen = _chosen(cluster_id, clusters, str(file))
-    return WhatifSource(layout=clusters[chosen].layout(chosen), place=str(file))
+    return WhatifSource(state=clusters[chosen].state(chosen), place=str(file), is_of_maps=True)
 
 
 def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
@@ -98,8 +97,9 @@ def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) 
     settings = Settings.load(flags={"checkpoint": checkpoint}, file=config)
     found = inspect_checkpoint(settings.checkpoint)
     place = f"batch {found.batch} of checkpoint {found.checkpoint}"
-    chosen = _chosen(cluster_id, found.clusters, place)
-    return WhatifSource(layout=layout_of_state(found.clusters[chosen]), place=place)
+    return WhatifSource(
+        state=found.clusters[_chosen(cluster_id, found.clusters, place)], place=place
+    )
 
 
 def of_kafka(
@@ -130,28 +130,28 @@ def of_kafka(
         published = read_published(connection)
         chosen = _chosen(cluster_id, published.cluster_ids, place)
         try:
-            layout = layout_of_state(published.restored(chosen))
+            state = published.restored(chosen)
             break
         except UnsoundError:  # The job may have written a batch while it was read.
             if not attempts_left:
                 raise
-    for line in _unseen_lines(connection, layout):
+    for line in _unseen_lines(connection, state):
         click.echo(f"warning: {line}", err=True)
-    return WhatifSource(layout=layout, place=place)
+    return WhatifSource(state=state, place=place)
 
 
-def _unseen_lines(connection: Connection, layout: ClusterLayout) -> Iterator[str]:
+def _unseen_lines(connection: Connection, state: ClusterState) -> Iterator[str]:
     """What else is on the SPUs, where they are brokers of this Kafka cluster."""
     from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
     from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
 
     with DiagnosedAdmin(connection.client()) as admin:
         found = admin.metadata()
-        spus = found.brokers.keys() & {*layout.ids.tolist()}
-        if found.topics.keys().isdisjoint(layout.topics):  # They are in another cluster.
+        spus = found.brokers.keys() & set(map(int, state.spus))
+        if found.topics.keys().isdisjoint(state.topics):  # They are in another cluster.
             return
         unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
-    mapped = frozenset(layout.topics)
+    mapped = frozenset(state.topics)
     yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
 
 
@@ -162,22 +162,20 @@ def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:
         WhatifInputError: it is not there; or none is named and there are several, or none.
     """
     names = sorted(known)
-    if cluster_id is None and len(names) == 1:
-        return names[0]
     if not names:
         raise WhatifInputError(
             f"{place} has no cluster yet; it needs the joins of SPUs and the maps of topics"
         )
-    if cluster_id is None:
+    if cluster_id is None and len(names) > 1:
         raise WhatifInputError(
             f"{place} has {len(names)} clusters; expected one: name it with --cluster "
             f"({printable(listed(names))})"
         )
-    if cluster_id not in names:
+    if cluster_id is not None and cluster_id not in names:
         raise WhatifInputError(
             f"{place} has no cluster {cluster_id!r}; it has {printable(listed(names))}"
         )
-    return cluster_id
+    return names[0] if cluster_id is None else cluster_id
 
 
 def _read_lines(
@@ -215,7 +213,7 @@ class _SimulatedCluster:
     """One cluster as the lines of `simulate` show it."""
 
     def __init__(self) -> None:
-        self._maps: dict[str, ReplicaLists] = {}
+        self._maps: dict[str, list[list[int]]] = {}
         self._online: dict[int, bool] = {}
         self._cordoned: dict[int, bool] = {}
 
@@ -229,11 +227,9 @@ class _SimulatedCluster:
 
         if line["type"] == "replica_map":
             topic, lists = str(line.get("topic")), line.get("replicas")
-            if lists is None:
-                self._maps.pop(topic, None)
-            else:
-                rows = checked_rows(lists)
-                self._maps[topic] = ReplicaLists.of_lists(list(map(list, rows)))
+            self._maps.pop(topic, None)
+            if lists is not None:
+                self._maps[topic] = [*map(list, checked_rows(lists))]
         elif line["type"] == "ring_event":
             spu_id, change = line.get("spu_id"), line.get("change")
             if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
@@ -243,17 +239,39 @@ class _SimulatedCluster:
             elif change in _CORDONED:
                 self._cordoned[spu_id] = _CORDONED[RingChange(change)]
 
-    def layout(self, cluster_id: str) -> ClusterLayout:
-        """All that the lines say; an SPU that left and is in no list is gone."""
-        used = [lists.flat() for lists in self._maps.values()]
-        in_lists = {*np.unique(np.concatenate(used)).tolist()} if used else set()
-        return layout_of_maps(
-            cluster_id=cluster_id,
-            online={
-                spu_id: is_online
-                for spu_id, is_online in self._online.items()
-                if is_online or spu_id in in_lists
-            },
-            cordoned=frozenset(each for each, is_so in self._cordoned.items() if is_so),
-            maps=self._maps,
-        )
+    def state(self, cluster_id: str) -> ClusterState:
+        """All that the lines say; an SPU that left and is in no list is gone.
+
+        Each list is to be as long as the longest of its map.
+        """
+        named = {spu_id for lists in self._maps.values() for row in lists for spu_id in row}
+        named.update(spu_id for spu_id, is_online in self._online.items() if is_online)
+        state = ClusterState(cluster_id)
+        for number, spu_id in enumerate(sorted(named)):
+            spu = SpuChanged(
+                cluster_id=cluster_id,
+                spu_id=spu_id,
+                online=self._online.get(spu_id, True),
+                cordoned=self._cordoned.get(spu_id, False),
+                rack=None,
+                cores=1,
+                capacity=CAPACITY_MAX,
+                labels=(),
+                registration=number,
+                core_weights=(0,),
+            )
+            state.restore(spu)
+        for topic, lists in self._maps.items():
+            replica_map = ReplicaMap(
+                cluster_id=cluster_id,
+                topic=topic,
+                revision=1,
+                policy=Policy.MANUAL,
+                replicas=ReplicaLists.of_lists(lists),
+                cores=None,
+                chain_index=None,
+                cause="",
+                replication_factor=max(map(len, lists)),
+            )
+            state.restore(replica_map)
+        return state
