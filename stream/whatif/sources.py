@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.entries import EntryKind
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.limits import CAPACITY_MAX, SPU_ID_MAX
 from spu_assigner.core.base.records import ReplicaMap, RingChange, SpuChanged
 from spu_assigner.core.base.replica_lists import ReplicaLists
@@ -28,8 +30,12 @@ from spu_assigner.stream.config.settings import Settings
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
-_ONLINE: Final = {RingChange.JOINED: True, RingChange.LEFT: False}
-_CORDONED: Final = {RingChange.CORDONED: True, RingChange.UNCORDONED: False}
+_CHANGES: Final[Mapping[str, dict[str, Any]]] = {  # of an SPU, that count here
+    RingChange.JOINED: {"online": True},
+    RingChange.LEFT: {"online": False},
+    RingChange.CORDONED: {"cordoned": True},
+    RingChange.UNCORDONED: {"cordoned": False},
+}
 
 
 class WhatifInputError(AssignerError):
@@ -64,25 +70,32 @@ def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Wha
 
 
 def of_maps(file: Path, cluster_id: str | None) -> WhatifSource:
-    """What `simulate` printed: lists, and who came and left, but neither racks nor capacities.
+    """What `simulate` printed: lists and SPUs, but neither racks nor capacities.
 
     Raises:
         WhatifInputError: a line is none of `simulate`'s, or the cluster is not there.
     """
     from spu_assigner.stream.plan.wanted_maps import LINE_SIZE_MAX as ANSWER_SIZE_MAX
+    from spu_assigner.stream.plan.wanted_maps import answer_of_line
 
-    clusters: dict[str, _SimulatedCluster] = {}
+    clusters: dict[str, ClusterState] = {}
 
     def take(line: bytes) -> None:
-        if line.strip():
-            found = _answer(line)
-            name = str(found.get("cluster_id"))
-            clusters.setdefault(name, _SimulatedCluster()).take(found)
+        try:
+            if line.strip():
+                found = answer_of_line(line)
+                name = str(found.get("cluster_id"))
+                _take_answer(clusters.setdefault(name, ClusterState(name)), found)
+        except ValueError as fault:
+            raise ValueError(f"it {fault}") from fault
 
     expected = "the output of `spu-assigner simulate` (or give --events)"
     _read_lines(file, take, expected, size_max=ANSWER_SIZE_MAX)
-    chosen = _chosen(cluster_id, clusters, str(file))
-    return WhatifSource(state=clusters[chosen].state(chosen), place=str(file), is_of_maps=True)
+    state = clusters[_chosen(cluster_id, clusters, str(file))]
+    for spu_id, spu in sorted(state.spus.items()):
+        if not (spu.online or state.ledger.count(spu_id)):  # It left, and is in no list.
+            state.forget_entry(EntryKind.SPU, str(spu_id))
+    return WhatifSource(state=state, place=str(file), is_of_maps=True)
 
 
 def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
@@ -195,83 +208,53 @@ def _read_lines(
                     ) from fault
 
 
-def _answer(line: bytes) -> dict[str, Any]:
-    """A line of `simulate`'s as JSON.
+def _take_answer(state: ClusterState, line: dict[str, Any]) -> None:
+    """Take over a line of `simulate`'s; an SPU that only lists name is online.
 
     Raises:
         ValueError: it is none.
     """
-    from spu_assigner.stream.plan.wanted_maps import answer_of_line
+    from spu_assigner.stream.plan.wanted_maps import checked_rows
 
-    try:
-        return answer_of_line(line)
-    except ValueError as fault:
-        raise ValueError(f"it {fault}") from fault
-
-
-class _SimulatedCluster:
-    """One cluster as the lines of `simulate` show it."""
-
-    def __init__(self) -> None:
-        self._maps: dict[str, list[list[int]]] = {}
-        self._online: dict[int, bool] = {}
-        self._cordoned: dict[int, bool] = {}
-
-    def take(self, line: dict[str, Any]) -> None:
-        """Take over a line.
-
-        Raises:
-            ValueError: it is none of `simulate`'s.
-        """
-        from spu_assigner.stream.plan.wanted_maps import checked_rows
-
-        if line["type"] == "replica_map":
-            topic, lists = str(line.get("topic")), line.get("replicas")
-            self._maps.pop(topic, None)
-            if lists is not None:
-                self._maps[topic] = [*map(list, checked_rows(lists))]
-        elif line["type"] == "ring_event":
-            spu_id, change = line.get("spu_id"), line.get("change")
-            if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
-                raise ValueError(f"it has spu_id {spu_id!r:.80}, which is none of an SPU")
-            if change in _ONLINE:
-                self._online[spu_id] = _ONLINE[RingChange(change)]
-            elif change in _CORDONED:
-                self._cordoned[spu_id] = _CORDONED[RingChange(change)]
-
-    def state(self, cluster_id: str) -> ClusterState:
-        """All that the lines say; an SPU that left and is in no list is gone.
-
-        Each list is to be as long as the longest of its map.
-        """
-        named = {spu_id for lists in self._maps.values() for row in lists for spu_id in row}
-        named.update(spu_id for spu_id, is_online in self._online.items() if is_online)
-        state = ClusterState(cluster_id)
-        for number, spu_id in enumerate(sorted(named)):
-            spu = SpuChanged(
-                cluster_id=cluster_id,
-                spu_id=spu_id,
-                online=self._online.get(spu_id, True),
-                cordoned=self._cordoned.get(spu_id, False),
-                rack=None,
-                cores=1,
-                capacity=CAPACITY_MAX,
-                labels=(),
-                registration=number,
-                core_weights=(0,),
-            )
-            state.restore(spu)
-        for topic, lists in self._maps.items():
-            replica_map = ReplicaMap(
-                cluster_id=cluster_id,
+    if line["type"] == "replica_map":
+        topic, lists = str(line.get("topic")), line.get("replicas")
+        if lists is None:
+            state.forget_topic(topic)
+            return
+        rows = checked_rows(lists)
+        for unknown in sorted({*chain.from_iterable(rows)}.difference(state.spus)):
+            state.restore(_spu(state, unknown))
+        state.restore(
+            ReplicaMap(
+                cluster_id=state.cluster_id,
                 topic=topic,
                 revision=1,
                 policy=Policy.MANUAL,
-                replicas=ReplicaLists.of_lists(lists),
+                replicas=ReplicaLists.of_lists([*map(list, rows)]),
                 cores=None,
                 chain_index=None,
                 cause="",
-                replication_factor=max(map(len, lists)),
+                replication_factor=max(map(len, rows)),
             )
-            state.restore(replica_map)
-        return state
+        )
+    elif line["type"] == "ring_event":
+        spu_id, changes = line.get("spu_id"), _CHANGES.get(str(line.get("change")))
+        if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
+            raise ValueError(f"has spu_id {spu_id!r:.80}, which is none of an SPU")
+        if changes is not None:
+            state.restore(replace(_spu(state, spu_id), **changes))
+
+
+def _spu(state: ClusterState, spu_id: int) -> SpuChanged:
+    """What is known of an SPU; nothing but its id at first."""
+    return state.spus.get(SpuId(spu_id)) or SpuChanged(
+        cluster_id=state.cluster_id,
+        spu_id=spu_id,
+        online=True,
+        rack=None,
+        cores=1,
+        capacity=CAPACITY_MAX,
+        labels=(),
+        registration=len(state.spus),
+        core_weights=(0,),
+    )
