@@ -94,7 +94,6 @@ if TYPE_CHECKING:
     from spu_assigner.core.state.parts import parts_of
     from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
     from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
-    from spu_assigner.core.whatif.resources import ResourceLayout, ResourceOutcome
     from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
 
 __all__ = [
@@ -144,8 +143,6 @@ __all__ = [
     "Record",
     "ReplicaLists",
     "ReplicaMap",
-    "ResourceLayout",
-    "ResourceOutcome",
     "Retries",
     "RetriesChanged",
     "RingChange",
@@ -216,7 +213,6 @@ _HOMES: Final = (
     "assigner",
     "whatif.failure",
     "whatif.layout",
-    "whatif.resources",
     "whatif.sweep",
     "explain.placement_decision",
     "explain.explaining_assigner",

@@ -145,20 +145,18 @@ def _faults_of_list(
             f"has {first[1]}; name as many for each partition",
             path=path,
         )
-    ids = [value for value in replicas if _is_integer(value)]
-    if len(set(ids)) < len(ids):
-        seen: set[int] = set()
-        for place, value in enumerate(replicas):
-            if not _is_integer(value):
-                continue
-            if value in seen:
-                yield ManualFault(
-                    code=Code.MANUAL_DUPLICATE_SPU,
-                    message=f"partition {partition} names SPU {bounded_repr(value)} more than "
-                    "once; name each SPU once in a list",
-                    path=(*path, place),
-                )
-            seen.add(value)
+    seen: set[int] = set()
+    for place, value in enumerate(replicas):
+        if not _is_integer(value):
+            continue
+        if value in seen:
+            yield ManualFault(
+                code=Code.MANUAL_DUPLICATE_SPU,
+                message=f"partition {partition} names SPU {bounded_repr(value)} more than "
+                "once; name each SPU once in a list",
+                path=(*path, place),
+            )
+        seen.add(value)
     for place, value in enumerate(replicas):
         if not is_spu_id(value):
             yield ManualFault(

@@ -23,7 +23,6 @@ from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_po
 IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
 
 ROWS_AT_ONCE: Final = 16_384  # so that their columns stay in a processor's cache
-ROWS_BY_HAND_MAX: Final = 48  # up to it, plain Python beats building the table of nearest racks
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -61,18 +60,16 @@ def shifted_over_racks(
     offset_of_turn = np.array(
         [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
     )
-    if rows <= ROWS_BY_HAND_MAX:
-        first, offset = _begins(offset_of_turn, position, rows, size)
-        chosen, passed = _walk_by_hand(racks, rack_count, first, offset, replicas)
-        return repeat_rows(ring[chosen], partitions), repeat_rows(passed, partitions)
     nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
     rack_at = np.tile(racks.astype(np.int32), 3)
     placed: IdMatrix = np.empty((rows, replicas), dtype=np.int32)
     passed = np.empty((rows, 2), dtype=np.int32)
     for begin in range(0, rows, ROWS_AT_ONCE):
         count = min(ROWS_AT_ONCE, rows - begin)
-        first, offset = _begins(offset_of_turn, position + begin, count, size)
-        places = _walk_at_once(nearest, rack_at, first, offset, replicas)
+        leaders = np.arange(position + begin, position + begin + count, dtype=np.int32)
+        turns_done = leaders // np.int32(size)
+        first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
+        places = _walk(nearest, rack_at, first, offset, replicas)
         for column, positions in enumerate(places):
             placed[begin : begin + count, column] = ring.take(positions)
         for column, counts in enumerate(_passed_over(places, offset, size)):
@@ -95,48 +92,12 @@ def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
     return [spu_id for _, _, spu_id in placed]
 
 
-def _begins(offset_of_turn: IdArray, begin: int, count: int, size: int) -> tuple[IdArray, IdArray]:
-    """For rows from `begin` on: where the leader stands, and how far from it its walk begins."""
-    first = np.arange(begin, begin + count, dtype=np.int32)
-    turns = first // np.int32(size)
-    first -= turns * np.int32(size)
-    return first, offset_of_turn[turns]
-
-
-def _walk_by_hand(
-    racks: IntArray, rack_count: int, first: IdArray, offset: IdArray, replicas: int
-) -> tuple[IdMatrix, IdMatrix]:
-    """Positions of each row's replicas, step by step: what Kafka's own loop does; and how many were
-    passed over for their rack, and because the row had them."""
-    rack_at = racks.tolist()
-    size = len(rack_at)
-    rows, passed = [], []
-    for leader, begin in zip(first.tolist(), offset.tolist(), strict=True):
-        row = [leader]
-        used = {rack_at[leader]}
-        same_rack = in_list = 0
-        step = begin
-        while len(row) < replicas:
-            position = (leader + 1 + step) % size
-            rack = rack_at[position]
-            if rack not in used if len(used) < rack_count else position not in row:
-                row.append(position)
-                used.add(rack)
-            elif position in row:
-                in_list += 1
-            else:
-                same_rack += 1
-            step = (step + 1) % (size - 1)
-        rows.append(row)
-        passed.append((same_rack, in_list))
-    return np.array(rows, dtype=np.int32), np.array(passed, dtype=np.int32)
-
-
-def _walk_at_once(
+def _walk(
     nearest: list[IdArray], rack_at: IdArray, first: IdArray, offset: IdArray, replicas: int
 ) -> list[IdArray]:
-    """As `_walk_by_hand`, one replica of all rows at a time: a column of positions for each.
+    """One replica of all rows at a time: a column of positions for each.
 
+    `first` has where the leader of each row stands, `offset` how far from it its walk begins.
     Places are positions not yet reduced by N: a walk goes from first + 1 to first + N - 1, and
     behind the last comes first + 1 again. `rack_at` has the racks of the ring, three times over.
     """

@@ -120,7 +120,7 @@ class ClusterState:
         return self.online_count - self.closed_count - self.ring.size
 
     def takeovers(self) -> Takeovers:
-        """Who would take over what. O(lists) the first time, and after an SPU changed its rack."""
+        """Failover counts per rack and SPU. O(lists) at first and after a change of racks."""
         if self._takeovers is None:
             spus = ((spu_id, spu.rack, spu.capacity) for spu_id, spu in self.spus.items())
             maps = (topic.replicas.lists() for topic in self.topics.values())

@@ -1,7 +1,7 @@
-"""Who would take over what: how often each SPU comes right behind the leaders of each rack.
+"""Failover counts per rack and SPU: how often each SPU is next behind the leaders of a rack.
 
-When an SPU or a rack fails, the first replica that is left of a list leads it: its heir, the first
-follower on another rack than the leader's. `balanced` keeps these numbers even (`failover`).
+When an SPU or a rack fails, the first replica that is left of a list leads it: the failover target,
+the first follower on another rack than the leader's. `balanced` keeps these even (`failover`).
 
 The counts are no part of the published state: they are made from the lists that there are when they
 are first asked for, and kept up to date from then on. A map counts when it is ordered, and is taken

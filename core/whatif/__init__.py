@@ -1,4 +1,4 @@
-"""What a failure of SPUs costs: leaders, replicas, slots; of one set of SPUs, or of all.
+"""What the failure of SPUs costs: leaders, replicas, resources; of named SPUs, or of any one.
 
 Imports `state` and `base`.
 """

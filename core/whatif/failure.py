@@ -4,6 +4,10 @@ The first online replica of a list leads. When SPUs fail, each partition that th
 next online replica of its list as leader; one whose online replicas all fail is lost. What was
 offline before is no part of the failure.
 
+A failover moves no replica, but a leader may need more of a resource than a follower: each new
+leader takes that much more of its SPU. If the failure lasts, what the failed SPUs held is needed
+elsewhere.
+
     analysis = FailureAnalysis(layout)
     outcome = analysis.outcome(layout.numbers_of([3, 4]))
 
@@ -17,14 +21,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from spu_assigner.core.base.replica_lists import PADDING, IdArray
-from spu_assigner.core.whatif.layout import ClusterLayout, CountArray, FlagArray
-from spu_assigner.core.whatif.resources import FloatArray, ResourceOutcome
+from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix
+from spu_assigner.core.whatif.layout import ClusterLayout, CountArray, FlagArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureOutcome:
-    """What a failure costs; SPUs are given by number."""
+    """What a failure costs; SPUs are given by number, amounts by resource."""
 
     failed: IdArray
     """The SPUs that were online, ascending."""
@@ -38,12 +41,20 @@ class FailureOutcome:
     """Partitions that each SPU leads afterwards."""
     replicas: int
     """Replicas that are to be re-created if the failure is permanent."""
-    unfillable: int
-    """Those of them for which there are too few SPUs, whatever their slots."""
-    slots: int | None
-    """Free slots of the SPUs that take new replicas; None: not known."""
-    resources: ResourceOutcome | None
-    """What becomes of resources; None: there are replica slots alone."""
+    without_slot: int
+    """Replicas for which there is certainly no room: there are too few free slots, or SPUs."""
+    open: FlagArray
+    """Of each SPU, whether it takes new replicas afterwards."""
+    free_slots: int
+    """Of these."""
+    used: FloatArray
+    """Shape (resources, SPUs): what each uses after the failover; a failed one what it did."""
+    exceeds: FlagArray
+    """Of these, whether the failover puts the SPU over its capacity of the resource."""
+    needed: FloatArray
+    """What it takes to re-create what failed, and to relieve SPUs that are over."""
+    free: FloatArray
+    """What the SPUs that take new replicas have left."""
 
     @property
     def lost(self) -> int:
@@ -51,15 +62,9 @@ class FailureOutcome:
         return len(self.lost_rows)
 
     @property
-    def without_slot(self) -> int:
-        """Replicas for which there is certainly no room."""
-        missing = 0 if self.slots is None else self.replicas - self.slots
-        return max(missing, self.unfillable)
-
-    @property
     def over_capacity(self) -> int:
         """SPUs that the failover alone puts over the capacity of a resource."""
-        return 0 if self.resources is None else self.resources.over_capacity
+        return int(self.exceeds.any(axis=0).sum())
 
     @property
     def leaders_most(self) -> int:
@@ -72,136 +77,85 @@ class FailureAnalysis:
 
     def __init__(self, layout: ClusterLayout) -> None:
         self.layout = layout
-        live = layout.live
-        self.count = len(layout.ids)
-        is_there = live != PADDING
-        self.lengths = is_there.sum(axis=1)
-        self.leaders = self._tally(live[self.lengths > 0, 0])  # of each SPU, before
-        self.held = self._tally(live[is_there])  # replicas of online SPUs
-        self.takers = layout.online & ~layout.cordoned
-        self.free = self._free()
-        rows = np.repeat(np.arange(len(live), dtype=np.int32), self.lengths)
-        self.used = self._used(rows)  # of resources, by name and SPU; None: slots alone
-        order = np.argsort(live[is_there], kind="stable")
-        self._rows = rows[order]  # of the SPU 0, then of 1, …
-        self._first = np.concatenate(([0], np.cumsum(self.held)))
+        is_there = layout.live != PADDING
+        numbers, rows = layout.live[is_there], np.nonzero(is_there)[0].astype(np.int32)
+        led = np.flatnonzero(is_there[:, 0]).astype(np.int32)
+        self.leaders = self._tally(layout.live[led, 0])  # of each SPU, before
+        self.used = self._amounts(layout.follower, rows, numbers)  # of resources, before
+        self.used += self._amounts(layout.lead, led, layout.live[led, 0])
+        self.free_slots = np.maximum(layout.capacities - layout.held, 0)  # of each SPU
+        # The rows of the SPU 0, then of 1, …
+        self._rows = rows[np.argsort(numbers, kind="stable")]
+        self._first = np.concatenate(([0], np.cumsum(self._tally(numbers))))
 
     def _tally(self, numbers: IdArray) -> CountArray:
-        return np.bincount(numbers, minlength=self.count).astype(np.int64)
+        return np.bincount(numbers, minlength=len(self.layout.ids))
 
-    def _free(self) -> CountArray | None:
-        """Free slots of each SPU that takes new replicas, 0 of the others."""
-        if self.layout.capacities is None:
-            return None
-        free = np.maximum(self.layout.capacities - self.layout.held, 0)
-        return np.asarray(np.where(self.takers, free, 0))
-
-    def _used(self, rows: IdArray) -> FloatArray | None:
-        """What online SPUs use; `rows` are those of the online replicas, one after another."""
-        resources, live = self.layout.resources, self.layout.live
-        if resources is None:
-            return None
-        used = np.zeros_like(resources.capacities)
-        resources.add(used, resources.follower, rows, live[live != PADDING])
-        led = np.flatnonzero(self.lengths > 0).astype(np.int32)
-        resources.add(used, resources.lead, led, live[led, 0])
-        return used
+    def _amounts(self, needs: FloatArray, rows: IdArray, numbers: IdArray) -> FloatArray:
+        """What SPUs need together for these rows; shape (resources, SPUs)."""
+        count = len(self.layout.ids)
+        topics = self.layout.topics_of(rows) if len(needs) else rows
+        sums = [np.bincount(numbers, weights=need[topics], minlength=count) for need in needs]
+        return np.array(sums, dtype=np.float64).reshape(len(needs), count)
 
     @property
     def lost_before(self) -> int:
         """Partitions without an online replica, whatever fails."""
-        return int(np.count_nonzero(self.lengths == 0))
+        return int(np.count_nonzero(self.layout.live[:, 0] == PADDING))
 
     @property
     def under_replicated_before(self) -> int:
         """Partitions that have fewer online replicas than they are to have, and one at least."""
-        return int(np.count_nonzero((self.lengths > 0) & (self.lengths < self.layout.wanted)))
+        lengths = (self.layout.live != PADDING).sum(axis=1)
+        return int(np.count_nonzero((lengths > 0) & (lengths < self.layout.wanted)))
 
     def rows_of(self, failed: IdArray) -> IdArray:
         """The partitions that have a replica on one of these SPUs, ascending."""
         slices = [self._rows[self._first[each] : self._first[each + 1]] for each in failed.tolist()]
-        if len(slices) == 1:
-            return slices[0]
-        flags = np.zeros(len(self.layout.live), dtype=np.bool_)
-        for each in slices:
-            flags[each] = True
-        return np.flatnonzero(flags).astype(np.int32)
+        return (
+            slices[0] if len(slices) == 1 else np.unique(np.concatenate([self._rows[:0], *slices]))
+        )
 
     def outcome(self, failed: IdArray) -> FailureOutcome:
         """What the failure of these SPUs costs. O(partitions that they hold)."""
-        is_failed = np.zeros(self.count + 1, dtype=np.bool_)  # the last is the padding's
+        layout = self.layout
+        is_failed = np.zeros(len(layout.ids) + 1, dtype=np.bool_)  # the last is the padding's
         is_failed[failed] = True
-        is_failed &= np.append(self.layout.online, False)
+        is_failed &= np.append(layout.online, False)
         failed = np.flatnonzero(is_failed).astype(np.int32)
         rows = self.rows_of(failed)
-        lists = self.layout.live[rows]
+        lists = layout.live[rows]
         gone = is_failed[lists]
         kept = (lists != PADDING) & ~gone
         is_alive = kept.any(axis=1)
-        has_new_leader = gone[:, 0] & is_alive
-        at = kept.argmax(axis=1)[has_new_leader]
-        leaders = self.leaders - self._tally(lists[gone[:, 0], 0])
-        leaders += self._tally(lists[has_new_leader, at])
-        takers = self.takers & ~is_failed[:-1]
+        moves = gone[:, 0] & is_alive  # gets a new leader
+        new_leaders = lists[moves, kept[moves].argmax(axis=1)]
+        lost_rows, replicas = rows[~is_alive], int(np.count_nonzero(gone))
+        is_open = layout.online & ~layout.closed & ~is_failed[:-1]
+        free_slots = int(self.free_slots[is_open].sum())
+        used = self.used + self._amounts(layout.lead, rows[moves], new_leaders)
+        exceeds = used > np.maximum(layout.has, self.used)
+        room, topics = layout.has - used, layout.topics_of(rows)
+        needed = layout.follower[:, topics] @ gone.sum(axis=1)
+        needed += layout.lead[:, layout.topics_of(lost_rows)].sum(axis=1)
         return FailureOutcome(
             failed=failed,
             leaders_lost=int(np.count_nonzero(gone[:, 0])),
             under_replicated=int(np.count_nonzero(is_alive)),
-            lost_rows=rows[~is_alive],
-            leaders=leaders,
-            replicas=int(np.count_nonzero(gone)),
-            unfillable=_unfillable(lists, gone, kept, takers),
-            slots=None if self.free is None else int(self.free[takers].sum()),
-            resources=self._resources(
-                rows,
-                gone,
-                ~is_alive,
-                takers,
-                heirs=(rows[has_new_leader], lists[has_new_leader, at]),
-            ),
-        )
-
-    def _resources(
-        self,
-        rows: IdArray,
-        gone: FlagArray,
-        is_lost: FlagArray,
-        takers: FlagArray,
-        *,
-        heirs: tuple[IdArray, IdArray],
-    ) -> ResourceOutcome | None:
-        """What becomes of resources.
-
-        Args:
-            rows: of the partitions that lose a replica.
-            gone: of each place of their lists whether it is one of these.
-            is_lost: of each of these partitions.
-            takers: the SPUs that take new replicas afterwards.
-            heirs: partitions with a new leader, and the leaders.
-        """
-        resources, before = self.layout.resources, self.used
-        if resources is None or before is None:
-            return None
-        used = before.copy()
-        resources.add(used, resources.lead, *heirs)
-        over = resources.over(before, used)
-        topics = resources.topic_of[rows]
-        needed = resources.follower[:, topics] @ gone.sum(axis=1).astype(np.float64)
-        needed += resources.lead[:, topics[is_lost]].sum(axis=1)
-        room = resources.capacities - used
-        return ResourceOutcome(
+            lost_rows=lost_rows,
+            leaders=self.leaders - self._tally(lists[gone[:, 0], 0]) + self._tally(new_leaders),
+            replicas=replicas,
+            without_slot=max(replicas - free_slots, _without_spu(lists, gone, kept, is_open)),
+            open=is_open,
+            free_slots=free_slots,
             used=used,
-            over=over,
-            needed=needed - np.where(over, room, 0.0).sum(axis=1),
-            free=np.maximum(room[:, takers], 0.0).sum(axis=1),
+            exceeds=exceeds,
+            needed=needed - np.where(exceeds, room, 0.0).sum(axis=1),
+            free=np.maximum(room[:, is_open], 0.0).sum(axis=1),
         )
 
 
-def _unfillable(lists: IdArray, gone: FlagArray, kept: FlagArray, takers: FlagArray) -> int:
+def _without_spu(lists: IdMatrix, gone: FlagArray, kept: FlagArray, is_open: FlagArray) -> int:
     """Replicas that no SPU can take, since all that could are in their lists already."""
-    count = int(np.count_nonzero(takers))
-    if count >= lists.shape[1]:
-        return 0
-    is_taker = np.append(takers, False)
-    others = count - (kept & is_taker[lists]).sum(axis=1)
+    others = np.count_nonzero(is_open) - (kept & np.append(is_open, False)[lists]).sum(axis=1)
     return int(np.maximum(gone.sum(axis=1) - others, 0).sum())

@@ -13,7 +13,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX
 from spu_assigner.stream.config.command_options import FILE, settings_options
-from spu_assigner.stream.inspect.command import plot_file
 from spu_assigner.stream.whatif.failing import FailureSpec, failure_spec
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def _spec(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Failu
     metavar="WHAT",
     required=True,
     callback=_spec,
-    help="rack=NAME[,…] or spu=ID[,…]; or every case: any-1-rack, any-1-spu, any-2-spus.",
+    help="rack=NAME[,…] or spu=ID[,…]; or every case: any-1-rack, any-1-spu.",
 )
 @click.option(
     "--cluster",
@@ -83,13 +82,6 @@ def _spec(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Failu
     help="Replica slots of an SPU that would be added.  [default: what most SPUs have]",
 )
 @click.option("--json", "is_json", is_flag=True, help="One JSON object, with all SPUs.")
-@click.option(
-    "--plot",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=plot_file,
-    help="Also draw the load of each SPU before and after to FILE.html or FILE.svg.",
-)
 @settings_options("bootstrap_servers", "topic_prefix")
 def whatif(
     *,
@@ -97,7 +89,6 @@ def whatif(
     cluster_id: str | None,
     added_capacity: int | None,
     is_json: bool,
-    plot: Path | None,
     **given: Any,
 ) -> int:
     """Show what a failure of SPUs or racks would cost a cluster. Changes nothing.
@@ -106,35 +97,29 @@ def whatif(
     one; a partition whose online replicas all fail is lost.
 
     If the failure lasts, each failed replica is to be re-created on another SPU, as a repair does
-    it: not in the list already, on a rack that the list does not have where one has a free slot,
-    then the least used. Replicas without a free slot are dealt too: who gets them is over capacity.
-    The SPUs to add are the fewest with which nobody is. Leaders take no slot, so the most and the
-    mean of an SPU are shown, before and after.
+    it: not in the list already, where there is a free slot, on the rack that the list uses least,
+    on the least used SPU. A replica without a free slot is counted for an SPU too, which would be
+    over capacity. The SPUs to add are as many as these replicas need.
 
     Where topics need other resources, new leaders may need more of them: shown are the dominant
-    share of each SPU before and after the failover, who is over capacity by it, and of each
-    resource what it takes to re-create the replicas, what is left, and how many SPUs to add at
-    least.
+    share of each SPU before and after the failover, which SPUs it puts over capacity, and of each
+    resource what it takes to re-create the replicas, what is left, and the least SPUs to add.
 
     With any-… every case is counted, and the worst is shown: the most partitions lost, then the
     most replicas without a slot, leaders lost, and so on.
 
     Read from the job's topics in Kafka, unless --checkpoint, --events or --maps is given.
 
-    Exit status: 0 no partition is lost and nobody is over capacity, in any case; 1 otherwise; 2
+    Exit status: 0 no partition is lost and no SPU is over capacity, in any case; 1 otherwise; 2
     wrong usage, or the cluster cannot be read.
     """
     from spu_assigner.stream.whatif.report import whatif_report
 
     report = whatif_report(_source(cluster_id, **given), spec, added_capacity=added_capacity)
-    if plot is not None:
-        _draw(report, plot)
     if is_json:
         click.echo(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
     else:
         _show(report)
-        if plot is not None:
-            click.echo(f"\nplot  {plot}")
     return 0 if report.is_survived else 1
 
 
@@ -171,15 +156,3 @@ def _show(report: WhatifReport) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     for piece in pieces(report):
         console.print(piece)
-
-
-def _draw(report: WhatifReport, file: Path) -> None:
-    from spu_assigner.stream.whatif.rendering import picture_of
-
-    drawn = picture_of(report, file.suffix.lower().removeprefix("."))
-    try:
-        file.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise click.BadParameter(
-            f"cannot write {str(file)!r}: {error.strerror}", param_hint="--plot"
-        ) from error

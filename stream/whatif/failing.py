@@ -1,6 +1,6 @@
 """What `--fail` means: SPUs or racks by name, or all cases of a kind.
 
-rack=a      rack=a,b      spu=3      spu=3,4      any-1-spu      any-2-spus      any-1-rack
+rack=a      rack=a,b      spu=3      spu=3,4      any-1-spu      any-1-rack
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spu_assigner.stream.common.printable import listed
 if TYPE_CHECKING:
     from spu_assigner.core.whatif.layout import ClusterLayout
 
-EXPECTED: Final = "rack=NAME[,…], spu=ID[,…], any-1-rack, any-1-spu or any-2-spus"
+EXPECTED: Final = "rack=NAME[,…], spu=ID[,…], any-1-rack or any-1-spu"
 
 
 class AnyFailure(StrEnum):
@@ -24,7 +24,6 @@ class AnyFailure(StrEnum):
 
     RACK = "any-1-rack"
     SPU = "any-1-spu"
-    PAIR = "any-2-spus"
 
 
 class FailureUnknownError(AssignerError):
@@ -60,8 +59,11 @@ def failure_spec(text: str) -> FailureSpec:
     raise ValueError(f"{text!r:.80} is no failure; expected {EXPECTED}")
 
 
-def failing_ids(spec: FailureSpec, layout: ClusterLayout) -> list[int]:
+def failing_ids(spec: FailureSpec, layout: ClusterLayout, *, is_of_maps: bool) -> list[int]:
     """The ids of the SPUs that a failure names, ascending; those that are offline already too.
+
+    Args:
+        is_of_maps: whether it was read from --maps, which does not say which racks there are.
 
     Raises:
         FailureUnknownError: the cluster has no such SPU or rack; it says what it has.
@@ -75,50 +77,21 @@ def failing_ids(spec: FailureSpec, layout: ClusterLayout) -> list[int]:
                 f"{listed(known)}"
             )
         return list(spec.spu_ids)
-    names = {rack for rack in layout.racks if rack is not None}
-    wanted = [spec.racks] if spec.racks in names else spec.racks.split(",")
-    missing = [each for each in wanted if each not in names]
+    wanted = [spec.racks] if spec.racks in layout.racks else spec.racks.split(",")
+    missing = [repr(each) for each in wanted if each not in layout.racks]
     if missing:
         raise FailureUnknownError(
-            f"no rack {listed([repr(each) for each in missing])} in cluster "
-            f"{layout.cluster_id!r}; {_racks_of(layout)}"
+            f"no rack {listed(missing)} in cluster {layout.cluster_id!r}; "
+            f"{racks_known(layout, is_of_maps=is_of_maps)}"
         )
     return [spu for spu, rack in zip(known, layout.racks, strict=True) if rack in wanted]
 
 
-def require_cases(every: AnyFailure, layout: ClusterLayout) -> None:
-    """Return if there is a case of the kind.
-
-    Raises:
-        FailureUnknownError: there is none, or there are too many to go through.
-    """
-    from spu_assigner.core.whatif.sweep import PAIR_SPUS_MAX
-
-    online = int(layout.online.sum())
-    of_cluster = f"cluster {layout.cluster_id!r}"
-    if every is AnyFailure.RACK:
-        pairs = zip(layout.racks, layout.online.tolist(), strict=True)
-        if not any(rack is not None and is_online for rack, is_online in pairs):
-            raise FailureUnknownError(
-                f"{every} finds no rack with an online SPU in {of_cluster}; {_racks_of(layout)}"
-            )
-        return
-    needed = 2 if every is AnyFailure.PAIR else 1
-    if online < needed:
-        raise FailureUnknownError(
-            f"{every} needs {needed} online SPUs; {of_cluster} has {online} of {len(layout.ids)}"
-        )
-    if every is AnyFailure.PAIR and online > PAIR_SPUS_MAX:
-        raise FailureUnknownError(
-            f"{every} goes through the pairs of at most {PAIR_SPUS_MAX:,} online SPUs; "
-            f"{of_cluster} has {online:,}: use {AnyFailure.SPU}, or name SPUs with spu=ID,ID"
-        )
-
-
-def _racks_of(layout: ClusterLayout) -> str:
-    names = sorted({rack for rack in layout.racks if rack is not None})
+def racks_known(layout: ClusterLayout, *, is_of_maps: bool) -> str:
+    """The racks of the cluster, or what to name where there are none."""
+    names = sorted({repr(rack) for rack in layout.racks if rack is not None})
     if names:
-        return f"it has racks {listed([repr(each) for each in names])}"
-    if layout.capacities is None:
+        return f"it has racks {listed(names)}"
+    if is_of_maps:
         return "--maps says nothing of racks: give the events with --events, or spu=ID,…"
     return "none of its SPUs has a rack: name SPUs with spu=ID,…"

@@ -1,4 +1,4 @@
-"""What `whatif` reports, for people: lines with tables, and a picture before and after.
+"""What `whatif` reports, for people: lines and tables.
 
 No cell is ever cut: what is wide is folded. A table of many rows ends with a line that says how
 many more there are; the JSON has them all.
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from rich import box
 from rich.table import Table
 from rich.text import Text
+from spu_assigner.core.whatif.recreation import RecreatedReplicas
+from spu_assigner.core.whatif.sweep import WorstByMeasure
 from spu_assigner.stream.common.printable import counted, listed, printable
-from spu_assigner.stream.inspect.report import SpuLoad
 from spu_assigner.stream.whatif.report import (
     FailureReport,
     LeaderSpread,
-    RecreatedReplicas,
     ResourceAfter,
     SpuAfter,
     WhatifReport,
-    WorstCase,
 )
 
 if TYPE_CHECKING:
@@ -105,12 +104,12 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
 
     yield _lines(lines)
     if report.sweep is not None:
-        shown: list[WorstCase] = [each for each in report.sweep.worst if each.most]
+        shown: list[WorstByMeasure] = [each for each in report.sweep.worst if each.most]
         if shown:
             yield _table(_WORST, shown)
         yield Text("\nThe worst case\n")
     yield _lines(_failure(report.failure, before.leaders))
-    # Who is over or gains leaders comes first: a long table is cut where nothing happens.
+    # SPUs that are over or gain leaders come first: a long table is cut where nothing happens.
     spus = report.failure.spus
     if len(spus) > ROWS_SHOWN:
         spus = sorted(spus, key=_interest)
@@ -131,7 +130,7 @@ def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
         names = [f"{each.topic}/{each.partition}" for each in failure.lost_partitions]
         lost = f"{counted(failure.lost, 'partition')}: {listed(names)}"
     return {
-        "fails": what_fails(failure),
+        "fails": _what_fails(failure),
         "lose leader": counted(failure.leaders_lost, "partition"),
         "under-replicated": counted(failure.under_replicated, "partition"),
         "lost": lost,
@@ -146,7 +145,7 @@ def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
     }
 
 
-def what_fails(failure: FailureReport) -> str:
+def _what_fails(failure: FailureReport) -> str:
     """The SPUs of a failure, with their racks where all of a rack fail."""
     text = _spus(failure.failed)
     if failure.racks:
@@ -184,7 +183,7 @@ def _over(failure: FailureReport) -> str:
         found.append(text + (f": {_spus(over)}" if over else ""))
     if found:
         return "; ".join(found)
-    return "nobody" if failure.recreate.free_slots is not None else "not known"
+    return "no SPU" if failure.recreate.free_slots is not None else "not known"
 
 
 def _needed(each: ResourceAfter) -> str:
@@ -203,7 +202,8 @@ def _to_add(recreate: RecreatedReplicas) -> str:
         return "none would do: an added SPU would have no slot (see --added-capacity)"
     if not recreate.spus_to_add or recreate.added_capacity is None:
         return f"{recreate.spus_to_add:,}"
-    return f"{recreate.spus_to_add:,} with {counted(recreate.added_capacity, 'slot')} each"
+    slots = counted(recreate.added_capacity, "slot")
+    return f"at least {recreate.spus_to_add:,} with {slots} each"
 
 
 def _lines(lines: Mapping[str, str]) -> Text:
@@ -221,58 +221,3 @@ def _table(columns: _Columns, rows: Sequence[object]) -> Table:
     for row in rows:
         table.add_row(*(Text(cell(row)) for cell in columns.values()))
     return table
-
-
-def picture_of(report: WhatifReport, form: str) -> str:
-    """The load of each SPU before and after the failure, as `svg` or `html`."""
-    from spu_assigner.stream.inspect.plot import picture
-
-    spus = report.failure.spus
-    name = report.cluster_id
-    return picture(
-        {
-            f"{name} before": [_load(each, spus, is_after=False) for each in spus],
-            f"{name} after, with what is re-created": [
-                _load(each, spus, is_after=True) for each in spus
-            ],
-        },
-        subtitle=f"failure of {what_fails(report.failure)}",
-        form=form,
-    )
-
-
-def _load(spu: SpuAfter, spus: Sequence[SpuAfter], *, is_after: bool) -> SpuLoad:
-    """An SPU as the picture of loads has it; a failed one is offline afterwards."""
-    away = ("offline", "failed") if is_after else ("offline",)
-    others = [each for each in spus if each.state not in away]
-    capacity = sum(each.capacity or 0 for each in others)
-    held = sum(each.replicas if is_after else each.replicas_before for each in others)
-    replicas = spu.replicas if is_after else spu.replicas_before
-    state = spu.state if spu.state == "cordoned" else "online"
-    if spu.state in away:
-        state = "offline"
-    elif state == "online" and spu.capacity is not None and replicas >= spu.capacity:
-        state = "saturated"
-    fair = None
-    if state != "offline" and capacity and spu.capacity is not None:
-        fair = round(held * spu.capacity / capacity, 2)
-    return SpuLoad(
-        spu_id=spu.spu_id,
-        rack=spu.rack,
-        state=state,
-        capacity=spu.capacity or 0,
-        replicas=replicas,
-        share_used=spu.share if is_after else spu.share_before,
-        fair_share=fair,
-        leaders=spu.leaders if is_after else spu.leaders_before,
-        cores=0,
-        core_weights=(),
-        registration=0,
-        labels={},
-        cordoned=spu.state == "cordoned",
-        demoted=False,
-        resources={name: each.capacity for name, each in spu.resources.items()},
-        resources_used={
-            name: each.after if is_after else each.before for name, each in spu.resources.items()
-        },
-    )

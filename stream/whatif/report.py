@@ -5,30 +5,25 @@ The fields are a promise: names and meanings stay, later releases only add some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
-from spu_assigner.core.whatif.layout import ClusterLayout
-from spu_assigner.core.whatif.recreation import Recreation, recreation
-from spu_assigner.core.whatif.sweep import (
-    FailureSweep,
-    sweep_pairs,
-    sweep_racks,
-    sweep_spus,
+from spu_assigner.core.whatif.layout import layout_of_state
+from spu_assigner.core.whatif.recreation import RecreatedReplicas, recreation, spus_for, usual
+from spu_assigner.core.whatif.sweep import FailureSweep, sweep_racks, sweep_spus
+from spu_assigner.stream.whatif.failing import (
+    AnyFailure,
+    FailureSpec,
+    FailureUnknownError,
+    failing_ids,
+    racks_known,
 )
-from spu_assigner.stream.whatif.failing import AnyFailure, FailureSpec, failing_ids, require_cases
 from spu_assigner.stream.whatif.sources import WhatifSource
 
 FORMAT: Final = 1  # rises when a field changes its meaning
-
-_SWEEPS: Final = {
-    AnyFailure.RACK: sweep_racks,
-    AnyFailure.SPU: sweep_spus,
-    AnyFailure.PAIR: sweep_pairs,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +50,6 @@ class BeforeFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorstCase:
-    """The worst cases by one measure."""
-
-    measure: str
-    most: int
-    cases: int  # that come to the most
-    failed: list[int]  # SPUs of the first of them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepReport:
-    """All cases of a kind."""
-
-    cases: int
-    losing: int  # cases that lose a partition
-    over_capacity: int  # cases with more replicas to re-create than there is room for
-    over_resources: int  # cases whose failover puts an SPU over its capacity of a resource
-    worst: list[WorstCase]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LostPartition:
     """A partition that loses its last online replica."""
 
@@ -84,27 +58,14 @@ class LostPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecreatedReplicas:
-    """What a failure that lasts asks of the other SPUs."""
-
-    replicas: int  # to be re-created
-    free_slots: int | None  # of the SPUs that take new replicas; None: not known
-    without_slot: int  # replicas that find no slot
-    without_spu: int  # of these, those that no SPU can take: all are in the list
-    on_used_rack: int | None  # on a rack that another of the list is on; None: there are no racks
-    spus_to_add: int | None  # so that nobody is over capacity; None: none of such SPUs would do
-    added_capacity: int | None  # replica slots of each of them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceAfter:
     """One resource beside replica slots."""
 
     resource: str
     over: list[int]  # SPUs that the failover alone puts over their capacity
-    needed: int  # to re-create what failed, and to bring those who are over back
+    needed: int  # to re-create what failed, and to relieve SPUs that are over
     free: int  # of the SPUs that take new replicas
-    spus_to_add: int | None  # fewer will not do; None: none of such SPUs would do
+    spus_to_add: int | None  # fewer will not do; None: no number of such SPUs would do
     added_capacity: int  # of each of them: what most SPUs have
 
 
@@ -156,7 +117,7 @@ class FailureReport:
 
     @property
     def is_survived(self) -> bool:
-        """Whether nothing is lost, nobody is over capacity, and everything can be re-created."""
+        """Whether nothing is lost, no SPU is over capacity, and all replicas find room."""
         has_room = all(not each.over and each.spus_to_add == 0 for each in self.resources)
         return not self.lost and not self.recreate.without_slot and has_room
 
@@ -170,7 +131,7 @@ class WhatifReport:
     source: str
     fail: str
     before: BeforeFailure
-    sweep: SweepReport | None  # of any-…
+    sweep: FailureSweep | None  # of any-…
     failure: FailureReport  # of any-…: the worst case
 
     @property
@@ -189,30 +150,43 @@ def whatif_report(
     Raises:
         FailureUnknownError: the cluster has nothing of what is to fail.
     """
-    layout = source.layout
+    layout = layout_of_state(source.state)
+    analysis = FailureAnalysis(layout)
     sweep = None
     if spec.every is None:
-        failed = layout.numbers_of(failing_ids(spec, layout))
-        analysis = FailureAnalysis(layout)
+        failed = failing_ids(spec, layout, is_of_maps=source.is_of_maps)
     else:
-        require_cases(spec.every, layout)
-        analysis = FailureAnalysis(layout)
-        sweep = _SWEEPS[spec.every](analysis)
+        sweep = _sweep(spec.every, analysis, is_of_maps=source.is_of_maps)
         failed = sweep.failed
-    outcome = analysis.outcome(failed)
-    recreated = recreation(analysis, outcome, added_capacity=added_capacity)
+    outcome = analysis.outcome(layout.numbers_of(failed))
     return WhatifReport(
         format=FORMAT,
         cluster_id=layout.cluster_id,
         source=source.place,
         fail=spec.text,
-        before=_before(analysis),
-        sweep=None if sweep is None else _sweep_report(sweep, layout),
-        failure=_failure(analysis, outcome, recreated),
+        before=_before(analysis, has_slots=not source.is_of_maps),
+        sweep=sweep,
+        failure=_Failure(
+            analysis, outcome, added_capacity=added_capacity, has_slots=not source.is_of_maps
+        ).report(),
     )
 
 
-def _before(analysis: FailureAnalysis) -> BeforeFailure:
+def _sweep(every: AnyFailure, analysis: FailureAnalysis, *, is_of_maps: bool) -> FailureSweep:
+    """All cases of a kind; an answer of no case would look like a good one."""
+    layout = analysis.layout
+    found = (sweep_racks if every is AnyFailure.RACK else sweep_spus)(analysis)
+    if found.cases:
+        return found
+    missing, known = "online SPU", f"it has {len(layout.ids)} that are offline"
+    if every is AnyFailure.RACK:
+        missing, known = "rack with an online SPU", racks_known(layout, is_of_maps=is_of_maps)
+    raise FailureUnknownError(
+        f"{every} finds no {missing} in cluster {layout.cluster_id!r}; {known}"
+    )
+
+
+def _before(analysis: FailureAnalysis, *, has_slots: bool) -> BeforeFailure:
     layout = analysis.layout
     online = int(layout.online.sum())
     return BeforeFailure(
@@ -222,161 +196,116 @@ def _before(analysis: FailureAnalysis) -> BeforeFailure:
         replicas=int(layout.held.sum()),
         lost=analysis.lost_before,
         under_replicated=analysis.under_replicated_before,
-        capacity=(
-            None if layout.capacities is None else int(layout.capacities[layout.online].sum())
-        ),
+        capacity=int(layout.capacities[layout.online].sum()) if has_slots else None,
         leaders=_spread(analysis.leaders.tolist(), online),
     )
 
 
 def _spread(leaders: list[int], online: int) -> LeaderSpread:
     total = sum(leaders)
-    return LeaderSpread(
-        partitions=total,
-        most=max(leaders, default=0),
-        mean=round(total / online, 2) if online else 0.0,
-    )
+    mean = round(total / online, 2) if online else 0.0
+    return LeaderSpread(partitions=total, most=max(leaders, default=0), mean=mean)
 
 
-def _sweep_report(sweep: FailureSweep, layout: ClusterLayout) -> SweepReport:
-    return SweepReport(
-        cases=sweep.cases,
-        losing=sweep.losing,
-        over_capacity=sweep.lacking_slots,
-        over_resources=sweep.over_capacity,
-        worst=[
-            WorstCase(
-                measure=each.measure,
-                most=each.most,
-                cases=each.cases,
-                failed=layout.ids[each.failed].tolist(),
-            )
-            for each in sweep.worst
-        ],
-    )
+class _Failure:
+    """One failure, its arrays as plain values."""
 
+    def __init__(
+        self,
+        analysis: FailureAnalysis,
+        outcome: FailureOutcome,
+        *,
+        added_capacity: int | None,
+        has_slots: bool,
+    ) -> None:
+        self._analysis = analysis
+        self._layout = analysis.layout
+        self._outcome = outcome
+        self._has_slots = has_slots
+        self._failed = {*outcome.failed.tolist()}
+        recreate, self._given, self._over = recreation(
+            analysis, outcome, added_capacity=added_capacity
+        )
+        if not has_slots:
+            recreate = replace(recreate, free_slots=None, added_capacity=None)
+        self._recreate = recreate
 
-def _failure(
-    analysis: FailureAnalysis, outcome: FailureOutcome, recreated: Recreation
-) -> FailureReport:
-    layout = analysis.layout
-    failed = {*outcome.failed.tolist()}
-    left = [number for number in layout.numbers_online.tolist() if number not in failed]
-    racks = {layout.racks[each] for each in failed} - {layout.racks[each] for each in left}
-    return FailureReport(
-        failed=layout.ids[outcome.failed].tolist(),
-        racks=sorted(rack for rack in racks if rack is not None),
-        leaders_lost=outcome.leaders_lost,
-        under_replicated=outcome.under_replicated,
-        lost=outcome.lost,
-        lost_partitions=[
-            LostPartition(topic=topic, partition=partition)
-            for topic, partition in map(layout.partition_of, outcome.lost_rows.tolist())
-        ],
-        leaders=_spread(outcome.leaders.tolist(), len(left)),
-        recreate=RecreatedReplicas(
-            replicas=recreated.replicas,
-            free_slots=outcome.slots,
-            without_slot=recreated.without_slot,
-            without_spu=recreated.without_spu,
-            on_used_rack=recreated.on_used_rack if any(layout.racks) else None,
-            spus_to_add=recreated.spus_to_add,
-            added_capacity=recreated.added_capacity,
-        ),
-        resources=_resources(layout, outcome),
-        spus=_spus(analysis, outcome, recreated),
-    )
+    def report(self) -> FailureReport:
+        layout, outcome = self._layout, self._outcome
+        left = {*np.flatnonzero(layout.online).tolist()} - self._failed
+        racks = {layout.racks[each] for each in self._failed} - {
+            None,
+            *(layout.racks[each] for each in left),
+        }
+        return FailureReport(
+            failed=layout.ids[outcome.failed].tolist(),
+            racks=sorted(map(str, racks)),
+            leaders_lost=outcome.leaders_lost,
+            under_replicated=outcome.under_replicated,
+            lost=outcome.lost,
+            lost_partitions=[
+                LostPartition(topic=topic, partition=partition)
+                for topic, partition in map(layout.partition_of, outcome.lost_rows.tolist())
+            ],
+            leaders=_spread(outcome.leaders.tolist(), len(left)),
+            recreate=self._recreate,
+            resources=[*map(self._resource, range(len(layout.resources)))],
+            spus=[*map(self._spu, range(len(layout.ids)))],
+        )
 
-
-def _resources(layout: ClusterLayout, outcome: FailureOutcome) -> list[ResourceAfter]:
-    resources, after = layout.resources, outcome.resources
-    if resources is None or after is None:
-        return []
-    return [
-        ResourceAfter(
-            resource=name,
-            over=layout.ids[after.over[row]].tolist(),
-            needed=(needed := int(after.needed[row])),
-            free=(free := int(after.free[row])),
-            spus_to_add=_least_to_add(needed - free, capacity),
+    def _resource(self, row: int) -> ResourceAfter:
+        outcome = self._outcome
+        needed, free = int(outcome.needed[row]), int(outcome.free[row])
+        capacity = usual(self._analysis, self._layout.has[row])
+        return ResourceAfter(
+            resource=self._layout.resources[row],
+            over=self._layout.ids[outcome.exceeds[row]].tolist(),
+            needed=needed,
+            free=free,
+            spus_to_add=spus_for(needed - free, capacity),
             added_capacity=capacity,
         )
-        for row, (name, capacity) in enumerate(
-            zip(resources.names, map(int, resources.usual), strict=True)
-        )
-    ]
 
-
-def _least_to_add(missing: int, capacity: int) -> int | None:
-    if missing <= 0:
-        return 0
-    return -(-missing // capacity) if capacity else None
-
-
-def _amounts(
-    analysis: FailureAnalysis, outcome: FailureOutcome, number: int
-) -> dict[str, AmountAfter]:
-    """What an online SPU has and uses."""
-    resources, after = analysis.layout.resources, outcome.resources
-    if resources is None or after is None or analysis.used is None:
-        return {}
-    columns = (resources.capacities, analysis.used, after.used)
-    amounts = zip(*(each[:, number].astype(np.int64).tolist() for each in columns), strict=True)
-    return {
-        name: AmountAfter(capacity=capacity, before=before, after=used)
-        for name, (capacity, before, used) in zip(resources.names, amounts, strict=True)
-    }
-
-
-def _spus(
-    analysis: FailureAnalysis, outcome: FailureOutcome, recreated: Recreation
-) -> list[SpuAfter]:
-    layout = analysis.layout
-    capacities = layout.capacities
-    failed = {*outcome.failed.tolist()}
-    rows = zip(
-        layout.ids.tolist(),
-        layout.racks,
-        layout.online.tolist(),
-        layout.cordoned.tolist(),
-        [None] * len(layout.ids) if capacities is None else capacities.tolist(),
-        analysis.leaders.tolist(),
-        outcome.leaders.tolist(),
-        layout.held.tolist(),
-        recreated.given.tolist(),
-        recreated.over.tolist(),
-        strict=True,
-    )
-    spus = []
-    for number, row in enumerate(rows):
-        spu_id, rack, is_online, is_cordoned, capacity, before, after, held, given, over = row
-        state = "cordoned" if is_cordoned else "online"
-        if number in failed:
-            state = "failed"
-        elif not is_online:
+    def _spu(self, number: int) -> SpuAfter:
+        layout = self._layout
+        is_online, is_failed = bool(layout.online[number]), number in self._failed
+        state = "cordoned" if layout.closed[number] else "online"
+        if not is_online:
             state = "offline"
-        amounts = _amounts(analysis, outcome, number) if is_online else {}
+        elif is_failed:
+            state = "failed"
+        capacity = int(layout.capacities[number]) if self._has_slots else None
+        held = int(layout.held[number])
+        replicas = held + int(self._given[number])
+        amounts = self._amounts(number) if is_online else {}
         slots = (None, held, capacity or 0)
-        before_each = [(name, each.before, each.capacity) for name, each in amounts.items()]
-        after_each = [(name, each.after, each.capacity) for name, each in amounts.items()]
-        dominant, of_resource = dominant_share([slots, *after_each])
-        spus.append(
-            SpuAfter(
-                spu_id=spu_id,
-                rack=rack,
-                state=state,
-                capacity=capacity,
-                leaders_before=before,
-                leaders=after,
-                replicas_before=held,
-                share_before=round(held / capacity, 4) if capacity else None,
-                replicas=held + given,
-                share=round((held + given) / capacity, 4) if capacity else None,
-                over=over,
-                resources=amounts,
-                dominant_before=round(dominant_share([slots, *before_each])[0], 4),
-                dominant=None if number in failed else round(dominant, 4),
-                dominant_resource=None if number in failed else of_resource,
-            )
+        before = [(name, each.before, each.capacity) for name, each in amounts.items()]
+        after = [(name, each.after, each.capacity) for name, each in amounts.items()]
+        dominant, of_resource = dominant_share([slots, *after])
+        return SpuAfter(
+            spu_id=int(layout.ids[number]),
+            rack=layout.racks[number],
+            state=state,
+            capacity=capacity,
+            leaders_before=int(self._analysis.leaders[number]),
+            leaders=int(self._outcome.leaders[number]),
+            replicas_before=held,
+            share_before=round(held / capacity, 4) if capacity else None,
+            replicas=replicas,
+            share=round(replicas / capacity, 4) if capacity else None,
+            over=int(self._over[number]),
+            resources=amounts,
+            dominant_before=round(dominant_share([slots, *before])[0], 4),
+            dominant=None if is_failed else round(dominant, 4),
+            dominant_resource=None if is_failed else of_resource,
         )
-    return spus
+
+    def _amounts(self, number: int) -> dict[str, AmountAfter]:
+        """What an online SPU has and uses of each resource."""
+        columns = (self._layout.has, self._analysis.used, self._outcome.used)
+        return {
+            name: AmountAfter(capacity=int(has), before=int(before), after=int(after))
+            for name, has, before, after in zip(
+                self._layout.resources, *(each[:, number] for each in columns), strict=True
+            )
+        }

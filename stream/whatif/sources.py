@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import click
-import numpy as np
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.entries import EntryKind
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import SPU_ID_MAX
-from spu_assigner.core.base.records import RingChange
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.limits import CAPACITY_MAX, SPU_ID_MAX
+from spu_assigner.core.base.records import ReplicaMap, RingChange, SpuChanged
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_maps, layout_of_state
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import (
     LINE_SIZE_MAX,
@@ -29,8 +30,12 @@ from spu_assigner.stream.config.settings import Settings
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
-_ONLINE: Final = {RingChange.JOINED: True, RingChange.LEFT: False}
-_CORDONED: Final = {RingChange.CORDONED: True, RingChange.UNCORDONED: False}
+_CHANGES: Final[Mapping[str, dict[str, Any]]] = {  # of an SPU, that count here
+    RingChange.JOINED: {"online": True},
+    RingChange.LEFT: {"online": False},
+    RingChange.CORDONED: {"cordoned": True},
+    RingChange.UNCORDONED: {"cordoned": False},
+}
 
 
 class WhatifInputError(AssignerError):
@@ -41,8 +46,9 @@ class WhatifInputError(AssignerError):
 class WhatifSource:
     """A cluster and where it was read."""
 
-    layout: ClusterLayout
+    state: ClusterState
     place: str
+    is_of_maps: bool = False  # neither racks nor capacities are known, and none count
 
 
 def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> WhatifSource:
@@ -59,31 +65,37 @@ def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Wha
             assigner.apply(event)
 
     _read_lines(file, take, "an event, as `spu-assigner simulate` reads it (or give --maps)")
-    clusters = assigner.clusters
-    chosen = _chosen(cluster_id, clusters, str(file))
-    return WhatifSource(layout=layout_of_state(clusters[chosen]), place=str(file))
+    chosen = _chosen(cluster_id, assigner.clusters, str(file))
+    return WhatifSource(state=assigner.clusters[chosen], place=str(file))
 
 
 def of_maps(file: Path, cluster_id: str | None) -> WhatifSource:
-    """What `simulate` printed: lists, and who came and left, but neither racks nor capacities.
+    """What `simulate` printed: lists and SPUs, but neither racks nor capacities.
 
     Raises:
         WhatifInputError: a line is none of `simulate`'s, or the cluster is not there.
     """
     from spu_assigner.stream.plan.wanted_maps import LINE_SIZE_MAX as ANSWER_SIZE_MAX
+    from spu_assigner.stream.plan.wanted_maps import answer_of_line
 
-    clusters: dict[str, _SimulatedCluster] = {}
+    clusters: dict[str, ClusterState] = {}
 
     def take(line: bytes) -> None:
-        if line.strip():
-            found = _answer(line)
-            name = str(found.get("cluster_id"))
-            clusters.setdefault(name, _SimulatedCluster()).take(found)
+        try:
+            if line.strip():
+                found = answer_of_line(line)
+                name = str(found.get("cluster_id"))
+                _take_answer(clusters.setdefault(name, ClusterState(name)), found)
+        except ValueError as fault:
+            raise ValueError(f"it {fault}") from fault
 
     expected = "the output of `spu-assigner simulate` (or give --events)"
     _read_lines(file, take, expected, size_max=ANSWER_SIZE_MAX)
-    chosen = _chosen(cluster_id, clusters, str(file))
-    return WhatifSource(layout=clusters[chosen].layout(chosen), place=str(file))
+    state = clusters[_chosen(cluster_id, clusters, str(file))]
+    for spu_id, spu in sorted(state.spus.items()):
+        if not (spu.online or state.ledger.count(spu_id)):  # It left, and is in no list.
+            state.forget_entry(EntryKind.SPU, str(spu_id))
+    return WhatifSource(state=state, place=str(file), is_of_maps=True)
 
 
 def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
@@ -98,8 +110,9 @@ def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) 
     settings = Settings.load(flags={"checkpoint": checkpoint}, file=config)
     found = inspect_checkpoint(settings.checkpoint)
     place = f"batch {found.batch} of checkpoint {found.checkpoint}"
-    chosen = _chosen(cluster_id, found.clusters, place)
-    return WhatifSource(layout=layout_of_state(found.clusters[chosen]), place=place)
+    return WhatifSource(
+        state=found.clusters[_chosen(cluster_id, found.clusters, place)], place=place
+    )
 
 
 def of_kafka(
@@ -130,28 +143,28 @@ def of_kafka(
         published = read_published(connection)
         chosen = _chosen(cluster_id, published.cluster_ids, place)
         try:
-            layout = layout_of_state(published.restored(chosen))
+            state = published.restored(chosen)
             break
         except UnsoundError:  # The job may have written a batch while it was read.
             if not attempts_left:
                 raise
-    for line in _unseen_lines(connection, layout):
+    for line in _unseen_lines(connection, state):
         click.echo(f"warning: {line}", err=True)
-    return WhatifSource(layout=layout, place=place)
+    return WhatifSource(state=state, place=place)
 
 
-def _unseen_lines(connection: Connection, layout: ClusterLayout) -> Iterator[str]:
+def _unseen_lines(connection: Connection, state: ClusterState) -> Iterator[str]:
     """What else is on the SPUs, where they are brokers of this Kafka cluster."""
     from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
     from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
 
     with DiagnosedAdmin(connection.client()) as admin:
         found = admin.metadata()
-        spus = found.brokers.keys() & {*layout.ids.tolist()}
-        if found.topics.keys().isdisjoint(layout.topics):  # They are in another cluster.
+        spus = found.brokers.keys() & set(map(int, state.spus))
+        if found.topics.keys().isdisjoint(state.topics):  # They are in another cluster.
             return
         unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
-    mapped = frozenset(layout.topics)
+    mapped = frozenset(state.topics)
     yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
 
 
@@ -162,22 +175,20 @@ def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:
         WhatifInputError: it is not there; or none is named and there are several, or none.
     """
     names = sorted(known)
-    if cluster_id is None and len(names) == 1:
-        return names[0]
     if not names:
         raise WhatifInputError(
             f"{place} has no cluster yet; it needs the joins of SPUs and the maps of topics"
         )
-    if cluster_id is None:
+    if cluster_id is None and len(names) > 1:
         raise WhatifInputError(
             f"{place} has {len(names)} clusters; expected one: name it with --cluster "
             f"({printable(listed(names))})"
         )
-    if cluster_id not in names:
+    if cluster_id is not None and cluster_id not in names:
         raise WhatifInputError(
             f"{place} has no cluster {cluster_id!r}; it has {printable(listed(names))}"
         )
-    return cluster_id
+    return names[0] if cluster_id is None else cluster_id
 
 
 def _read_lines(
@@ -197,63 +208,53 @@ def _read_lines(
                     ) from fault
 
 
-def _answer(line: bytes) -> dict[str, Any]:
-    """A line of `simulate`'s as JSON.
+def _take_answer(state: ClusterState, line: dict[str, Any]) -> None:
+    """Take over a line of `simulate`'s; an SPU that only lists name is online.
 
     Raises:
         ValueError: it is none.
     """
-    from spu_assigner.stream.plan.wanted_maps import answer_of_line
+    from spu_assigner.stream.plan.wanted_maps import checked_rows
 
-    try:
-        return answer_of_line(line)
-    except ValueError as fault:
-        raise ValueError(f"it {fault}") from fault
-
-
-class _SimulatedCluster:
-    """One cluster as the lines of `simulate` show it."""
-
-    def __init__(self) -> None:
-        self._maps: dict[str, ReplicaLists] = {}
-        self._online: dict[int, bool] = {}
-        self._cordoned: dict[int, bool] = {}
-
-    def take(self, line: dict[str, Any]) -> None:
-        """Take over a line.
-
-        Raises:
-            ValueError: it is none of `simulate`'s.
-        """
-        from spu_assigner.stream.plan.wanted_maps import checked_rows
-
-        if line["type"] == "replica_map":
-            topic, lists = str(line.get("topic")), line.get("replicas")
-            if lists is None:
-                self._maps.pop(topic, None)
-            else:
-                rows = checked_rows(lists)
-                self._maps[topic] = ReplicaLists.of_lists(list(map(list, rows)))
-        elif line["type"] == "ring_event":
-            spu_id, change = line.get("spu_id"), line.get("change")
-            if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
-                raise ValueError(f"it has spu_id {spu_id!r:.80}, which is none of an SPU")
-            if change in _ONLINE:
-                self._online[spu_id] = _ONLINE[RingChange(change)]
-            elif change in _CORDONED:
-                self._cordoned[spu_id] = _CORDONED[RingChange(change)]
-
-    def layout(self, cluster_id: str) -> ClusterLayout:
-        """All that the lines say; an SPU that left and is in no list is gone."""
-        used = [lists.flat() for lists in self._maps.values()]
-        in_lists = {*np.unique(np.concatenate(used)).tolist()} if used else set()
-        return layout_of_maps(
-            cluster_id=cluster_id,
-            online={
-                spu_id: is_online
-                for spu_id, is_online in self._online.items()
-                if is_online or spu_id in in_lists
-            },
-            cordoned=frozenset(each for each, is_so in self._cordoned.items() if is_so),
-            maps=self._maps,
+    if line["type"] == "replica_map":
+        topic, lists = str(line.get("topic")), line.get("replicas")
+        if lists is None:
+            state.forget_topic(topic)
+            return
+        rows = checked_rows(lists)
+        for unknown in sorted({*chain.from_iterable(rows)}.difference(state.spus)):
+            state.restore(_spu(state, unknown))
+        state.restore(
+            ReplicaMap(
+                cluster_id=state.cluster_id,
+                topic=topic,
+                revision=1,
+                policy=Policy.MANUAL,
+                replicas=ReplicaLists.of_lists([*map(list, rows)]),
+                cores=None,
+                chain_index=None,
+                cause="",
+                replication_factor=max(map(len, rows)),
+            )
         )
+    elif line["type"] == "ring_event":
+        spu_id, changes = line.get("spu_id"), _CHANGES.get(str(line.get("change")))
+        if type(spu_id) is not int or not 0 <= spu_id <= SPU_ID_MAX:
+            raise ValueError(f"has spu_id {spu_id!r:.80}, which is none of an SPU")
+        if changes is not None:
+            state.restore(replace(_spu(state, spu_id), **changes))
+
+
+def _spu(state: ClusterState, spu_id: int) -> SpuChanged:
+    """What is known of an SPU; nothing but its id at first."""
+    return state.spus.get(SpuId(spu_id)) or SpuChanged(
+        cluster_id=state.cluster_id,
+        spu_id=spu_id,
+        online=True,
+        rack=None,
+        cores=1,
+        capacity=CAPACITY_MAX,
+        labels=(),
+        registration=len(state.spus),
+        core_weights=(0,),
+    )

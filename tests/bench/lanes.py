@@ -25,7 +25,6 @@ from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
@@ -81,7 +80,6 @@ class Case:
     partitions: int = 16
     topics: int = 200  # of a round
     policy: Policy = Policy.BALANCED
-    start_index: int | None = None
     without: Patch
     always: Patch | None = None  # a lane before this one, which is taken away in any case
 
@@ -140,14 +138,6 @@ CASES: Final = (
         topics=3,
         without=(weighted_interleave, "RUN_CELLS", NEVER),
     ),
-    Case(
-        lane="rules.kafka: few rows by hand",
-        ring="1,000 SPUs, 10 racks, a start of its own",
-        shape=Shape(racks=tuple(range(10))),
-        policy=Policy.KAFKA,
-        start_index=7,
-        without=(kafka, "ROWS_BY_HAND_MAX", 0),
-    ),
 )
 
 
@@ -161,7 +151,6 @@ def seconds(state: ClusterState, case: Case, prefix: str) -> float:
             partitions=case.partitions,
             replication_factor=3,
             policy=case.policy,
-            start_index=case.start_index,
         )
         for number in range(case.topics)
     ]

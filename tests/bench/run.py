@@ -106,9 +106,6 @@ PARTS: Final = (
     Part(name="doctor", results=("doctor",), minutes=5, whole=_pytest("test_doctor_bench.py")),
     Part(name="lint", results=("lint",), minutes=0.3, whole=_pytest("test_lint_bench.py")),
     Part(
-        name="whatif", results=("whatif",), minutes=1.5, whole=_pytest("scale/test_whatif_bench.py")
-    ),
-    Part(
         name="resources",
         results=("resources",),
         minutes=0.5,

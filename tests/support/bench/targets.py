@@ -117,7 +117,6 @@ def targets(results: Results) -> list[Target]:
         *_core_growth(results),
         *_core_creates(),
         *_simulate(),
-        *_whatif(),
     ]
 
 
@@ -410,34 +409,4 @@ def _simulate() -> list[Target]:
             ours=("simulate", "simulate_s", "median"),
             unit="s",
         )
-    ]
-
-
-def _whatif() -> list[Target]:
-    failures = "all failures of 1 and of 2 of 1,000 SPUs, 1,000,000 partitions"
-    return [
-        Target(
-            what=f"{failures}, counted",
-            policy="",
-            ours=("whatif", "singles_and_pairs_s", "median"),
-            unit="s",
-            at_most=True,
-            reach=10.0,
-        ),
-        Target(
-            what="the same, where new leaders exceed four resources in nearly every pair",
-            policy="",
-            ours=("whatif", "with_four_resources_s", "median"),
-            unit="s",
-            at_most=True,
-            reach=10.0,
-        ),
-        Target(
-            what="`spu-assigner whatif`, all pairs of these from maps, the whole process",
-            policy="",
-            ours=("whatif", "command_from_maps_s", "median"),
-            unit="s",
-            at_most=True,
-            reach=10.0,
-        ),
     ]

@@ -13,7 +13,7 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules import fluvio, kafka, redpanda
 from spu_assigner.core.rules.fluvio import diagonal
-from spu_assigner.core.rules.kafka import ROWS_BY_HAND_MAX, alternation
+from spu_assigner.core.rules.kafka import alternation
 from support.model import plain_placement as plain
 
 FIVE_SPUS_THREE_REPLICAS = [  # documents 000 to 002: the table for partitions 0 to 15
@@ -104,7 +104,7 @@ def cases(draw: st.DrawFn) -> Case:
         racks=draw(st.lists(names, min_size=size, max_size=size)),
         start=draw(INDEXES),
         shift=draw(INDEXES),
-        partitions=draw(st.integers(1, 4 * ROWS_BY_HAND_MAX)),
+        partitions=draw(st.integers(1, 200)),
         replicas=draw(st.integers(1, size)),
     )
 

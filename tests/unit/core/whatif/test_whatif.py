@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import combinations
+from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 import networkx
-import numpy as np
 import pytest
 from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need, amounts_of
-from spu_assigner.core.whatif import sweep
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
 from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
-from spu_assigner.core.whatif.recreation import recreation, usual_capacity
-from spu_assigner.core.whatif.resources import resource_layout
-from spu_assigner.core.whatif.sweep import (
-    MEASURES,
-    FailureSweep,
-    sweep_pairs,
-    sweep_racks,
-    sweep_spus,
-)
+from spu_assigner.core.whatif.recreation import recreation
+from spu_assigner.core.whatif.sweep import MEASURES, sweep_racks, sweep_spus
 from support.events.builders import Events
 
 SEEDS = 300
@@ -44,21 +40,20 @@ class PlainCluster:
         self.racks = {spu: draw.choice(names) for spu in self.ids}
         self.online = {spu: draw.random() < 0.85 for spu in self.ids}
         self.cordoned = {spu: draw.random() < 0.1 for spu in self.ids}
-        width = draw.randint(1, min(4, count))
+        width = self.width = draw.randint(1, min(4, count))
         self.lists = [
             draw.sample(self.ids, draw.choice([width, width, draw.randint(1, width)]))
             for _ in range(draw.randint(0, 25))
         ]
-        self.wanted = [width for _ in self.lists]
         self.held = Counter(spu for each in self.lists for spu in each)
         spare = draw.choice([1, 4, 20])
         self.capacity = {spu: max(0, self.held[spu] + draw.randint(-1, spare)) for spu in self.ids}
         # Of two resources what SPUs have, what a follower needs in each topic, and what a leader.
         self.cut = len(self.lists) // 2  # lists of the first topic
-        names = draw.choice([(), ("cpu",), ("cpu", "disk")])
-        self.has = {spu: {name: draw.randint(0, 40) for name in names} for spu in self.ids}
+        kinds: tuple[str, ...] = draw.choice([(), ("cpu",), ("cpu", "disk")])
+        self.has = {spu: {name: draw.randint(0, 40) for name in kinds} for spu in self.ids}
         self.needs = [
-            {name: (draw.randint(0, 5), draw.choice([0, 2, 9])) for name in names} for _ in "ab"
+            {name: (draw.randint(0, 5), draw.choice([0, 2, 9])) for name in kinds} for _ in "ab"
         ]
 
     def need(self, row: int) -> dict[str, tuple[int, int]]:
@@ -85,32 +80,44 @@ class PlainCluster:
         ]
 
     def layout(self) -> ClusterLayout:
-        width = max(map(len, self.lists), default=1)
-        at = {spu: number for number, spu in enumerate(self.ids)}
-        live = [[at[spu] for spu in each if self.online[spu]] for each in self.lists]
-        rows = [[*each, *[-1] * (width - len(each))] for each in live]
-        return ClusterLayout(
+        state = ClusterState("c1")
+        for spu in self.ids:
+            changed = SpuChanged(
+                cluster_id="c1",
+                spu_id=spu,
+                online=self.online[spu],
+                cordoned=self.cordoned[spu],
+                rack=self.racks[spu],
+                cores=1,
+                capacity=self.capacity[spu],
+                labels=(),
+                registration=spu,
+                core_weights=(0,),
+                resources=amounts_of(self.has[spu]),
+            )
+            state.restore(changed)
+        lists_of = {"a": self.lists[: self.cut], "b": self.lists[self.cut :]}
+        for (topic, lists), need in zip(lists_of.items(), self.needs, strict=True):
+            if lists:
+                state.restore(self.replica_map(topic, lists, need))
+        return layout_of_state(state)
+
+    def replica_map(
+        self, topic: str, lists: list[list[int]], need: dict[str, tuple[int, int]]
+    ) -> ReplicaMap:
+        return ReplicaMap(
             cluster_id="c1",
-            ids=np.array(self.ids, dtype=np.int32),
-            racks=tuple(self.racks[spu] for spu in self.ids),
-            online=np.array([self.online[spu] for spu in self.ids]),
-            cordoned=np.array([self.cordoned[spu] for spu in self.ids]),
-            capacities=np.array([self.capacity[spu] for spu in self.ids]),
-            held=np.array([self.held[spu] for spu in self.ids]),
-            live=np.array(rows, dtype=np.int32).reshape(len(rows), width),
-            wanted=np.array(self.wanted, dtype=np.int32),
-            topics=("a", "b"),
-            first_rows=np.array([0, self.cut], dtype=np.int32),
-            resources=resource_layout(
-                [amounts_of(self.has[spu]) for spu in self.ids],
-                [
-                    Need.of(
-                        {name: of_each[0] for name, of_each in need.items()},
-                        {name: of_each[1] for name, of_each in need.items()},
-                    )
-                    for need in self.needs
-                ],
-                [self.cut, len(rows) - self.cut],
+            topic=topic,
+            revision=1,
+            policy=Policy.MANUAL,
+            replicas=ReplicaLists.of_lists(lists),
+            cores=None,
+            chain_index=None,
+            cause="e",
+            replication_factor=self.width,
+            need=Need.of(
+                {name: of_each[0] for name, of_each in need.items()},
+                {name: of_each[1] for name, of_each in need.items()},
             ),
         )
 
@@ -161,6 +168,30 @@ class PlainCluster:
             flow.add_edge(spu, "sink", capacity=free)
         return int(networkx.maximum_flow_value(flow, "source", "sink"))
 
+    def dealt(self, failed: set[int]) -> tuple[dict[int, int], int, int]:
+        """By the rule, step by step: what SPUs get, replicas without an SPU, on a used rack."""
+        given: Counter[int] = Counter()
+        without_spu = on_used_rack = 0
+        for members in self.lists:
+            before = [spu for spu in members if self.online[spu]]
+            after = [spu for spu in before if spu not in failed]
+            for _ in range(len(before) - len(after)):
+                on_rack = Counter(self.racks[spu] for spu in after)
+
+                def rank(spu: int, on_rack: Counter[str | None] = on_rack) -> tuple[Any, ...]:
+                    held = self.held[spu] + given[spu]
+                    share = Fraction(held + 1, max(1, self.capacity[spu]))
+                    return held >= self.capacity[spu], on_rack[self.racks[spu]], share, spu
+
+                best = min({*self.takers(failed)} - {*after}, key=rank, default=None)
+                if best is None:
+                    without_spu += 1
+                    continue
+                given[best] += 1
+                on_used_rack += on_rack[self.racks[best]] > 0
+                after.append(best)
+        return given, without_spu, on_used_rack
+
 
 def online(cluster: PlainCluster) -> list[int]:
     return [spu for spu in cluster.ids if cluster.online[spu]]
@@ -169,40 +200,20 @@ def online(cluster: PlainCluster) -> list[int]:
 def expected(cluster: PlainCluster, cases: list[list[int]]) -> dict[str, Any]:
     """A sweep, one case after another."""
     costs = [cluster.cost({*case}) for case in cases]
-    most = {name: max((cost[name] for cost in costs), default=0) for name in MEASURES}
-    worst = {
-        name: (
-            most[name],
-            sum(cost[name] == most[name] for cost in costs),
-            next(
-                (case for case, cost in zip(cases, costs, strict=True) if cost[name] == most[name]),
-                [],
-            ),
-        )
-        for name in MEASURES
-    }
+    worst = []
+    for name in MEASURES if cases else ():
+        most = max(cost[name] for cost in costs)
+        first = next(case for case, cost in zip(cases, costs, strict=True) if cost[name] == most)
+        count = sum(cost[name] == most for cost in costs)
+        worst.append({"measure": name, "most": most, "cases": count, "failed": first})
     ranked = [tuple(cost[name] for name in MEASURES) for cost in costs]
     return {
         "cases": len(cases),
         "losing": sum(cost["lost"] > 0 for cost in costs),
-        "lacking_slots": sum(cost["without_slot"] > 0 for cost in costs),
-        "over_capacity": sum(cost["over_capacity"] > 0 for cost in costs),
+        "over_capacity": sum(cost["without_slot"] > 0 for cost in costs),
+        "over_resources": sum(cost["over_capacity"] > 0 for cost in costs),
         "worst": worst,
         "failed": cases[ranked.index(max(ranked))] if cases else [],
-    }
-
-
-def plain(found: FailureSweep, cluster: PlainCluster) -> dict[str, Any]:
-    def ids(numbers: Any) -> list[int]:
-        return [cluster.ids[each] for each in numbers.tolist()]
-
-    return {
-        "cases": found.cases,
-        "losing": found.losing,
-        "lacking_slots": found.lacking_slots,
-        "over_capacity": found.over_capacity,
-        "worst": {each.measure: (each.most, each.cases, ids(each.failed)) for each in found.worst},
-        "failed": ids(found.failed),
     }
 
 
@@ -232,16 +243,13 @@ def check_cost(seed: int) -> None:
 def check_resources(
     cluster: PlainCluster, layout: ClusterLayout, found: FailureOutcome, failed: set[int]
 ) -> None:
-    if layout.resources is None or found.resources is None:
-        assert not cluster.over(failed)
-        return
     after, takers = cluster.used(failed), cluster.takers(failed)
-    over, resources = cluster.over(failed), found.resources
-    for row, name in enumerate(layout.resources.names):
+    over = cluster.over(failed)
+    for row, name in enumerate(layout.resources):
         remain = [spu for spu in online(cluster) if spu not in failed]
-        used = dict(zip(cluster.ids, resources.used[row].tolist(), strict=True))
+        used = dict(zip(cluster.ids, found.used[row].tolist(), strict=True))
         assert {spu: used[spu] for spu in remain} == {spu: after[spu][name] for spu in remain}
-        is_over = dict(zip(cluster.ids, resources.over[row].tolist(), strict=True))
+        is_over = dict(zip(cluster.ids, found.exceeds[row].tolist(), strict=True))
         assert [spu for spu in remain if is_over[spu]] == [
             spu for spu, named in over if named == name
         ]
@@ -254,46 +262,30 @@ def check_resources(
             follower, leader = cluster.need(number)[name]
             needed += len(gone) * follower
             needed += leader - follower if gone and gone == before else 0
-        assert resources.needed[row] == needed
-        assert resources.free[row] == sum(
+        assert found.needed[row] == needed
+        assert found.free[row] == sum(
             max(0, cluster.has[spu][name] - after[spu][name]) for spu in takers
         )
 
 
 @firsts
-@pytest.mark.parametrize("is_counted", [False, True])
-def test_all_cases_come_to_what_each_of_them_does(
-    first: int, is_counted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pairs both ways: one by one where the cluster is small, else from counts of pairs."""
-    if is_counted:
-        monkeypatch.setattr(sweep, "SMALL_CLUSTER_MAX", 0)
+def test_all_cases_come_to_what_each_of_them_does(first: int) -> None:
+    """Each SPU and each rack, with what is worst by each measure and which case that is."""
     for seed in range(first, first + BLOCK):
-        check_all_cases(seed, is_counted=is_counted)
-
-
-def check_all_cases(seed: int, *, is_counted: bool) -> None:
-    cluster = PlainCluster(seed)
-    analysis = FailureAnalysis(cluster.layout())
-    spus = online(cluster)
-    pairs = [list(each) for each in combinations(spus, 2)]
-    racks = [
-        [spu for spu in spus if cluster.racks[spu] == name]
-        for name in sorted({cluster.racks[spu] for spu in spus} - {None}, key=str)
-    ]
-    assert plain(sweep_spus(analysis), cluster) == expected(cluster, [[spu] for spu in spus])
-    assert plain(sweep_racks(analysis), cluster) == expected(cluster, racks)
-    found, wanted = plain(sweep_pairs(analysis), cluster), expected(cluster, pairs)
-    if is_counted:  # It takes for granted that lists find SPUs enough.
-        for each in (found, wanted):
-            each["worst"].pop("without_slot")
-            del each["lacking_slots"], each["failed"]
-    assert found == wanted
+        cluster = PlainCluster(seed)
+        analysis = FailureAnalysis(cluster.layout())
+        spus = online(cluster)
+        racks = [
+            [spu for spu in spus if cluster.racks[spu] == name]
+            for name in sorted({cluster.racks[spu] for spu in spus} - {None}, key=str)
+        ]
+        assert asdict(sweep_spus(analysis)) == expected(cluster, [[spu] for spu in spus])
+        assert asdict(sweep_racks(analysis)) == expected(cluster, racks)
 
 
 @firsts
-def test_as_many_replicas_find_a_slot_as_can_and_the_fewest_spus_are_added(first: int) -> None:
-    """Held to an exact flow: what is left without a slot, and the number of SPUs, less one too."""
+def test_replicas_are_re_created_by_the_rule_as_the_page_has_it(first: int) -> None:
+    """Held to the rule step by step, and what has no slot to an exact flow as well."""
     for seed in range(first, first + BLOCK):
         check_recreation(seed)
 
@@ -303,60 +295,46 @@ def check_recreation(seed: int) -> None:
     layout = cluster.layout()
     analysis = FailureAnalysis(layout)
     draw = random.Random(seed)
-    failed = draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))
-    outcome = analysis.outcome(layout.numbers_of(failed))
-    capacity = draw.choice([None, 1, 3])
-    found = recreation(analysis, outcome, added_capacity=capacity)
-    assert found.without_slot == outcome.replicas - cluster.placeable({*failed})
-    assert found.without_slot >= outcome.without_slot
-    assert int(found.given.sum()) == outcome.replicas - found.without_spu
-    assert int(found.over.sum()) == found.without_slot - found.without_spu
-    for spu, given, over in zip(cluster.ids, found.given, found.over, strict=True):
-        free = max(0, cluster.capacity[spu] - cluster.held[spu])
-        assert given - over <= free
-        assert not given or spu in cluster.takers({*failed})
-    size = capacity if capacity is not None else usual_capacity(analysis)
-    assert found.added_capacity == size
-    if size is None or found.spus_to_add is None:
-        assert not size
-        return
-
-    def is_enough(added: int) -> bool:
-        return cluster.placeable({*failed}, added=added, capacity=size) == outcome.replicas
-
-    assert is_enough(found.spus_to_add)
-    assert found.spus_to_add == 0 or not is_enough(found.spus_to_add - 1)
+    failed = {*draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))}
+    capacity = draw.choice([1, 3])
+    outcome = analysis.outcome(layout.numbers_of([*failed]))
+    found, given, over = recreation(analysis, outcome, added_capacity=capacity)
+    expected_given, without_spu, on_used_rack = cluster.dealt(failed)
+    assert given.tolist() == [expected_given[spu] for spu in cluster.ids]
+    assert over.tolist() == [
+        max(0, expected_given[spu] - max(0, cluster.capacity[spu] - cluster.held[spu]))
+        for spu in cluster.ids
+    ]
+    assert found.without_spu == without_spu
+    assert found.on_used_rack == (on_used_rack if any(cluster.racks.values()) else None)
+    assert found.without_slot == sum(over) + without_spu
+    assert found.replicas == sum(given) + without_spu
+    without_slot = outcome.replicas - cluster.placeable(failed)  # however they are moved about
+    assert outcome.without_slot <= without_slot <= found.without_slot
+    assert found.spus_to_add is not None
+    assert bool(found.spus_to_add) == bool(found.without_slot)
+    if without_slot:  # With one less than the bound not even a flow finds a slot for each.
+        added = found.spus_to_add - 1
+        assert cluster.placeable(failed, added=added, capacity=capacity) < outcome.replicas
 
 
 @firsts
 def test_a_state_is_laid_out_as_its_lists_are(first: int) -> None:
     """Lists of any length, in several topics, with SPUs that are offline or cordoned."""
     for seed in range(first, first + BLOCK):
-        check_layout(seed)
-
-
-def check_layout(seed: int) -> None:
-    cluster, events, assigner = PlainCluster(seed), Events(), Assigner(Policy.BALANCED)
-    cut = len(cluster.lists) // 2
-    topics = {"a": cluster.lists[:cut], "b": cluster.lists[cut:]}
-    for spu in cluster.ids:
-        joined = events.join(spu, rack=cluster.racks[spu], capacity=cluster.capacity[spu] or 1)
-        assigner.apply(joined)
-    for name, lists in topics.items():
-        if lists:
-            assigner.apply(events.adopt(name, *lists))
-    for spu in cluster.ids:
-        if cluster.cordoned[spu]:
-            assigner.apply(events.cordon(spu))
-        if not cluster.online[spu]:
-            assigner.apply(events.leave(spu, mode=LeaveMode.OFFLINE))
-    found, wanted = layout_of_state(assigner.clusters["c1"]), cluster.layout()
-    for field in ("ids", "online", "cordoned", "held", "live"):
-        assert getattr(found, field).tolist() == getattr(wanted, field).tolist(), field
-    assert found.racks == wanted.racks
-    assert found.wanted.tolist() == [len(each) for each in cluster.lists]
-    named = [(name, number) for name, lists in topics.items() for number in range(len(lists))]
-    assert [found.partition_of(row) for row in range(len(cluster.lists))] == named
+        cluster = PlainCluster(seed)
+        layout = cluster.layout()
+        assert layout.ids.tolist() == cluster.ids
+        assert layout.racks == tuple(cluster.racks.values())
+        assert layout.online.tolist() == [*cluster.online.values()]
+        assert layout.closed.tolist() == [*cluster.cordoned.values()]
+        assert layout.held.tolist() == [cluster.held[spu] for spu in cluster.ids]
+        live = [[cluster.ids[each] for each in row if each >= 0] for row in layout.live.tolist()]
+        assert live == [[spu for spu in each if cluster.online[spu]] for each in cluster.lists]
+        assert layout.wanted.tolist() == [cluster.width] * len(live)
+        named = [("a", row) for row in range(cluster.cut)]
+        named += [("b", row) for row in range(len(live) - cluster.cut)]
+        assert [layout.partition_of(row) for row in range(len(live))] == named
 
 
 def test_the_documents_own_example_overwhelms_the_small_racks() -> None:
@@ -374,9 +352,9 @@ def test_the_documents_own_example_overwhelms_the_small_racks() -> None:
     assert (outcome.leaders_lost, outcome.under_replicated, outcome.lost) == (3, 6, 0)
     # [3,2,0] → 2, [2,0,4] → 2, [0,4,1] → 0, [4,1,5] → 1, [1,5,3] → 1, [5,3,2] → 2
     assert outcome.leaders.tolist() == [1, 2, 3, 0, 0, 0]
-    found = recreation(analysis, outcome)
+    found, *_ = recreation(analysis, outcome)
     assert outcome.replicas == 9
-    assert (outcome.slots, found.without_slot, found.spus_to_add) == (9, 0, 0)
+    assert (outcome.free_slots, found.without_slot, found.spus_to_add) == (9, 0, 0)
 
 
 def test_an_offline_spu_leads_nothing_and_its_failure_costs_nothing() -> None:
@@ -396,6 +374,23 @@ def test_an_offline_spu_leads_nothing_and_its_failure_costs_nothing() -> None:
     assert (nothing.leaders_lost, nothing.lost, nothing.replicas) == (0, 0, 0)
     assert layout.partition_of(1) == ("t", 1)
     assert analysis.outcome(layout.numbers_of([1])).lost_rows.tolist() == [0]
+
+
+def test_an_spu_with_a_taint_against_new_replicas_takes_none() -> None:
+    """It is closed, as if it were cordoned; a taint against leaders alone keeps nothing away."""
+    events, assigner = Events(), Assigner()
+    closed = Taint(key="k", value="", effect=TaintEffect.NO_NEW_REPLICAS)
+    barred = Taint(key="k", value="", effect=TaintEffect.NO_LEADERS)
+    for event in [
+        *events.joins(0, 1),
+        events.join(2, taints=(closed,)),
+        events.join(3, taints=(barred,)),
+        events.manual("t", [0, 1], policy=Policy.MANUAL),
+    ]:
+        assigner.apply(event)
+    layout = layout_of_state(assigner.clusters["c1"])
+    outcome = FailureAnalysis(layout).outcome(layout.numbers_of([0]))
+    assert outcome.open.tolist() == [False, True, False, True]
 
 
 def test_the_failure_of_an_unknown_spu_is_refused() -> None:
