@@ -39,7 +39,6 @@ from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.granted_create import GrantedHeaders
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -286,15 +285,6 @@ def _later_version(message: Message | Event) -> int | None:
             return by_mode or (3 if is_adopted else None)
         case _:
             return None
-
-
-def granted_create_headers(wire: Wire) -> GrantedHeaders:
-    """The headers of map and status, for `encode_granted_create`."""
-    return GrantedHeaders(
-        replica_map=_ENCODINGS[wire][ReplicaMap][0],
-        map_by_rounds=_LATER[wire]["ReplicaMap", _MODE_VERSIONS[Mode.BALANCED_ROUNDS]][0],
-        status=_ENCODINGS[wire][TopicStatus][0],
-    )
 
 
 def type_name_of(record: Message | Event) -> str:
