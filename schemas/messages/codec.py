@@ -100,6 +100,8 @@ _POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
     Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
 
+_MAP_VERSIONS: Final = {policy: each["ReplicaMap"] for policy, each in _POLICY_VERSIONS.items()}
+
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "ClusterRebalance": 2,
     "SpuJoined": 2,
@@ -221,9 +223,7 @@ def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case 
             return _STATUS_VERSIONS.get(message.status, 0)
         case ReplicaMap():
             mode = None if message.reason is None else message.reason.mode
-            version = _MODE_VERSIONS.get(mode, 0)
-            if message.policy in _POLICY_VERSIONS:
-                version = max(version, _POLICY_VERSIONS[message.policy]["ReplicaMap"])
+            version = max(_MODE_VERSIONS.get(mode, 0), _MAP_VERSIONS.get(message.policy, 0))
             if message.pinned or message.wanted_lengths is not None:
                 version = max(version, 3)
             needs, rules = message.need is not None, message.constraints
