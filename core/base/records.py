@@ -1,24 +1,20 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
 The others say what the answers do not, so that replaying all records of a cluster gives its state.
-`GrantedCreate` stands for the records of the most frequent decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, TopicCreate
-from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
+from spu_assigner.core.base.structs import FrozenStruct
 
 
 class Status(FastStrEnum):
@@ -85,8 +81,7 @@ class Mode(FastStrEnum):
     BALANCED_ROUNDS = "balanced_rounds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(FrozenStruct, frozen=True, kw_only=True):
     """A change of one replica list of an existing topic."""
 
     partition: int
@@ -96,8 +91,7 @@ class Move:
     """The SPU that holds it now; None: the list is short."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(FrozenStruct, frozen=True, kw_only=True):
     """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
 
     mode: Mode
@@ -125,8 +119,7 @@ class Reason:
     """Moves of a repair or rebalance, in order of partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaMap:
+class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     """The current replica map of a topic; `replicas` None: the topic is deleted or released.
 
     A list that lost a replica and found no other is shorter than `replication_factor`, or than what
@@ -167,8 +160,7 @@ class ReplicaMap:
     """Its own rules; None: it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicStatus:
+class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
     """The answer to one request."""
 
     cluster_id: str
@@ -187,8 +179,7 @@ class TopicStatus:
     """Of a rebalance, how many replicas move."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingEvent:
+class RingEvent(FrozenStruct, frozen=True, kw_only=True):
     """A change of the ring, or a membership event that was not followed."""
 
     cluster_id: str
@@ -206,8 +197,7 @@ class RingEvent:
     """Of SATURATED and RESTORED: what is used up, or left again. None: replica slots."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuChanged:
+class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
     """All that is known of an SPU, but the counts that the maps give."""
 
     cluster_id: str
@@ -253,8 +243,7 @@ class SpuChanged:
         return has_effect(self.taints, TaintEffect.NO_LEADERS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuGone:
+class SpuGone(FrozenStruct, frozen=True, kw_only=True):
     """A decommissioned SPU holds no replica any more and is forgotten."""
 
     cluster_id: str
@@ -270,8 +259,7 @@ class Wait(StrEnum):
     """A living topic with short lists, or with replicas on leaving SPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(FrozenStruct, frozen=True, kw_only=True):
     """What waits for the ring to grow or slots to free; one for each topic at most."""
 
     cluster_id: str
@@ -292,16 +280,14 @@ class Waiting:
     constraints: Constraints | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingSettled:
+class WaitingSettled(FrozenStruct, frozen=True, kw_only=True):
     """It waits no more: served or withdrawn."""
 
     cluster_id: str
     topic: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainsChanged:
+class ChainsChanged(FrozenStruct, frozen=True, kw_only=True):
     """Chain indexes after an event; only those that changed."""
 
     cluster_id: str
@@ -309,8 +295,7 @@ class ChainsChanged:
     registration_next: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
+class Retries(FrozenStruct, frozen=True, kw_only=True):
     """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
 
     kind: Wait
@@ -320,8 +305,7 @@ class Retries:
     """Room was made since: all of it is to be tried once more, behind the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetriesChanged:
+class RetriesChanged(FrozenStruct, frozen=True, kw_only=True):
     """What is left to be tried after an event; None: nothing."""
 
     cluster_id: str
@@ -329,15 +313,13 @@ class RetriesChanged:
     """Where the next event goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterGone:
+class ClusterGone(FrozenStruct, frozen=True, kw_only=True):
     """No SPU, topic or waiting request is left: all is forgotten, also which events were seen."""
 
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSeen:
+class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     """An event was applied or refused; a copy of it is not to be applied again."""
 
     cluster_id: str
@@ -345,106 +327,6 @@ class EventSeen:
     """64 bits, unsigned."""
 
 
-class RingFacts(Protocol):
-    """What the requests of one kind on one ring have in common; the codec uses `cache`."""
-
-    mode: Mode
-    order: Order
-    ring_size: int
-    ring_fingerprint: int
-    offline: int  # SPUs of the cluster that are not in the ring because they are offline,
-    saturated: int  # or saturated
-    cache: bytes | None
-
-
-@dataclass(slots=True, eq=False)
-class GrantedCreate:
-    """A create that is granted and saturates no SPU: its map, status, chain and event id in one.
-
-    Nearly all records of a job are of this class, so state and codec read it as it is; `parts` has
-    the records that it stands for. Not frozen: so it is made and read in half the time.
-    """
-
-    event: TopicCreate
-    policy: Policy  # the event's, or the default
-    facts: RingFacts
-    lists: ReplicaLists
-    passed: tuple[int, int]  # SPUs passed over: for their rack, because the list had them
-    start: int  # the chain index before the request
-    after: int  # and after it
-    chain: Chain  # which stands there
-    event_hash: int  # 64 bits, unsigned
-    registration_next: int  # of the cluster, unchanged
-
-    def parts(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
-        """The records that it stands for, in the order in which they apply."""
-        event, facts = self.event, self.facts
-        same_rack, in_list = self.passed
-        cluster_id, topic, cause = event.cluster_id, event.topic, event.event_id
-        return (
-            new_replica_map(
-                cluster_id=cluster_id,
-                topic=topic,
-                revision=1,
-                policy=self.policy,
-                replicas=self.lists,
-                cores=None,
-                chain_index=self.after,
-                cause=cause,
-                replication_factor=event.replication_factor,
-                ignore_rack=event.ignore_rack,
-                reason=new_reason(
-                    mode=facts.mode,
-                    start_index=self.start,
-                    ring_size=facts.ring_size,
-                    ring_fingerprint=facts.ring_fingerprint,
-                    offline=facts.offline,
-                    saturated=facts.saturated,
-                    same_rack=same_rack,
-                    in_list=in_list,
-                ),
-            ),
-            new_topic_status(
-                cluster_id=cluster_id,
-                topic=topic,
-                status=Status.ASSIGNED,
-                code=None,
-                message=None,
-                replicas=None,
-                cause=cause,
-            ),
-            new_chains_changed(
-                cluster_id=cluster_id,
-                chains=((facts.order, self.chain),),
-                registration_next=self.registration_next,
-            ),
-            new_event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GrantedCreate) and self.parts() == other.parts()
-
-    def __hash__(self) -> int:
-        return hash(self.parts())
-
-
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
-PlainRecord = Answer | StateChange | EventSeen | ClusterGone
-Record = PlainRecord | GrantedCreate
-
-
-def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:
-    """The records with each granted create as its parts."""
-    return tuple(
-        part
-        for record in records
-        for part in (record.parts() if isinstance(record, GrantedCreate) else (record,))
-    )
-
-
-new_reason = fast_constructor(Reason)
-new_replica_map = fast_constructor(ReplicaMap)
-new_topic_status = fast_constructor(TopicStatus)
-new_chains_changed = fast_constructor(ChainsChanged)
-new_event_seen = fast_constructor(EventSeen)
+Record = Answer | StateChange | EventSeen | ClusterGone

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
+from spu_assigner.core.base.structs import FrozenStruct
 
 Amounts = tuple[tuple[str, int], ...]  # by name, each once
 
@@ -25,8 +24,7 @@ BYTES: Final = "disk_bytes"  # the resource that says how large a replica is
 _is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}\Z").match
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(FrozenStruct, frozen=True):
     """What the replicas of a topic need, each of them."""
 
     demand: Amounts
@@ -43,16 +41,13 @@ class Need:
             leader_demand and any(leader_demand.values())
         ):
             return None
-        return _need(amounts_of(demand), amounts_of(leader_demand))
+        return Need(amounts_of(demand), amounts_of(leader_demand))
 
     def by_name(self) -> tuple[tuple[str, int, int], ...]:
         """Of each resource its name, what a follower needs, and what a leader needs."""
         if not self.leader_demand:
             return tuple([(name, amount, amount) for name, amount in self.demand])
         return _by_name(self)
-
-
-_need = fast_constructor(Need)
 
 
 @lru_cache(maxsize=16)  # A request asks several times.

@@ -13,7 +13,7 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import INDEX_MAX, KAFKA_OWN
 from spu_assigner.core.base.records import (
     Answer,
-    GrantedCreate,
+    ChainsChanged,
     Record,
     ReplicaMap,
     RingChange,
@@ -21,14 +21,12 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
-    new_chains_changed,
-    new_topic_status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring
 
-_ANSWERING: Final = (ReplicaMap, TopicStatus, RingEvent, GrantedCreate)
+_ANSWERS: Final = (ReplicaMap, TopicStatus, RingEvent)
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
 
 
@@ -51,7 +49,7 @@ def status(
     moves: int | None = None,
 ) -> TopicStatus:
     """The answer to a request; `refusal` says why it is no grant."""
-    return new_topic_status(
+    return TopicStatus(
         cluster_id=state.cluster_id,
         topic=topic,
         status=answer,
@@ -194,7 +192,7 @@ def chains_changed(
     if not changed and registration_next == state.registration_next:
         return []
     return [
-        new_chains_changed(
+        ChainsChanged(
             cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
         )
     ]
@@ -215,24 +213,13 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    return tuple(
-        answer
-        for record in answering_records(records)
-        for answer in (record.parts()[:2] if isinstance(record, GrantedCreate) else (record,))
-    )
-
-
-def answering_records(records: Sequence[Record]) -> Sequence[Answer | GrantedCreate]:
-    """The same with a granted create, which is always the only record of its event, in one."""
-    if len(records) == 1 and isinstance(records[0], GrantedCreate):
-        return (records[0],)
-    found = [record for record in records if isinstance(record, _ANSWERING)]
+    found = [record for record in records if isinstance(record, _ANSWERS)]
     if len(found) > 1:
         found.sort(key=_place_among_answers)
-    return found
+    return tuple(found)
 
 
-def _place_among_answers(answer: Answer | GrantedCreate) -> tuple[int, str, int]:
+def _place_among_answers(answer: Answer) -> tuple[int, str, int]:
     match answer:
         case ReplicaMap():
             return 0, answer.topic, answer.revision
@@ -240,5 +227,3 @@ def _place_among_answers(answer: Answer | GrantedCreate) -> tuple[int, str, int]
             return 1, "", 0
         case RingEvent():
             return 2, "", answer.spu_id
-        case GrantedCreate():
-            return 0, answer.event.topic, 1

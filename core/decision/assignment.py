@@ -12,7 +12,6 @@ from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import (
     AMOUNT_MAX,
     KAFKA_OWN,
@@ -23,6 +22,7 @@ from spu_assigner.core.base.limits import (
 from spu_assigner.core.base.records import Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.constraints.conflict import (
     HardRule,
     RuledRequest,
@@ -58,8 +58,7 @@ class ResourceLoad:
         return max(self.follower, self.leader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(FrozenStruct, frozen=True, kw_only=True):
     """Where a topic goes."""
 
     policy: Policy
@@ -71,15 +70,16 @@ class Assignment:
     reason: Reason
 
 
-new_assignment = fast_constructor(Assignment)
-
-
 def refuse_size(
     replicas: ReplicaLists, cores: ReplicaLists | None, wanted_lengths: bytes | None = None
 ) -> Refusal | None:
     """Why a map cannot be sent: it is too large for a message."""
-    size = wire_size(replicas.matrix) + (0 if cores is None else wire_size(cores.matrix))
-    size += len(wanted_lengths or b"")
+    size = len(wanted_lengths or b"")
+    for lists in (replicas, cores):
+        if lists is not None:
+            partitions, width = lists.matrix.shape
+            bound = partitions * (2 + width * ID_SIZE_MAX) + 8
+            size += bound if bound <= MAP_SIZE_MAX else _wire_size(lists.matrix)
     if size <= MAP_SIZE_MAX:
         return None
     hint = "ask for fewer partitions or replicas"
@@ -156,18 +156,12 @@ def chain_after(
     return ring.chain_at(order, index + len(matrix) - done)
 
 
-def wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire, or an upper bound of them where that is within the limit.
-
-    Ids and lengths are in variable-length form; each list and the whole end with a byte.
-    """
-    partitions, replicas = len(matrix), int(matrix.shape[1])
-    bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
-    if bound <= MAP_SIZE_MAX:
-        return bound
-    exact = partitions * (2 + replicas) + 8
-    larger = [int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS]
-    return exact + sum(larger)
+def _wire_size(matrix: IdMatrix) -> int:
+    """Bytes of a map on the wire: ids and lengths are in variable-length form; each list and the
+    whole end with a byte."""
+    partitions, replicas = matrix.shape
+    larger = sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)
+    return int(partitions * (2 + replicas) + 8 + larger)
 
 
 def refuse_need(

@@ -46,7 +46,7 @@ from spu_assigner.core.explain.ring_history import (
     Why,
     find_ring,
 )
-from spu_assigner.core.policies.planner import ORDER_OF
+from spu_assigner.core.policies.cursor import ORDER_OF
 from spu_assigner.core.policies.striped import free_slots, offline_spus
 from spu_assigner.core.state.cluster_state import ClusterState
 

@@ -29,15 +29,14 @@ from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.assignment import by_constraints, resource_loads
 from spu_assigner.core.decision.requests import balanced_loads
 from spu_assigner.core.explain.ring_history import Passed, RingGroup, Why
-from spu_assigner.core.policies.planner import (
+from spu_assigner.core.policies.cursor import (
     MODE_OF,
     ORDER_OF,
     SCORING,
     Cursor,
-    Demand,
     PlacementRule,
-    cursor_for,
 )
+from spu_assigner.core.policies.planner import Demand, cursor_for
 from spu_assigner.core.rules.rendezvous import by_score, in_rounds, pair_hashes, scores
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import led_by_others

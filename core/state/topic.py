@@ -5,16 +5,15 @@ which names collide.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
@@ -87,8 +86,7 @@ def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
     return matrix.astype(dtype).tobytes(), dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicExtras:
+class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
     """What few topics have; all others share `NO_EXTRAS`."""
 
     cores: PackedLists | None = None  # of each replica, `redpanda` only
@@ -102,8 +100,7 @@ class TopicExtras:
 NO_EXTRAS: Final = TopicExtras()
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(FrozenStruct, frozen=True):
     """A living topic.
 
     It has the fields of its packed lists itself: an object less for each of a million topics.
@@ -161,9 +158,6 @@ class Topic:
         return held_by_cores(self.replicas.matrix(), self.cores.matrix())
 
 
-new_topic = fast_constructor(Topic)
-
-
 def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
     """What is kept of a map, which has these lists.
 
@@ -171,15 +165,19 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         own_events: hashes of the events that made and changed it, the one that made it first.
     """
     data, width, columns, ragged = pack(lists)
-    extras = TopicExtras(
-        cores=None if record.cores is None else PackedLists(*pack(record.cores)),
-        ragged=ragged,
-        pinned=record.pinned,
-        wanted_lengths=None if record.wanted_lengths is None else bytes(record.wanted_lengths),
-        need=record.need,
-        constraints=record.constraints,
-    )
-    return new_topic(
+    cores, wanted = record.cores, record.wanted_lengths
+    need, constraints = record.need, record.constraints
+    extras = NO_EXTRAS
+    if ragged or cores or record.pinned or wanted or need or constraints:
+        extras = TopicExtras(
+            cores=None if cores is None else PackedLists(*pack(cores)),
+            ragged=ragged,
+            pinned=record.pinned,
+            wanted_lengths=None if wanted is None else bytes(wanted),
+            need=need,
+            constraints=constraints,
+        )
+    return Topic(
         record.policy,
         record.revision,
         own_events[0],
@@ -189,7 +187,7 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         data,
         width,
         columns,
-        NO_EXTRAS if extras == NO_EXTRAS else extras,
+        extras,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import (
@@ -39,7 +40,6 @@ from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.granted_create import GrantedHeaders
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -76,7 +76,7 @@ _WRITTEN: Final = {
     "WaitingState": 1,
 }
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
-_MODE_VERSIONS: Final = {
+_MODE_VERSIONS: Final[dict[Mode | None, int]] = {
     Mode.ADOPTED: 3,
     Mode.REPLICATION: 3,
     Mode.DEMOTION: 4,
@@ -84,6 +84,8 @@ _MODE_VERSIONS: Final = {
     Mode.RACK_SCORED: 5,
     Mode.STRIPED: 6,
     Mode.DEMAND: 7,
+    Mode.CONSTRAINTS: 8,
+    Mode.CONSTRAINED: 8,
     Mode.BALANCED_ROUNDS: 9,
 }
 _CHANGE_VERSIONS: Final = {
@@ -93,10 +95,12 @@ _CHANGE_VERSIONS: Final = {
     RingChange.UNDEMOTED: 2,
 }
 
-_POLICY_VERSIONS: Final = {
+_POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
     Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
     Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
+
+_MAP_VERSIONS: Final = {policy: each["ReplicaMap"] for policy, each in _POLICY_VERSIONS.items()}
 
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "ClusterRebalance": 2,
@@ -108,7 +112,6 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "RingEvent": 3,
     "WaitingState": 4,
 }
-_CONSTRAINT_MODES: Final = (Mode.CONSTRAINTS, Mode.CONSTRAINED)
 _CONSTRAINT_VERSIONS: Final = {
     "SpuJoined": 3,
     "SpuState": 5,
@@ -207,94 +210,69 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 
 def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
     """The header and the writer of a message: of the earliest version that can hold it."""
-    name = type_name_of(message)
-    version = _later_version(message) or 0
-    if _names_constraints(message):
-        versions = _MIN_VERSIONS if _names_min(message) else _CONSTRAINT_VERSIONS
-        version = max(version, versions[name])
-    elif _names_resources(message):
-        version = max(version, _RESOURCE_VERSIONS[name])
+    version = _later_version(message)
     if not version:
         return _ENCODINGS[wire][type(message)]
-    return _LATER[wire][name, version]
+    return _LATER[wire][type_name_of(message), version]
 
 
-def _names_constraints(message: Message | Event) -> bool:
-    match message:
-        case SpuJoined() | SpuChanged():
-            return bool(message.taints)
-        case TopicCreate() | Waiting():
-            return message.constraints is not None
-        case ReplicaMap():
-            mode = None if message.reason is None else message.reason.mode
-            return message.constraints is not None or mode in _CONSTRAINT_MODES
-        case TopicConstraints():  # Its first version holds all but that.
-            return _names_min(message)
-        case _:
-            return False
-
-
-def _names_min(message: Message | Event) -> bool:
-    match message:
-        case TopicCreate() | TopicConstraints() | ReplicaMap() | Waiting():
-            given = message.constraints
-            return given is not None and any(level.min is not None for level in given.spread)
-        case _:
-            return False
-
-
-def _names_resources(message: Message | Event) -> bool:
-    match message:
-        case SpuJoined():
-            return message.resources is not None
-        case SpuChanged():
-            return bool(message.resources)
-        case TopicCreate():
-            return message.demand is not None or message.leader_demand is not None
-        case ReplicaMap() | Waiting():
-            return message.need is not None
-        case RingEvent():
-            return message.resource is not None
-        case ClusterRebalance():
-            return message.max_bytes is not None or message.band_percent is not None
-        case TopicAdopted():
-            return message.demand is not None
-        case _:
-            return False
-
-
-def _later_version(message: Message | Event) -> int | None:
-    """The version that a message needs beside resources, where the usual one cannot hold it."""
+def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case for each
+    """The version that a message needs; 0: the usual one. Each holds what those before it do."""
     match message:
         case TopicStatus():
-            return _STATUS_VERSIONS.get(message.status)
-        case RingEvent():
-            return _CHANGE_VERSIONS.get(message.change)
-        case ChainEntry():
-            return None if message.retries is None else 3
-        case SpuChanged():
-            if message.unreachable:
-                return 6
-            return 3 if message.cordoned or message.demoted else None
-        case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
-            return _POLICY_VERSIONS[message.policy][type_name_of(message)]
+            return _STATUS_VERSIONS.get(message.status, 0)
         case ReplicaMap():
-            by_mode = 0 if message.reason is None else _MODE_VERSIONS.get(message.reason.mode, 0)
-            if message.policy in _POLICY_VERSIONS:
-                return max(by_mode, _POLICY_VERSIONS[message.policy]["ReplicaMap"])
-            is_adopted = message.pinned or message.wanted_lengths is not None
-            return by_mode or (3 if is_adopted else None)
+            mode = None if message.reason is None else message.reason.mode
+            version = max(_MODE_VERSIONS.get(mode, 0), _MAP_VERSIONS.get(message.policy, 0))
+            if message.pinned or message.wanted_lengths is not None:
+                version = max(version, 3)
+            needs, rules = message.need is not None, message.constraints
+        case TopicCreate() | TopicAdopted() | Waiting():
+            of_policy = _POLICY_VERSIONS.get(message.policy, {})
+            version = of_policy.get(type_name_of(message), 0)
+            needs = _names_demand(message)
+            rules = None if isinstance(message, TopicAdopted) else message.constraints
+        case TopicConstraints():  # Its first version holds all but a `min`.
+            return _MIN_VERSIONS["TopicConstraints"] if _names_min(message.constraints) else 0
+        case RingEvent():
+            version = _CHANGE_VERSIONS.get(message.change, 0)
+            needs, rules = message.resource is not None, None
+        case ChainEntry():
+            return 0 if message.retries is None else 3
+        case SpuJoined():
+            if message.taints:
+                return _CONSTRAINT_VERSIONS["SpuJoined"]
+            version, needs, rules = 0, message.resources is not None, None
+        case SpuChanged():
+            if message.unreachable or message.taints:
+                return 6 if message.unreachable else _CONSTRAINT_VERSIONS["SpuState"]
+            version = 3 if message.cordoned or message.demoted else 0
+            needs, rules = bool(message.resources), None
+        case ClusterRebalance():
+            version, rules = 0, None
+            needs = message.max_bytes is not None or message.band_percent is not None
         case _:
-            return None
+            return 0
+    if needs:
+        version = max(version, _RESOURCE_VERSIONS[type_name_of(message)])
+    if rules is not None:
+        versions = _MIN_VERSIONS if _names_min(rules) else _CONSTRAINT_VERSIONS
+        version = max(version, versions[type_name_of(message)])
+    return version
 
 
-def granted_create_headers(wire: Wire) -> GrantedHeaders:
-    """The headers of map and status, for `encode_granted_create`."""
-    return GrantedHeaders(
-        replica_map=_ENCODINGS[wire][ReplicaMap][0],
-        map_by_rounds=_LATER[wire]["ReplicaMap", _MODE_VERSIONS[Mode.BALANCED_ROUNDS]][0],
-        status=_ENCODINGS[wire][TopicStatus][0],
-    )
+def _names_min(rules: Constraints) -> bool:
+    return any(level.min is not None for level in rules.spread)
+
+
+def _names_demand(message: TopicCreate | TopicAdopted | Waiting) -> bool:
+    match message:
+        case TopicCreate():
+            return message.demand is not None or message.leader_demand is not None
+        case TopicAdopted():
+            return message.demand is not None
+        case Waiting():
+            return message.need is not None
 
 
 def type_name_of(record: Message | Event) -> str:

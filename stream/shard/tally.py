@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import InvariantError
@@ -37,13 +36,13 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.core.base.records import Status
+from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.state.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
 
-class RequestKind(StrEnum):
+class RequestKind(FastStrEnum):
     """What an answer is to."""
 
     CREATE = "create"
@@ -82,7 +81,6 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     SpuUndemote: RequestKind.UNDEMOTE,
 }
 Answered = tuple[str, str, str]  # request, status, code or ""
-GRANTED: Final[Answered] = (RequestKind.CREATE.value, Status.ASSIGNED.value, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
