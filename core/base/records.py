@@ -97,8 +97,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRing:
+    """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
+
+    members: str  # as the rule read them: by rack or with capacities, where it reads those
+    offline: str = ""  # not in it: SPUs that were offline or leaving,
+    saturated: str = ""  # saturated,
+    cordoned: str = ""  # or cordoned, or tainted against new replicas
+    fenced: str = ""  # of `kraft`: offline SPUs that it reads too, by rack as the members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
+    """Why a map is as it is: what `explain` needs to compute the step again."""
 
     mode: Mode
     first_partition: int = 0
@@ -109,14 +120,9 @@ class Reason:
     """Kafka's, of a request that named its start."""
     is_named: bool = False
     """Whether the request named the start; else the chain did."""
-    ring_size: int
-    """Of the ring before the step."""
-    ring_fingerprint: int
-    """64 bits of the order that was read, with its racks and weights where they matter."""
-    offline: int = 0
-    """SPUs of the cluster that were passed over because they are offline or leaving."""
-    saturated: int = 0
-    """SPUs that were passed over because they are saturated."""
+    ring: RecordedRing | None = None  # before the step; None: none was read, or is known
+    filled: str = ""
+    """Of a step of a rule: SPUs that it saturated, each with its last replica, as ranges."""
     same_rack: int = 0
     """Times a candidate was passed over for its rack, over all lists of the step."""
     in_list: int = 0
@@ -350,10 +356,7 @@ class RingFacts(Protocol):
 
     mode: Mode
     order: Order
-    ring_size: int
-    ring_fingerprint: int
-    offline: int  # SPUs of the cluster that are not in the ring because they are offline,
-    saturated: int  # or saturated
+    ring: RecordedRing
     cache: bytes | None
 
 
@@ -396,10 +399,7 @@ class GrantedCreate:
                 reason=new_reason(
                     mode=facts.mode,
                     start_index=self.start,
-                    ring_size=facts.ring_size,
-                    ring_fingerprint=facts.ring_fingerprint,
-                    offline=facts.offline,
-                    saturated=facts.saturated,
+                    ring=facts.ring,
                     same_rack=same_rack,
                     in_list=in_list,
                 ),

@@ -22,6 +22,7 @@ from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.records import GrantedCreate, Mode, RingFacts
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.core.decision.answers import recorded_ring
 from spu_assigner.core.decision.requests import rule_of
 from spu_assigner.core.policies.planner import (
     MODE_OF,
@@ -61,17 +62,13 @@ class PlacementLookahead(Protocol):
 class Facts:
     """What the reason of each map says of the ring."""
 
-    __slots__ = ("cache", "mode", "offline", "order", "ring_fingerprint", "ring_size", "saturated")
+    __slots__ = ("cache", "mode", "order", "ring")
 
     def __init__(self, state: ClusterState, mode: Mode, order: Order) -> None:
-        ring = state.ring
         self.cache: bytes | None = None
         self.mode = mode
         self.order = order
-        self.ring_size = ring.size
-        self.ring_fingerprint = ring.fingerprint(order)
-        self.offline = len(state.spus) - state.online_count
-        self.saturated = state.saturated_count
+        self.ring = recorded_ring(state, order)
 
 
 class RuleLookahead(Facts):

@@ -191,6 +191,14 @@ class Ledger:
         full: list[int] = self._ids[self._open() & (self._counts >= self._capacities)].tolist()
         return full
 
+    def outside_ring(self) -> tuple[IdArray, IdArray, IdArray]:
+        """The ids of SPUs that are offline, cordoned while online, and saturated, ascending."""
+        self._settle()
+        full = self._open() & (self._counts >= self._capacities)
+        masks = ~self._online, self._online & self._cordoned, full
+        offline, cordoned, saturated = (self._ids[mask].astype(np.int32) for mask in masks)
+        return offline, cordoned, saturated
+
     def totals(self) -> Totals:
         """Sums over all SPUs. O(SPUs)."""
         self._settle()

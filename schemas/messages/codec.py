@@ -24,7 +24,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
-    Mode,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -64,7 +63,6 @@ _SINGLE_OBJECT_SIZE: Final = 10
 # bytes.
 _WRITTEN: Final = {
     "TopicStatus": 2,
-    "ReplicaMap": 2,
     "RingEvent": 1,
     "ChainState": 2,
     "SpuState": 2,
@@ -76,16 +74,6 @@ _WRITTEN: Final = {
     "WaitingState": 1,
 }
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
-_MODE_VERSIONS: Final = {
-    Mode.ADOPTED: 3,
-    Mode.REPLICATION: 3,
-    Mode.DEMOTION: 4,
-    Mode.SCORED: 5,
-    Mode.RACK_SCORED: 5,
-    Mode.STRIPED: 6,
-    Mode.DEMAND: 7,
-    Mode.BALANCED_ROUNDS: 9,
-}
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
     RingChange.UNCORDONED: 2,
@@ -94,8 +82,8 @@ _CHANGE_VERSIONS: Final = {
 }
 
 _POLICY_VERSIONS: Final = {
-    Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
-    Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
+    Policy.RENDEZVOUS: {"TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
+    Policy.KRAFT: {"TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
 
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
@@ -104,22 +92,18 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "SpuState": 4,
     "TopicAdopted": 4,
     "TopicCreate": 4,
-    "ReplicaMap": 7,
     "RingEvent": 3,
     "WaitingState": 4,
 }
-_CONSTRAINT_MODES: Final = (Mode.CONSTRAINTS, Mode.CONSTRAINED)
 _CONSTRAINT_VERSIONS: Final = {
     "SpuJoined": 3,
     "SpuState": 5,
     "TopicCreate": 5,
-    "ReplicaMap": 8,
     "WaitingState": 5,
 }
 _MIN_VERSIONS: Final = {  # with a `min` of a level
     "TopicConstraints": 2,
     "TopicCreate": 6,
-    "ReplicaMap": 10,
     "WaitingState": 6,
 }
 
@@ -225,9 +209,6 @@ def _names_constraints(message: Message | Event) -> bool:
             return bool(message.taints)
         case TopicCreate() | Waiting():
             return message.constraints is not None
-        case ReplicaMap():
-            mode = None if message.reason is None else message.reason.mode
-            return message.constraints is not None or mode in _CONSTRAINT_MODES
         case TopicConstraints():  # Its first version holds all but that.
             return _names_min(message)
         case _:
@@ -236,7 +217,7 @@ def _names_constraints(message: Message | Event) -> bool:
 
 def _names_min(message: Message | Event) -> bool:
     match message:
-        case TopicCreate() | TopicConstraints() | ReplicaMap() | Waiting():
+        case TopicCreate() | TopicConstraints() | Waiting():
             given = message.constraints
             return given is not None and any(level.min is not None for level in given.spread)
         case _:
@@ -251,7 +232,7 @@ def _names_resources(message: Message | Event) -> bool:
             return bool(message.resources)
         case TopicCreate():
             return message.demand is not None or message.leader_demand is not None
-        case ReplicaMap() | Waiting():
+        case Waiting():
             return message.need is not None
         case RingEvent():
             return message.resource is not None
@@ -278,12 +259,6 @@ def _later_version(message: Message | Event) -> int | None:
             return 3 if message.cordoned or message.demoted else None
         case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
             return _POLICY_VERSIONS[message.policy][type_name_of(message)]
-        case ReplicaMap():
-            by_mode = 0 if message.reason is None else _MODE_VERSIONS.get(message.reason.mode, 0)
-            if message.policy in _POLICY_VERSIONS:
-                return max(by_mode, _POLICY_VERSIONS[message.policy]["ReplicaMap"])
-            is_adopted = message.pinned or message.wanted_lengths is not None
-            return by_mode or (3 if is_adopted else None)
         case _:
             return None
 
@@ -292,7 +267,6 @@ def granted_create_headers(wire: Wire) -> GrantedHeaders:
     """The headers of map and status, for `encode_granted_create`."""
     return GrantedHeaders(
         replica_map=_ENCODINGS[wire][ReplicaMap][0],
-        map_by_rounds=_LATER[wire]["ReplicaMap", _MODE_VERSIONS[Mode.BALANCED_ROUNDS]][0],
         status=_ENCODINGS[wire][TopicStatus][0],
     )
 

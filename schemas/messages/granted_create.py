@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import GrantedCreate, Mode, RingFacts, Status
+from spu_assigner.core.base.records import GrantedCreate, RingFacts, Status
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.avro.writers import span_writer
 from spu_assigner.schemas.avro.writing import PREPARED_LONGS, long_bytes, text_bytes
@@ -18,7 +18,6 @@ from spu_assigner.schemas.messages.meanings import MEANING
 from spu_assigner.schemas.messages.replica_lists import lists_bytes
 
 _POLICIES: Final = {policy: long_bytes(index) for index, policy in enumerate(Policy)}
-_BY_ROUNDS: Final = Mode.BALANCED_ROUNDS  # a member of an enum's class takes longer to look up
 _FIRST_REVISION: Final = long_bytes(1)
 _PLAINLY_ASSIGNED: Final = long_bytes(list(Status).index(Status.ASSIGNED)) + bytes(3)
 _cluster_bytes: Final = lru_cache(maxsize=4_096)(text_bytes)
@@ -28,7 +27,6 @@ class GrantedHeaders(NamedTuple):
     """The headers of messages of one wire format."""
 
     replica_map: bytes
-    map_by_rounds: bytes  # of `balanced`, in a later version of the schema
     status: bytes
 
 
@@ -41,12 +39,9 @@ def encode_granted_create(granted: GrantedCreate, headers: GrantedHeaders) -> tu
     names = _cluster_bytes(event.cluster_id) + text_bytes(event.topic)
     cause = text_bytes(event.event_id)
     same_rack, in_list = granted.passed
-    header, no_more = headers.replica_map, b""
-    if facts.mode is _BY_ROUNDS:  # not pinned, no lengths of their own, no need, no constraints
-        header, no_more = headers.map_by_rounds, bytes(4)
     replica_map = b"".join(
         (
-            header,
+            headers.replica_map,
             names,
             _FIRST_REVISION,
             _POLICIES[granted.policy],
@@ -56,7 +51,7 @@ def encode_granted_create(granted: GrantedCreate, headers: GrantedHeaders) -> tu
             cause,
             PREPARED_LONGS[event.replication_factor],
             b"\x01\x00" if event.ignore_rack else b"\x00\x00",  # no events but its create
-            no_more,
+            bytes(4),  # not pinned, no lengths of their own, no need, no constraints
             b"\x02\x02",  # a reason, and in it an index
             PREPARED_LONGS.get(start) or long_bytes(start),
             facts.cache or _ring(facts),
@@ -74,6 +69,5 @@ _ring_bytes: Final = span_writer(_REASON, MEANING)
 
 def _ring(facts: RingFacts) -> bytes:
     """What the reasons of granted creates say of a ring; kept with it."""
-    ring = facts.ring_size, facts.ring_fingerprint, facts.offline, facts.saturated
-    facts.cache = _ring_bytes(facts.mode, 0, None, False, *ring)
+    facts.cache = _ring_bytes(facts.mode, 0, None, False, facts.ring, "")
     return facts.cache
