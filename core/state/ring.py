@@ -15,6 +15,7 @@ cycle * ring size + position of that SPU.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -227,34 +228,39 @@ def next_remaining(ids: list[int], position: int, gone: Collection[int]) -> tupl
 
 def members_text(ids: IdArray, racks: IdArray | None, weights: CountArray | None = None) -> str:
     """SPUs as a reason holds them; the numbers of racks count from 0, and may leave some out."""
+    groups: list[list[int]] = [ids.tolist()]
     if racks is not None:
-        by_rack = np.argsort(racks, kind="stable")
-        starts = np.searchsorted(racks[by_rack], np.arange(1, int(racks.max(initial=0)) + 1))
-        parts = np.split(by_rack, starts)
-        return ";".join(
-            members_text(ids[part], None, None if weights is None else weights[part])
-            for part in parts
-        )
+        groups = [[] for _ in range(int(racks.max(initial=0)) + 1)]
+        for spu_id, rack in zip(ids.tolist(), racks.tolist(), strict=True):
+            groups[rack].append(spu_id)
     if weights is None:
-        return ranges_text(ids)
-    runs = np.split(np.arange(len(ids)), np.flatnonzero(np.diff(weights)) + 1)
-    return ",".join(f"{ranges_text(ids[run])}*{weights[run[0]]}" for run in runs if len(run))
+        return ";".join(map(ranges_text, groups))
+    weight_of = dict(zip(ids.tolist(), weights.tolist(), strict=True))
+    return ";".join(
+        ",".join(
+            f"{ranges_text(list(run))}*{weight}"
+            for weight, run in groupby(group, weight_of.__getitem__)
+        )
+        for group in groups
+    )
 
 
-def ranges_text(ids: IdArray | Sequence[int]) -> str:
+def ranges_text(ids: Sequence[int]) -> str:
     """Ids in their order, three or more at equal distances as a range."""
-    given = np.asarray(ids, dtype=np.int64)
-    steps = np.diff(given)
     parts: list[str] = []
-    at = 0
-    for end in (*(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(given) - 1):
-        if end - at >= 2 and steps[at] > 0:  # from the third on a range is shorter
-            parts.append(f"{given[at]}-{given[end]}" + f"/{steps[at]}" * int(steps[at] > 1))
+    at, last = 0, len(ids) - 1
+    while at <= last:
+        end = at + 1
+        step = ids[end] - ids[at] if end < last else 0
+        while step > 0 and end < last and ids[end + 1] - ids[end] == step:
+            end += 1
+        if end > at + 1:
+            parts.append(f"{ids[at]}-{ids[end]}" + (f"/{step}" if step > 1 else ""))
             at = end + 1
         else:
-            parts += map(str, given[at:end].tolist())
-            at = max(at, end)
-    return ",".join([*parts, *map(str, given[at:].tolist())])
+            parts.append(str(ids[at]))
+            at += 1
+    return ",".join(parts)
 
 
 def ids_of_text(text: str) -> list[int]:

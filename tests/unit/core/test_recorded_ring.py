@@ -84,5 +84,5 @@ def test_a_ring_in_no_order_fits_beside_the_largest_map() -> None:
     """Each SPU has a capacity of its own, as `rendezvous` reads it, and one step fills all."""
     ids = np.arange(SPU_ID_MAX, SPU_ID_MAX - 3 * SPUS_MAX, -3, dtype=np.int32)
     weights = np.arange(CAPACITY_MAX, CAPACITY_MAX - SPUS_MAX, -1, dtype=np.int64)
-    size = len(members_text(ids, None, weights)) + len(ranges_text(ids))
+    size = len(members_text(ids, None, weights)) + len(ranges_text(ids.tolist()))
     assert size < RING_SIZE_MAX
