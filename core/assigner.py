@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, policy_of
 from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import (
-    PlainRecord,
     Record,
     ReplicaMap,
     RingEvent,
     TopicStatus,
-    plain_records,
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
@@ -66,13 +62,10 @@ class Assigner:
 
         An event that raises leaves the state as it was.
         """
-        return answers(self._step(event))
+        return answers(self.records(event))
 
-    def records(self, event: Event) -> tuple[PlainRecord, ...]:
+    def records(self, event: Event) -> tuple[Record, ...]:
         """All records, in the order in which they apply, with those that only the state needs."""
-        return plain_records(self._step(event))
-
-    def _step(self, event: Event) -> Sequence[Record]:
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)

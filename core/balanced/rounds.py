@@ -30,13 +30,12 @@ from __future__ import annotations
 from functools import lru_cache
 from math import gcd
 from operator import sub
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.balanced.policy import SMALL_REQUEST_CELLS_MAX
 from spu_assigner.core.balanced.rack_rounds import rack_rounds_of
-from spu_assigner.core.balanced.uniform_ring import Evenness, UniformRing
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists, Table
 from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.loads import NUMBER_BITS, Layout, Loads
@@ -53,6 +52,14 @@ EPOCHS: Final = 16
 # Arrays without dimensions: numpy takes them in half the time of a Python int.
 _NUMBER_MASK: Final = np.array(2**NUMBER_BITS - 1, dtype=np.int32)
 _NO_FOLLOWER: Final = np.array(1 << 2 * NUMBER_BITS, dtype=np.int32)  # after all others
+
+
+class Evenness(NamedTuple):
+    """How SPUs stand whose replicas, and leaders, differ by one at most."""
+
+    open_count: int
+    is_open: NDArray[np.bool_]  # of the fewest replicas
+    is_due: NDArray[np.bool_]  # of the fewest leaders
 
 
 def has_rounds(layout: Layout, replicas: int) -> bool:
@@ -72,64 +79,47 @@ def place_in_rounds(
     layout = loads.layout or Layout.of(loads.ids, loads.racks, loads.capacities)
     if not has_rounds(layout, replicas):
         return None
-    held, led = loads.replicas, loads.leaders
-    of_racks = None if layout.is_one else rack_rounds_of(layout, replicas)
-    if of_racks is not None:
-        rows = of_racks.rows(held, led, start=start, wanted=partitions)
-        return None if rows is None or len(rows) < partitions else loads.ids[rows]
-    is_open, is_due = held == held.min(), led == led.min()
-    if int(held.max() - held.min()) > 1 or int(led.max() - led.min()) > 1:
-        return None
-    even = Evenness(int(np.count_nonzero(is_open)), is_open, is_due)
-    rows = _rows(layout, even, replicas=replicas, start=start, wanted=partitions)
+    rows = _next_rows(
+        layout, loads.replicas, loads.leaders, replicas=replicas, start=start, to=partitions
+    )
     if rows is None or len(rows) < partitions:
         return None
     return loads.ids[rows[:partitions]]
 
 
 class RoundsAhead:
-    """The next lists of a ring, as long as nothing else is placed or taken away."""
+    """The next lists of a ring, as long as nothing else is placed or taken away; kept with it."""
 
     __slots__ = (
         "_ahead",
         "_first",
+        "_has_rounds",
         "_ids",
-        "_is_kept",
+        "_is_shared",
         "_layout",
         "_placed",
-        "_racks",
         "_replicas",
-        "_rows",
         "_table",
-        "_uniform",
         "_version",
     )
 
-    def __init__(
-        self,
-        ids: IdArray,
-        layout: Layout,
-        uniform: UniformRing | None,
-        replicas: int,
-        *,
-        is_kept: bool,
-    ) -> None:
-        """`is_kept`: lists stay as they are, so that what is derived from them can be shared."""
+    def __init__(self, ids: IdArray, layout: Layout, replicas: int, *, is_shared: bool) -> None:
+        """`is_shared`: lists stay as they are, so that what is derived from them can be shared."""
         self._ids = ids
         self._layout = layout
-        self._racks = None if layout.is_one else rack_rounds_of(layout, replicas)
-        self._uniform = uniform if layout.is_one else None
         self._replicas = replicas
-        self._is_kept = is_kept
+        self._has_rounds = has_rounds(layout, replicas)
+        self._is_shared = is_shared
         self._ahead = 0
         self._table: Table | None = None
-        self._rows: NDArray[np.int32] | None = None  # the first ones, as numbers of SPUs
         self._first = 0  # the chain index of the table's first list
         self._placed: ReplicaLists | None = None  # until it is known whether they were applied
         self._version = -1  # of the ledger with the lists before; none yet
 
     def lists(self, ledger: Ledger, *, partitions: int, start: int) -> ReplicaLists | None:
         """As `place_in_rounds` places them."""
+        if not self._has_rounds or partitions * self._replicas > SMALL_REQUEST_CELLS_MAX:
+            return None
         table, version = self._table, ledger.version
         if version != self._version:
             is_next = version == self._version + 1 and ledger.newest is self._placed
@@ -138,43 +128,38 @@ class RoundsAhead:
                 table, self._ahead = None, 0
         begin = start - self._first
         if table is None or begin + partitions > table.count:
-            table = self._look_ahead(ledger, start, partitions)
+            table = self._table = self._look_ahead(ledger, start, partitions)
             if table is None:
                 return None
             begin = 0
-        if self._rows is None and self._is_kept:
-            placed = ReplicaLists.of_table(table, begin, partitions)
-        else:  # Perhaps the only one: what is derived of the table would be made for it alone.
-            rows = table.rows[begin : begin + partitions]
-            placed = ReplicaLists(rows if self._is_kept else rows.copy())
-            if self._rows is not None and self._uniform is not None:
-                self._uniform.note(placed, self._rows[begin : begin + partitions])
-        self._placed = placed
-        return placed
+        placed = table.lists(begin, partitions)
+        self._placed = placed if self._is_shared else ReplicaLists(placed.matrix.copy())
+        return self._placed
 
     def _look_ahead(self, ledger: Ledger, start: int, partitions: int) -> Table | None:
         """A table that begins with these lists; twice as many as the last time."""
-        self._table = None
-        if partitions * self._replicas > SMALL_REQUEST_CELLS_MAX:
-            return None
-        rows = self._made(ledger, start, max(self._ahead, partitions))
+        held, led = ledger.counts(self._ids), ledger.leaders(self._ids)
+        wanted = max(self._ahead, partitions)
+        rows = _next_rows(self._layout, held, led, replicas=self._replicas, start=start, to=wanted)
         if rows is None or len(rows) < partitions:
             return None
         self._ahead = min(max(2 * self._ahead, AHEAD_FIRST), AHEAD_MAX)
         self._first = start
-        self._rows = rows if self._ahead <= AHEAD_FIRST else None
-        self._table = Table(self._ids[rows])
-        return self._table
+        return Table(self._ids[rows])
 
-    def _made(self, ledger: Ledger, start: int, wanted: int) -> NDArray[np.int32] | None:
-        """So many lists from there on, as numbers of SPUs, or fewer."""
-        if self._racks is not None:
-            held, led = ledger.counts(self._ids), ledger.leaders(self._ids)
-            return self._racks.rows(held, led, start=start, wanted=wanted)
-        even = None if self._uniform is None else self._uniform.evenness(ledger)
-        if even is None:
-            return None
-        return _rows(self._layout, even, replicas=self._replicas, start=start, wanted=wanted)
+
+def _next_rows(
+    layout: Layout, held: CountArray, led: CountArray, *, replicas: int, start: int, to: int
+) -> NDArray[np.int32] | None:
+    """So many lists as numbers of SPUs, or fewer, or more; None: there are none."""
+    if not layout.is_one:
+        of_racks = rack_rounds_of(layout, replicas)
+        return None if of_racks is None else of_racks.rows(held, led, start=start, wanted=to)
+    is_open, is_due = held == held.min(), led == led.min()
+    if int(held.max() - held.min()) > 1 or int(led.max() - led.min()) > 1:
+        return None
+    even = Evenness(int(np.count_nonzero(is_open)), is_open, is_due)
+    return _rows(layout, even, replicas=replicas, start=start, wanted=to)
 
 
 def _rows(

@@ -1,21 +1,17 @@
 """What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
 
 The others say what the answers do not, so that replaying all records of a cluster gives its state.
-`GrantedCreate` stands for the records of the most frequent decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, TopicCreate
-from spu_assigner.core.base.fast_constructor import fast_constructor
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
@@ -100,11 +96,16 @@ class Move:
 class RecordedRing:
     """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
 
-    members: str  # as the rule read them: by rack or with capacities, where it reads those
-    offline: str = ""  # not in it: SPUs that were offline or leaving,
-    saturated: str = ""  # saturated,
-    cordoned: str = ""  # or cordoned, or tainted against new replicas
-    fenced: str = ""  # of `kraft`: offline SPUs that it reads too, by rack as the members
+    members: str
+    """Its members as the rule read them: by rack or with capacities, where it reads those."""
+    offline: str = ""
+    """SPUs that were offline or leaving, and so not in it."""
+    saturated: str = ""
+    """Likewise saturated."""
+    cordoned: str = ""
+    """Likewise cordoned, or tainted against new replicas."""
+    fenced: str = ""
+    """Of `kraft`: offline SPUs that it reads too, by rack as the members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,8 @@ class Reason:
     """Kafka's, of a request that named its start."""
     is_named: bool = False
     """Whether the request named the start; else the chain did."""
-    ring: RecordedRing | None = None  # before the step; None: none was read, or is known
+    ring: RecordedRing | None = None
+    """The ring before the step; None: no ring was read, or an earlier release wrote the map."""
     filled: str = ""
     """Of a step of a rule: SPUs that it saturated, each with its last replica, as ranges."""
     same_rack: int = 0
@@ -351,100 +353,6 @@ class EventSeen:
     """64 bits, unsigned."""
 
 
-class RingFacts(Protocol):
-    """What the requests of one kind on one ring have in common; the codec uses `cache`."""
-
-    mode: Mode
-    order: Order
-    ring: RecordedRing
-    cache: bytes | None
-
-
-@dataclass(slots=True, eq=False)
-class GrantedCreate:
-    """A create that is granted and saturates no SPU: its map, status, chain and event id in one.
-
-    Nearly all records of a job are of this class, so state and codec read it as it is; `parts` has
-    the records that it stands for. Not frozen: so it is made and read in half the time.
-    """
-
-    event: TopicCreate
-    policy: Policy  # the event's, or the default
-    facts: RingFacts
-    lists: ReplicaLists
-    passed: tuple[int, int]  # SPUs passed over: for their rack, because the list had them
-    start: int  # the chain index before the request
-    after: int  # and after it
-    chain: Chain  # which stands there
-    event_hash: int  # 64 bits, unsigned
-    registration_next: int  # of the cluster, unchanged
-
-    def parts(self) -> tuple[ReplicaMap, TopicStatus, ChainsChanged, EventSeen]:
-        """The records that it stands for, in the order in which they apply."""
-        event, facts = self.event, self.facts
-        same_rack, in_list = self.passed
-        cluster_id, topic, cause = event.cluster_id, event.topic, event.event_id
-        return (
-            new_replica_map(
-                cluster_id=cluster_id,
-                topic=topic,
-                revision=1,
-                policy=self.policy,
-                replicas=self.lists,
-                cores=None,
-                chain_index=self.after,
-                cause=cause,
-                replication_factor=event.replication_factor,
-                ignore_rack=event.ignore_rack,
-                reason=new_reason(
-                    mode=facts.mode,
-                    start_index=self.start,
-                    ring=facts.ring,
-                    same_rack=same_rack,
-                    in_list=in_list,
-                ),
-            ),
-            new_topic_status(
-                cluster_id=cluster_id,
-                topic=topic,
-                status=Status.ASSIGNED,
-                code=None,
-                message=None,
-                replicas=None,
-                cause=cause,
-            ),
-            new_chains_changed(
-                cluster_id=cluster_id,
-                chains=((facts.order, self.chain),),
-                registration_next=self.registration_next,
-            ),
-            new_event_seen(cluster_id=cluster_id, event_hash=self.event_hash),
-        )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GrantedCreate) and self.parts() == other.parts()
-
-    def __hash__(self) -> int:
-        return hash(self.parts())
-
-
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
-PlainRecord = Answer | StateChange | EventSeen | ClusterGone
-Record = PlainRecord | GrantedCreate
-
-
-def plain_records(records: Iterable[Record]) -> tuple[PlainRecord, ...]:
-    """The records with each granted create as its parts."""
-    return tuple(
-        part
-        for record in records
-        for part in (record.parts() if isinstance(record, GrantedCreate) else (record,))
-    )
-
-
-new_reason = fast_constructor(Reason)
-new_replica_map = fast_constructor(ReplicaMap)
-new_topic_status = fast_constructor(TopicStatus)
-new_chains_changed = fast_constructor(ChainsChanged)
-new_event_seen = fast_constructor(EventSeen)
+Record = Answer | StateChange | EventSeen | ClusterGone

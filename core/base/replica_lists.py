@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.errors import InvariantError
 
 IdArray = NDArray[np.int32]  # shape (n,)
 IdMatrix = NDArray[
@@ -18,12 +17,10 @@ PADDING: Final = -1  # fills short rows at their end
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
 NARROW_MAX: Final = 1_024  # ids up to which plain Python narrows faster than numpy
 DENSE_MIN: Final = 4_096  # counters that cost nothing
-_new: Final = object.__new__
 
 
 class Table:
-    """One period of a policy's placement on one ring: row i is the replica list at chain index i
-    modulo the period.
+    """Consecutive rows of a policy's placement on one ring: the replica lists of chain indexes.
 
     Never written to once made: the lists of many topics are views of it. `cache` is for whoever
     keeps a form derived from the rows beside them, such as the codec their bytes.
@@ -37,6 +34,12 @@ class Table:
         self.count = len(rows)
         self.cache: dict[str, Any] = {}
 
+    def lists(self, start: int, count: int) -> ReplicaLists:
+        """Rows start … start + count - 1, which must be there."""
+        lists = ReplicaLists(self.rows[start : start + count])
+        lists.table, lists.start = self, start
+        return lists
+
 
 class ReplicaLists:
     """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas),
@@ -47,7 +50,7 @@ class ReplicaLists:
     say so: a codec may then slice prepared bytes.
     """
 
-    __slots__ = ("_matrix", "_narrow", "count", "ragged", "start", "table")
+    __slots__ = ("_narrow", "count", "matrix", "ragged", "start", "table")
 
     def __init__(
         self,
@@ -60,49 +63,20 @@ class ReplicaLists:
             width = int((matrix != PADDING).sum(axis=1).max(initial=0))
             matrix = matrix[:, :width]
             ragged = bool((matrix == PADDING).any())
-        self._matrix: IdMatrix | None = matrix
-        self._narrow: bytes | None = None
+        self.matrix = matrix
         self.count = len(matrix)
         self.ragged = ragged
         self.table: Table | None = None
         self.start = 0
-
-    @staticmethod
-    def of_table(table: Table, start: int, count: int) -> ReplicaLists:
-        """Rows start … start + count - 1 of the table, which must have them."""
-        lists = _new(ReplicaLists)  # The array is cut when it is asked for, which is rare.
-        lists._matrix = None
-        lists._narrow = None
-        lists.count = count
-        lists.ragged = False
-        lists.table = table
-        lists.start = start
-        return lists
+        self._narrow: bytes | None = None
 
     @classmethod
     def of_narrow(cls, narrow: bytes, count: int) -> ReplicaLists:
         """So many lists of one length, from their ids row by row, a byte each."""
-        lists = cls.__new__(cls)
-        lists._matrix = None
+        ids = np.frombuffer(narrow, dtype=np.uint8).astype(np.int32)
+        lists = cls(ids.reshape(count, -1))
         lists._narrow = narrow
-        lists.count = count
-        lists.ragged = False
-        lists.table = None
-        lists.start = 0
         return lists
-
-    @property
-    def matrix(self) -> IdMatrix:
-        """The array."""
-        matrix = self._matrix
-        if matrix is None and self.table is not None:
-            matrix = self._matrix = self.table.rows[self.start : self.start + self.count]
-        elif matrix is None and self._narrow is not None:
-            ids = np.frombuffer(self._narrow, dtype=np.uint8).astype(np.int32)
-            matrix = self._matrix = ids.reshape(self.count, -1)
-        if matrix is None:
-            raise InvariantError("replica lists have neither an array, nor a table, nor bytes")
-        return matrix
 
     @classmethod
     def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
@@ -112,6 +86,10 @@ class ReplicaLists:
             return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
         padded = [each + [PADDING] * (width - len(each)) for each in lists]
         return cls(np.array(padded, dtype=np.int32), ragged=True)
+
+    def first(self, count: int) -> ReplicaLists:
+        """The first so many of these lists, which must be of one length."""
+        return self if count == self.count else ReplicaLists(self.matrix[:count])
 
     def tolist(self) -> list[list[int]]:
         """Plain lists of plain ints; a short list is short."""

@@ -15,7 +15,6 @@ from operator import itemgetter
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
 
 Amounts = tuple[tuple[str, int], ...]  # by name, each once
@@ -43,16 +42,13 @@ class Need:
             leader_demand and any(leader_demand.values())
         ):
             return None
-        return _need(amounts_of(demand), amounts_of(leader_demand))
+        return Need(amounts_of(demand), amounts_of(leader_demand))
 
     def by_name(self) -> tuple[tuple[str, int, int], ...]:
         """Of each resource its name, what a follower needs, and what a leader needs."""
         if not self.leader_demand:
             return tuple([(name, amount, amount) for name, amount in self.demand])
         return _by_name(self)
-
-
-_need = fast_constructor(Need)
 
 
 @lru_cache(maxsize=16)  # A request asks several times.

@@ -14,7 +14,7 @@ from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import INDEX_MAX, KAFKA_OWN
 from spu_assigner.core.base.records import (
     Answer,
-    GrantedCreate,
+    ChainsChanged,
     Record,
     RecordedRing,
     ReplicaMap,
@@ -23,14 +23,12 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Status,
     TopicStatus,
-    new_chains_changed,
-    new_topic_status,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring, members_text, ranges_text
 
-_ANSWERING: Final = (ReplicaMap, TopicStatus, RingEvent, GrantedCreate)
+_ANSWERING: Final = (ReplicaMap, TopicStatus, RingEvent)
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
 
 
@@ -53,7 +51,7 @@ def status(
     moves: int | None = None,
 ) -> TopicStatus:
     """The answer to a request; `refusal` says why it is no grant."""
-    return new_topic_status(
+    return TopicStatus(
         cluster_id=state.cluster_id,
         topic=topic,
         status=answer,
@@ -173,14 +171,15 @@ def recorded_ring(
         fenced: the offline SPUs that `kraft` read too, each with its rack.
     """
     ring = state.ring
-    known = ring.recorded.get((order, is_weighted))
+    key = RecordedRing, order, is_weighted
+    known: RecordedRing | None = ring.kept.get(key)
     if known is None:
         parts = {}
         if ring.size < len(state.spus):
             outside = map(ranges_text, state.ledger.outside_ring())
             parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
         known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
-        ring.recorded[order, is_weighted] = known
+        ring.kept[key] = known
     if not fenced:
         return known
     racks = [*ring.racks().tolist(), *fenced.values()]
@@ -232,7 +231,7 @@ def chains_changed(
     if not changed and registration_next == state.registration_next:
         return []
     return [
-        new_chains_changed(
+        ChainsChanged(
             cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
         )
     ]
@@ -253,24 +252,13 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    return tuple(
-        answer
-        for record in answering_records(records)
-        for answer in (record.parts()[:2] if isinstance(record, GrantedCreate) else (record,))
-    )
-
-
-def answering_records(records: Sequence[Record]) -> Sequence[Answer | GrantedCreate]:
-    """The same with a granted create, which is always the only record of its event, in one."""
-    if len(records) == 1 and isinstance(records[0], GrantedCreate):
-        return (records[0],)
     found = [record for record in records if isinstance(record, _ANSWERING)]
     if len(found) > 1:
         found.sort(key=_place_among_answers)
-    return found
+    return tuple(found)
 
 
-def _place_among_answers(answer: Answer | GrantedCreate) -> tuple[int, str, int]:
+def _place_among_answers(answer: Answer) -> tuple[int, str, int]:
     match answer:
         case ReplicaMap():
             return 0, answer.topic, answer.revision
@@ -278,5 +266,3 @@ def _place_among_answers(answer: Answer | GrantedCreate) -> tuple[int, str, int]
             return 1, "", 0
         case RingEvent():
             return 2, "", answer.spu_id
-        case GrantedCreate():
-            return 0, answer.event.topic, 1

@@ -12,7 +12,6 @@ from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.limits import (
     AMOUNT_MAX,
     KAFKA_OWN,
@@ -69,9 +68,6 @@ class Assignment:
     chain: Chain | None = None  # of that order after the request; None: it stays
     departed: tuple[tuple[int, ...], ...] = ()  # SPUs that it saturates, in groups that leave
     reason: Reason
-
-
-new_assignment = fast_constructor(Assignment)
 
 
 def refuse_size(

@@ -8,11 +8,11 @@ The records of one event come in the order in which they apply; `answers` puts t
 their fixed order. Each event also leaves an `EventSeen`, and a chain that moved a `ChainsChanged`.
 
     event             met                                            else
-    TopicCreate       GrantedCreate; near saturation ReplicaMap,     TopicStatus; with WAITING
-                      TopicStatus, a RingEvent per SPU filled        a Waiting
+    TopicCreate       ReplicaMap, TopicStatus, a RingEvent per       TopicStatus; with WAITING
+                      SPU filled                                     a Waiting
     TopicAdopted      ReplicaMap as found, TopicStatus; RingEvent    TopicStatus
                       per SPU filled or freed, SpuChanged per freed
-    TopicGrow         as a create near saturation                    TopicStatus
+    TopicGrow         as a create                                    TopicStatus
     TopicReplication  as an adoption                                 TopicStatus
     TopicDemand,      ReplicaMap with the same lists, TopicStatus    TopicStatus
     TopicConstraints
@@ -76,8 +76,6 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     SpuChanged,
     Status,
-    new_event_seen,
-    plain_records,
 )
 from spu_assigner.core.constraints.kept_rules import (
     Broken,
@@ -96,7 +94,6 @@ from spu_assigner.core.decision.answers import (
 )
 from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
-from spu_assigner.core.decision.lookahead import grant_ahead
 from spu_assigner.core.decision.removal import forget
 from spu_assigner.core.decision.repair import RepairRun, postpone, repair
 from spu_assigner.core.decision.replication import change_replication
@@ -109,7 +106,7 @@ from spu_assigner.core.decision.waiting import (
     waiting_create,
 )
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.core.state.memory import event_hash, new_event_hash
+from spu_assigner.core.state.memory import event_hash
 
 # Of a living topic.
 TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicConstraints
@@ -126,7 +123,7 @@ def step(
     *,
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
-) -> Sequence[Record]:
+) -> tuple[Record, ...]:
     """Decide and apply, and what follows too, in the order of application.
 
     An event that was seen before gives no records and changes nothing.
@@ -140,14 +137,9 @@ def step(
     full = state.full_resources
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
-    if isinstance(event, TopicCreate) and state.retries is None:
-        # As `decide` does; most events are creates.
-        records: Sequence[Record] = _create(state, event, default_policy, reserved_names)
-        for record in records:  # It frees nothing, so nothing follows.
-            evolve(state, record)
-    else:
-        records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
-        records = _with_following(state, event, plain_records(records))
+    records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
+    if records:
+        records = _with_following(state, event, records)
     if not (state.spus or not records) and state.is_empty:
         gone = ClusterGone(cluster_id=state.cluster_id)
         evolve(state, gone)
@@ -156,18 +148,16 @@ def step(
 
 
 def _with_following(
-    state: ClusterState, event: Event, records: Sequence[Record]
-) -> Sequence[Record]:
+    state: ClusterState, event: Event, records: tuple[Record, ...]
+) -> tuple[Record, ...]:
     """The records of an event, and what follows from them; all are applied."""
     # With other constraints, what waits may fit where it did not.
     frees = makes_room(state, records) or isinstance(event, TopicConstraints)
     rules_before = _rules_before(state, event)
     for record in records:
         evolve(state, record)
-    if not records:
-        return ()
     broken = _broken(state, event, records)
-    violated = _violated(state, event, rules_before)
+    violated = _violated(state, event, rules_before) if rules_before else []
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
@@ -189,16 +179,20 @@ def decide(
     *,
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
-) -> Sequence[Record]:
-    """The records of the event itself, the memory of its id last; not yet what follows from it. A
-    create that saturates no SPU is one `GrantedCreate`.
-    """
-    if isinstance(event, TopicCreate):
-        return _create(state, event, default_policy, reserved_names)
-    hashed = new_event_hash(event.event_id)
+) -> tuple[Record, ...]:
+    """The records of the event itself, the memory of its id last; not yet what follows from it."""
+    hashed = event_hash(event.event_id)
     if hashed in state.memory.known:
         return ()
+    records: list[Record]
     match event:
+        case TopicCreate():
+            policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
+            policy = policy if type(policy) is Policy else policy_of(policy)
+            refusal = refuse_create(state, event, policy, reserved_names)
+            if refusal is not None and _has_made(state, event.topic, hashed):
+                return ()
+            records = _create(state, event, policy, refusal)
         case TopicDelete():
             records = forget(state, event, Status.DELETED)
         case TopicRelease():
@@ -216,8 +210,7 @@ def decide(
             records = rebalance(state, event)
         case _:
             assert_never(event)
-    records.append(EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
-    return tuple(records)
+    return (*records, EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
 
 
 def _has_made(state: ClusterState, name: str, hashed: int) -> bool:
@@ -306,41 +299,18 @@ def _following(
 
 
 def _create(
-    state: ClusterState, event: TopicCreate, default_policy: Policy, reserved_names: frozenset[str]
-) -> tuple[Record, ...]:
-    hashed = new_event_hash(event.event_id)
-    if hashed in state.memory.known:
-        return ()
-    policy = event.policy or (default_policy if event.replicas is None else Policy.MANUAL)
-    policy = policy if type(policy) is Policy else policy_of(policy)
-    refusal = refuse_create(state, event, policy, reserved_names)
-    if refusal is None:
-        ahead = grant_ahead(state, event, policy, hashed)
-        if ahead is not None:
-            return (ahead,)
-    elif _has_made(state, event.topic, hashed):
-        return ()
-    records: list[Record]
+    state: ClusterState, event: TopicCreate, policy: Policy, refusal: Refusal | None
+) -> list[Record]:
+    """The records of a create; `refusal`: why it is refused before it is placed."""
     assignment = place_create(state, event, policy) if refusal is None else refusal
     if isinstance(assignment, Assignment):
-        records = (
-            [
-                status(
-                    state,
-                    event.topic,
-                    Status.VALIDATED,
-                    event.event_id,
-                    replicas=assignment.replicas,
-                )
-            ]
-            if event.validate_only
-            else granted(state, event, assignment)
-        )
-    elif _may_wait(event, policy, assignment):
-        records = _wait(state, event, policy, assignment)
-    else:
-        records = [rejected(state, event.topic, assignment, event.event_id)]
-    return (*records, new_event_seen(cluster_id=state.cluster_id, event_hash=hashed))
+        if not event.validate_only:
+            return granted(state, event, assignment)
+        lists, topic, cause = assignment.replicas, event.topic, event.event_id
+        return [status(state, topic, Status.VALIDATED, cause, replicas=lists)]
+    if _may_wait(event, policy, assignment):
+        return _wait(state, event, policy, assignment)
+    return [rejected(state, event.topic, assignment, event.event_id)]
 
 
 def _may_wait(event: TopicCreate, policy: Policy, refusal: Refusal) -> bool:

@@ -8,16 +8,16 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.balanced.by_need import has_room_for_all, place_by_need
-from spu_assigner.core.balanced.failover import order_followers
+from spu_assigner.core.balanced.failover import is_ordered, order_followers
 from spu_assigner.core.balanced.policy import place_balanced
-from spu_assigner.core.balanced.rounds import place_in_rounds
+from spu_assigner.core.balanced.rounds import RoundsAhead
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import KAFKA_OWN, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import Mode, Reason, new_reason
+from spu_assigner.core.base.records import Mode, Reason
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
@@ -35,7 +35,6 @@ from spu_assigner.core.decision.assignment import (
     chain_after,
     departed_one_by_one,
     lacking,
-    new_assignment,
     refuse_described,
     refuse_size,
     refuse_taken,
@@ -46,16 +45,8 @@ from spu_assigner.core.decision.assignment import (
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
-from spu_assigner.core.policies.planner import (
-    MODE_OF,
-    ORDER_OF,
-    SCORING,
-    Demand,
-    PlacementRule,
-    ShortRingError,
-    TooManyLooksError,
-    place,
-)
+from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, SCORING, PlacementRule
+from spu_assigner.core.policies.planner import Demand, ShortRingError, TooManyLooksError, place
 from spu_assigner.core.policies.striped import (
     free_slots,
     offline_spus,
@@ -65,7 +56,7 @@ from spu_assigner.core.policies.striped import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
 from spu_assigner.core.state.leading import has_demoted, led_by_others
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.loads import Layout, Loads
 from spu_assigner.core.state.ring import Ring, ranges_text
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
@@ -121,8 +112,7 @@ def refuse_create(
 def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
     """Place a create, or say why it cannot be; the state is only read.
 
-    `refuse_create` must not refuse it. What it says of resources and constraints is checked here:
-    most creates name none, and are granted before.
+    `refuse_create` must not refuse it. What it says of resources and constraints is checked here.
     """
     refusal = refuse_described(state, event, policy)
     if refusal is not None:
@@ -244,7 +234,7 @@ def _by_rule(
         return too_many_looks(error)
     replicas = led_by_others(state, plan.replicas)
     start = index if has_chain and event.start_index is None else event.start_index
-    return new_assignment(
+    return Assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
@@ -273,21 +263,21 @@ def _balanced(state: ClusterState, event: TopicCreate, retry: Work | None) -> As
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-    loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
     asked = {"partitions": event.partitions, "replicas": event.replication_factor, "start": index}
     nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
     may_exchange = nobody_fills
     need = Need.of(event.demand, event.leader_demand)
-    mode = Mode.BALANCED
-    if need is None:
-        matrix = None
-        if nobody_fills and not has_demoted(state):
-            matrix = place_in_rounds(loads, **asked)
-        if matrix is None:
-            matrix = place_balanced(loads, **asked)
-        else:
-            mode = Mode.BALANCED_ROUNDS
+    mode, lists = Mode.BALANCED, None
+    if need is None and nobody_fills and not has_demoted(state):
+        rounds = _rounds(state, event.replication_factor, ignore_rack=event.ignore_rack)
+        lists = rounds.lists(state.ledger, partitions=event.partitions, start=index)
+    if lists is not None:
+        mode, matrix = Mode.BALANCED_ROUNDS, lists.matrix
+    elif need is None:
+        loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
+        matrix = place_balanced(loads, **asked)
     else:
+        loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
         resources = resource_loads(state, ring, loads, need)
         may_exchange = may_exchange and has_room_for_all(resources, event.partitions)
         matrix = place_by_need(loads, resources, **asked)
@@ -312,14 +302,27 @@ def _balanced(state: ClusterState, event: TopicCreate, retry: Work | None) -> As
         )
     order_followers(state, matrix, ignore_rack=event.ignore_rack, may_exchange=may_exchange)
     departed = departed_one_by_one(matrix, full)
-    return new_assignment(
+    return Assignment(
         policy=Policy.BALANCED,
-        replicas=led_by_others(state, ReplicaLists(matrix)),
+        replicas=led_by_others(state, lists or ReplicaLists(matrix)),
         order=Order.BALANCED,
         chain=chain_after(ring, Order.BALANCED, index, matrix, departed),
         departed=departed,
         reason=_reason(state, mode, Order.BALANCED, index),
     )
+
+
+def _rounds(state: ClusterState, replicas: int, *, ignore_rack: bool) -> RoundsAhead:
+    """The lists that come next on SPUs alike; kept with the ring."""
+    kept, key = state.ring.kept, (Mode.BALANCED_ROUNDS, replicas, ignore_rack)
+    known: RoundsAhead | None = kept.get(key)
+    if known is None:
+        ids, layout = state.ring.ids, state.ring.layout()
+        if ignore_rack and not layout.is_one:
+            layout = Layout.of(ids, np.zeros_like(ids), layout.capacities)
+        is_shared = not is_ordered(state, replicas, ignore_rack=ignore_rack)
+        known = kept[key] = RoundsAhead(ids, layout, replicas, is_shared=is_shared)
+    return known
 
 
 def _constrained(
@@ -340,7 +343,7 @@ def _constrained(
     if ring.size:
         index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
         chain = chain_after(ring, Order.BALANCED, index, matrix, departed)
-    return new_assignment(
+    return Assignment(
         policy=Policy.BALANCED,
         replicas=ReplicaLists(matrix),
         order=Order.BALANCED,
@@ -370,7 +373,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         return short_on_the_way(short)
     except TooManyLooksError as error:
         return too_many_looks(error)
-    return new_assignment(
+    return Assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),
         order=_KRAFT_ORDER,
@@ -385,7 +388,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
 
 
 def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) -> Reason:
-    return new_reason(
+    return Reason(
         mode=mode,
         start_index=index,
         ring=recorded_ring(state, order),

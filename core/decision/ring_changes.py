@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.events import SpuId, TopicCreate, TopicGrow
-from spu_assigner.core.base.records import Record, RingChange, SpuChanged, Status, new_replica_map
+from spu_assigner.core.base.records import Record, ReplicaMap, RingChange, SpuChanged, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
@@ -102,14 +102,12 @@ def granted(
     state: ClusterState, event: TopicCreate | TopicGrow, assignment: Assignment
 ) -> list[Record]:
     """The records of a request that is met: of a new topic, or of one that grows."""
-    ring, chains = state.ring, dict(state.chains)
+    ring, chains, order = state.ring, dict(state.chains), assignment.order
     for gone in assignment.departed:
         ring, chains = ring_without(ring, chains, gone)
-    if assignment.order is not None and assignment.chain is not None:
-        chains[assignment.order] = assignment.chain
-    index = (
-        None if assignment.order is None else ring.index(assignment.order, chains[assignment.order])
-    )
+    if order is not None and assignment.chain is not None:
+        chains[order] = assignment.chain
+    index = None if order is None else ring.index(order, chains[order])
     revision = 1
     own: tuple[int, ...] = ()
     pinned, wanted_lengths = False, None
@@ -128,7 +126,7 @@ def granted(
             new = len(assignment.replicas) - len(topic.wanted_lengths)
             wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
     records: list[Record] = [
-        new_replica_map(
+        ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
             revision=revision,

@@ -29,16 +29,14 @@ from spu_assigner.core.explain.placement_decision import (
     Taken,
     Why,
 )
-from spu_assigner.core.policies.planner import (
+from spu_assigner.core.policies.cursor import (
     MODE_OF,
     ORDER_OF,
     SCORING,
     Cursor,
-    Demand,
     PlacementRule,
-    ShortRingError,
-    cursor_for,
 )
+from spu_assigner.core.policies.planner import Demand, ShortRingError, cursor_for
 from spu_assigner.core.policies.striped import place_striped, stripes_seed
 from spu_assigner.core.rules.rendezvous import by_score, in_rounds, pair_hashes, scores
 from spu_assigner.core.state.cluster_state import ClusterState

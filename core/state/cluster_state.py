@@ -19,7 +19,6 @@ from spu_assigner.core.base.records import (
     ChainsChanged,
     ClusterGone,
     EventSeen,
-    GrantedCreate,
     Record,
     ReplicaMap,
     Retries,
@@ -41,7 +40,7 @@ from spu_assigner.core.state.parts import chain_entry, parts_of, seen_entry, spu
 from spu_assigner.core.state.resource_use import ResourceUse
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, TopicNames, new_topic, pack, topic_of
+from spu_assigner.core.state.topic import Topic, TopicNames, topic_of
 
 
 class ClusterState:
@@ -364,34 +363,12 @@ class ClusterState:
         return topic
 
 
-def evolve(state: ClusterState, record: Record) -> None:  # noqa: PLR0912  # a case for each
+def evolve(state: ClusterState, record: Record) -> None:
     """Apply one record.
 
     Everything that follows from it was decided already and has its own record.
     """
     match record:
-        case GrantedCreate():  # As its parts one by one: the name is new, and it has no cores.
-            event, lists, hashed = record.event, record.lists, record.event_hash
-            data, width, columns, _ = pack(lists)
-            state.topics[event.topic] = new_topic(
-                record.policy,
-                1,
-                hashed,
-                (),
-                event.replication_factor,
-                event.ignore_rack,
-                data,
-                width,
-                columns,
-            )
-            if "." in event.topic:
-                state.names.add(event.topic)
-            state._counts_changed |= state.ledger.add(lists)
-            if state._takeovers is not None:
-                state._takeovers.count(lists)
-            state.chains[record.facts.order] = record.chain
-            state._dirty_blocks.add(state.memory.add(hashed))
-            state._dirty_chains = True
         case ReplicaMap():
             _evolve_map(state, record)
         case TopicStatus() | RingEvent():
@@ -400,14 +377,14 @@ def evolve(state: ClusterState, record: Record) -> None:  # noqa: PLR0912  # a c
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
             state._dirty_chains = True
+        case EventSeen():
+            state._dirty_blocks.add(state.memory.add(record.event_hash))
+            state._dirty_chains = True  # its entry holds the count
         case RetriesChanged():
             state.retries = record.retries
             state._dirty_chains = True
         case ClusterGone():
             state._forget_all()
-        case EventSeen():
-            state._dirty_blocks.add(state.memory.add(record.event_hash))
-            state._dirty_chains = True  # its entry holds the count
         case SpuChanged():
             state._put_spu(record)
             state._dirty_spus.add(SpuId(record.spu_id))

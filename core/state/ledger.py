@@ -44,7 +44,6 @@ class Ledger:
         "_leaders",
         "_online",
         "_pending",
-        "_run",
         "known_floor",
         "newest",
         "version",
@@ -59,7 +58,6 @@ class Ledger:
         self._cordoned = np.zeros(0, dtype=np.bool_)
         self._dense = True  # ids are 0 … n-1: an id is its own position
         self._pending: list[ReplicaLists] = []
-        self._run: ReplicaLists | None = None  # rows of a table in which map followed map
         self.version = 0  # of what is counted: one further with each map
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
         # No ring member has fewer free slots than this; it is measured by `free_floor`.
@@ -115,27 +113,13 @@ class Ledger:
 
         Returns whether the ring may have changed. Every id must have been described.
         """
-        run, count = self._run, lists.count
-        if run is not None and run.table is lists.table and run.start + run.count == lists.start:
-            run.count += count
-        else:
-            self._add_run()
-            if lists.table is not None:
-                self._run = ReplicaLists.of_table(lists.table, lists.start, count)
-            else:
-                self._pending.append(lists)
-        self.version += 1
-        self.newest = lists
-        self.known_floor = floor = self.known_floor - count
-        return floor <= 0
-
-    def _add_run(self) -> None:
-        """Let what is pending not grow without end."""
-        if self._run is not None:
-            self._pending.append(self._run)
-            self._run = None
+        self._pending.append(lists)
         if len(self._pending) >= PENDING_MAX:
             self._settle()
+        self.version += 1
+        self.newest = lists
+        self.known_floor = floor = self.known_floor - lists.count
+        return floor <= 0
 
     def subtract(self, lists: ReplicaLists) -> None:
         """Take a map's replicas out of the count."""
@@ -233,9 +217,6 @@ class Ledger:
         return np.bincount(at, minlength=len(self._ids)).astype(np.int64, copy=False)
 
     def _settle(self) -> None:
-        if self._run is not None:
-            self._pending.append(self._run)
-            self._run = None
         if self._pending:
             pending, self._pending = self._pending, []
             ids, leaders = pending[0].flat(), pending[0].matrix[:, 0]

@@ -14,13 +14,10 @@ _from_bytes: Final = int.from_bytes
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 
 
-def new_event_hash(event_id: str) -> int:
+@lru_cache(maxsize=16)  # An event's is asked for when it is decided and when it is applied.
+def event_hash(event_id: str) -> int:
     """64 bits that stand for an event id in memory."""
     return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
-
-
-# An event's is asked for when it is decided with care and when it is applied.
-event_hash = lru_cache(maxsize=16)(new_event_hash)
 
 
 def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged, new_replica_map
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged
 from spu_assigner.core.state.memory import SEEN_BLOCK
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def seen_entry(state: ClusterState, block: int) -> SeenEntry:
 def _map_of(state: ClusterState, name: str) -> ReplicaMap:
     topic = state.topics[name]
     wanted = topic.wanted_lengths
-    return new_replica_map(
+    return ReplicaMap(
         cluster_id=state.cluster_id,
         topic=name,
         revision=topic.revision,

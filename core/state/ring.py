@@ -14,16 +14,16 @@ cycle * ring size + position of that SPU.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.records import RecordedRing, SpuChanged
-from spu_assigner.core.base.replica_lists import IdArray, Table
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.records import SpuChanged
+from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.ledger import CountArray
@@ -55,11 +55,8 @@ class Ring:
         "_spus",
         "_weights",
         "ids",
-        "lookaheads",
-        "recorded",
+        "kept",
         "size",
-        "tables",
-        "uniform_rings",
     )
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
@@ -68,17 +65,12 @@ class Ring:
         self._spus = spus
         self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
         self._index_of: dict[Order, tuple[Chain, int]] = {}
-        self.recorded: dict[tuple[Order, bool], RecordedRing] = {}  # of `core.decision`
         self._racks: NDArray[np.str_] | None = None
         self._weights: CountArray | None = None
         self._layout: Layout | None = None
         self._resource_names: frozenset[str] | None = None
         self._resource_tables: dict[frozenset[str], ResourceTable] = {}
-        self.lookaheads: dict[
-            tuple[Policy, int, bool], Any
-        ] = {}  # of `decision.lookahead`, by kind of request
-        self.tables: dict[tuple[str, int], Table] = {}
-        self.uniform_rings: dict[bool, Any] = {}  # of `core.balanced`, by whether racks are ignored
+        self.kept: dict[Hashable, Any] = {}  # what others make of the ring: it lasts as long
 
     def order(self, order: Order) -> IdArray:
         """The members' ids in this order. O(N log N) the first time."""

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_constructor import fast_constructor
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
@@ -161,9 +160,6 @@ class Topic:
         return held_by_cores(self.replicas.matrix(), self.cores.matrix())
 
 
-new_topic = fast_constructor(Topic)
-
-
 def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
     """What is kept of a map, which has these lists.
 
@@ -171,15 +167,7 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         own_events: hashes of the events that made and changed it, the one that made it first.
     """
     data, width, columns, ragged = pack(lists)
-    extras = TopicExtras(
-        cores=None if record.cores is None else PackedLists(*pack(record.cores)),
-        ragged=ragged,
-        pinned=record.pinned,
-        wanted_lengths=None if record.wanted_lengths is None else bytes(record.wanted_lengths),
-        need=record.need,
-        constraints=record.constraints,
-    )
-    return new_topic(
+    return Topic(
         record.policy,
         record.revision,
         own_events[0],
@@ -189,7 +177,22 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         data,
         width,
         columns,
-        NO_EXTRAS if extras == NO_EXTRAS else extras,
+        _extras_of(record, ragged=ragged),
+    )
+
+
+def _extras_of(record: ReplicaMap, *, ragged: bool) -> TopicExtras:
+    cores, wanted = record.cores, record.wanted_lengths
+    need, constraints = record.need, record.constraints
+    if not (ragged or cores or record.pinned or wanted or need or constraints):
+        return NO_EXTRAS
+    return TopicExtras(
+        cores=None if cores is None else PackedLists(*pack(cores)),
+        ragged=ragged,
+        pinned=record.pinned,
+        wanted_lengths=None if wanted is None else bytes(wanted),
+        need=need,
+        constraints=constraints,
     )
 
 

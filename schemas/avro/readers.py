@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import Any, Final
 
 import fastavro
-from spu_assigner.core.base.fast_constructor import open_twin
 from spu_assigner.schemas.avro.meaning import NO_FORM, PLAIN, Meaning, Reader, Source, short_name
 from spu_assigner.schemas.avro.strict_reading import (
     array_reader,
@@ -88,10 +87,7 @@ def _record_reader(
     name = short_name(schema)
     cls = None if is_tail else meaning.classes.get(name)
     source = Source("def made(data, position):")
-    if cls is not None:
-        source.add(f"value = {source.name(object.__new__)}({source.name(open_twin(cls))})")
-        target = "value.{}"
-    elif is_tail:
+    if cls is not None or is_tail:
         target = "field_{}"
     else:
         source.add("value = {}")
@@ -116,23 +112,20 @@ def _record_reader(
         source.add(f"return ({values},), position")
         return source.function()  # type: ignore[no-any-return]
     if cls is not None:
-        _add_closing(source, cls, {field["name"] for field in current})
+        names = [field["name"] for field in current]
+        _check_fields(cls, names)
+        given = ", ".join(f"{each}={target.format(each)}" for each in names)
+        source.add(f"value = {source.name(cls)}({given})")
     if (load := meaning.forms.get(name, NO_FORM).load) is not None:
         source.add(f"value = {source.name(load)}(value)")
     source.add("return value, position")
     return source.function()  # type: ignore[no-any-return]
 
 
-def _add_closing(source: Source, cls: type, read: set[str]) -> None:
-    """The lines that make an open twin with these fields an object of the class."""
+def _check_fields(cls: type, read: list[str]) -> None:
     for field in fields(cls):
-        if field.name not in read:
-            if field.default is MISSING:
-                raise SchemaError(f"the schema of {cls.__name__} has no field {field.name}")
-            source.add(f"value.{field.name} = {source.name(field.default)}")
-    source.add(f"value.__class__ = {source.name(cls)}")
-    if hasattr(cls, "check_names"):  # The schema has checked the types.
-        source.add("value.check_names()")
+        if field.name not in read and field.default is MISSING:
+            raise SchemaError(f"the schema of {cls.__name__} has no field {field.name}")
 
 
 def _default(name: str, field: Any, meaning: Meaning) -> Any:

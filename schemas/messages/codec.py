@@ -24,7 +24,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
-    ReplicaMap,
     RingChange,
     RingEvent,
     SpuChanged,
@@ -38,7 +37,6 @@ from spu_assigner.schemas.avro.registry import Registered, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writers import compile_writer
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
-from spu_assigner.schemas.messages.granted_create import GrantedHeaders
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, TYPE_NAMES, Message
 from spu_assigner.schemas.messages.wire import Wire
 
@@ -261,14 +259,6 @@ def _later_version(message: Message | Event) -> int | None:
             return _POLICY_VERSIONS[message.policy][type_name_of(message)]
         case _:
             return None
-
-
-def granted_create_headers(wire: Wire) -> GrantedHeaders:
-    """The headers of map and status, for `encode_granted_create`."""
-    return GrantedHeaders(
-        replica_map=_ENCODINGS[wire][ReplicaMap][0],
-        status=_ENCODINGS[wire][TopicStatus][0],
-    )
 
 
 def type_name_of(record: Message | Event) -> str:

@@ -42,7 +42,7 @@ from spu_assigner.core.base.events import Policy, TopicAdopted, TopicRelease
 from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.core.state.memory import new_event_hash
+from spu_assigner.core.state.memory import event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.plan.applied import AppliedRecords, is_unmoved
@@ -79,10 +79,10 @@ class PublishedMaps:
 
     def knows(self, event_id: str, topic: str) -> bool:
         """Whether the job passes over an event of this id about this topic."""
-        hashed, known = new_event_hash(event_id), self.maps.get(topic)
+        hashed, known = event_hash(event_id), self.maps.get(topic)
         if hashed in self.remembered or known is None:
             return hashed in self.remembered
-        return hashed in (known.own_events or (new_event_hash(known.cause),))
+        return hashed in (known.own_events or (event_hash(known.cause),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,24 +7,22 @@ neighbours are answered. Decisions are the core's; there is none here. Nor is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import (
-    GrantedCreate,
-    Record,
+    Answer,
     ReplicaMap,
     RingEvent,
     SpuChanged,
     TopicStatus,
     Waiting,
 )
-from spu_assigner.core.decision.answers import answering_records
+from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.figures import figures_of
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
@@ -32,9 +30,7 @@ from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     encode_record,
-    granted_create_headers,
 )
-from spu_assigner.schemas.messages.granted_create import encode_granted_create
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.kafka.topics import TOPICS
 from spu_assigner.stream.shard.bundle import (
@@ -47,7 +43,6 @@ from spu_assigner.stream.shard.clusters import MAP, Clusters, entry_name, state_
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard, Write
 from spu_assigner.stream.shard.tally import (
-    GRANTED,
     MEASURED_MAX,
     REQUESTS,
     Answered,
@@ -104,13 +99,12 @@ class ShardBatch:
         self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
         self._wire = options.wire
-        self._headers = granted_create_headers(options.wire)
         self._topics = {
             source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
         }
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
-        self._answers: Counter[Answered] = Counter()  # but for those of granted creates
-        self._repeated = self._granted = 0
+        self._answers: Counter[Answered] = Counter()
+        self._repeated = 0
         self._dead_letters: Counter[str] = Counter()
 
     def apply(self, batch: Batch, alive: Callable[[], None] = _nothing) -> Iterator[bytes]:
@@ -156,8 +150,6 @@ class ShardBatch:
 
     def _tally(self, events: int) -> Tally:
         """What the batch came to, when all is answered."""
-        if self._granted:
-            self._answers[GRANTED] += self._granted
         unmeasured = self._clusters.unmeasured
         unmeasured |= dict.fromkeys(self._touched)
         names = list(islice(unmeasured, MEASURED_MAX))
@@ -204,46 +196,27 @@ class ShardBatch:
         if not records:
             self._repeated += 1
             return
-        first = records[0]
-        if isinstance(first, GrantedCreate):  # always the only record
-            name = b"%b/%b" % (key, first.event.topic.encode())
-            map_value, status_value = encode_granted_create(first, self._headers)
-            self.entries[MAP + name] = map_value
-            self._bundler.put(_REPLICA_MAP, place + b"0", name, map_value, time_ms)
-            self._bundler.put(_TOPIC_STATUS, place + b"1", name, status_value, time_ms)
-            self._granted += 1
-            ordinal = 2
-        else:
-            ordinal = self._put_answers(event, records, key, place, time_ms)
-        self._touched[cluster_id] = (place, ordinal, time_ms)
+        answered = answers(records)  # The other changes are published at the batch's end.
+        for ordinal, answer in enumerate(answered):
+            self._put(event, answer, key, b"%b%d" % (place, ordinal), time_ms)
+        self._touched[cluster_id] = (place, len(answered), time_ms)
 
-    def _put_answers(
-        self, event: Event, records: Sequence[Record], key: bytes, place: bytes, time_ms: int
-    ) -> int:
-        """Pack the answers among the records; the other changes are published at the batch's end.
-
-        Returns how many there are.
-        """
-        put, wire, ordinal = self._bundler.put, self._wire, 0
-        for record in answering_records(records):
-            event_id = b"%b%d" % (place, ordinal)
-            match record:
-                case ReplicaMap():
-                    name = b"%b/%b" % (key, record.topic.encode())
-                    data = None if record.replicas is None else encode_record(record, wire=wire)
-                    self.entries[MAP + name] = data
-                    kind = _TOPIC_RELEASED if record.is_released else _REPLICA_MAP
-                    put(kind, event_id, name, data, time_ms)
-                case TopicStatus():
-                    name = b"%b/%b" % (key, record.topic.encode())
-                    put(_TOPIC_STATUS, event_id, name, encode_record(record, wire=wire), time_ms)
-                    self._answers[_answered(event, record)] += 1
-                case RingEvent():
-                    put(_RING_EVENT, event_id, key, encode_record(record, wire=wire), time_ms)
-                case GrantedCreate():
-                    raise InvariantError("a granted create is one of several records")
-            ordinal += 1
-        return ordinal
+    def _put(self, event: Event, answer: Answer, key: bytes, event_id: bytes, time_ms: int) -> None:
+        """Pack one of the answers to an event."""
+        put, wire = self._bundler.put, self._wire
+        match answer:
+            case ReplicaMap():
+                name = b"%b/%b" % (key, answer.topic.encode())
+                data = None if answer.replicas is None else encode_record(answer, wire=wire)
+                self.entries[MAP + name] = data
+                kind = _TOPIC_RELEASED if answer.is_released else _REPLICA_MAP
+                put(kind, event_id, name, data, time_ms)
+            case TopicStatus():
+                name = b"%b/%b" % (key, answer.topic.encode())
+                put(_TOPIC_STATUS, event_id, name, encode_record(answer, wire=wire), time_ms)
+                self._answers[_answered(event, answer)] += 1
+            case RingEvent():
+                put(_RING_EVENT, event_id, key, encode_record(answer, wire=wire), time_ms)
 
     def _put_state(self) -> None:
         """Pack what `assigner-state` is to say of clusters that changed, in the order of names."""

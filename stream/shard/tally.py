@@ -37,7 +37,6 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.core.base.records import Status
 from spu_assigner.core.state.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
@@ -82,7 +81,6 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
     SpuUndemote: RequestKind.UNDEMOTE,
 }
 Answered = tuple[str, str, str]  # request, status, code or ""
-GRANTED: Final[Answered] = (RequestKind.CREATE.value, Status.ASSIGNED.value, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,11 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import GrantedCreate
+from spu_assigner.core.base.records import Record
+from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.schemas.messages.codec import decode_event, encode_event, granted_create_headers
-from spu_assigner.schemas.messages.granted_create import encode_granted_create
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
@@ -137,40 +137,39 @@ def parts(policy: Policy, figures: Figures) -> None:
 
     states = [clusters.of(event.cluster_id) for event in decoded]
     deciding = evolving = 0.0
-    usual: list[GrantedCreate] = []
+    decisions: list[Sequence[Record]] = []
     gc.collect()
     clock = time.process_time
     for state, event in zip(states, decoded, strict=True):
         begun = clock()
-        (decided,) = decide(state, event, default_policy=policy)
+        records = decide(state, event, default_policy=policy)
         middle = clock()
-        assert isinstance(decided, GrantedCreate)
-        evolve(state, decided)
+        for record in records:
+            evolve(state, record)
         evolving += clock() - middle
         deciding += middle - begun
-        usual.append(decided)
+        decisions.append(records)
     for name, took in (("decide", deciding), ("evolve", evolving)):
         figures.parts[name] = min(took * 1e6 / figures.count, figures.parts.get(name, 1e9))
 
-    headers = granted_create_headers(Wire.CONFLUENT)
     encoded = figures.time(
-        "encode", lambda: [encode_granted_create(each, headers) for each in usual]
+        "encode", lambda: [list(map(encode_record, answers(each))) for each in decisions]
     )
-    answers = [
-        (f"{each.event.cluster_id}/{each.event.topic}".encode(), *values)
-        for each, values in zip(usual, encoded, strict=True)
+    messages = [
+        (f"{event.cluster_id}/{event.topic}".encode(), replica_map, status)
+        for event, (replica_map, status) in zip(decoded, encoded, strict=True)
     ]
-    figures.time("pack", lambda: packed(answers))
-    entries = {b"m" + name: made for name, made, _ in answers}
+    figures.time("pack", lambda: packed(messages))
+    entries = {b"m" + name: made for name, made, _ in messages}
     begin(shard, store)
     figures.time("state: commit", lambda: commit(shard, store, entries))
 
 
-def packed(answers: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+def packed(messages: Iterable[tuple[bytes, bytes, bytes]]) -> list[bytes]:
     """Maps and statuses in bundles."""
     bundler = Bundler()
     kinds = MessageKind.REPLICA_MAP.value, MessageKind.TOPIC_STATUS.value
-    for number, (name, *values) in enumerate(answers):
+    for number, (name, *values) in enumerate(messages):
         for kind, value in zip(kinds, values, strict=True):
             event_id = b"topic-events/1/%d/%d" % (number, kind)
             bundler.put(kind, event_id, name, value, 1_700_000_000_000)

@@ -20,10 +20,9 @@ from unittest import mock
 import numpy as np
 from spu_assigner.core.balanced import list_filling, policy, small_request, weighted_interleave
 from spu_assigner.core.balanced.quotas import Takers, even_shares
+from spu_assigner.core.balanced.rounds import RoundsAhead
 from spu_assigner.core.balanced.small_quotas import Choice, SmallRequest
-from spu_assigner.core.balanced.uniform_ring import UniformRing
 from spu_assigner.core.base.events import Policy, TopicCreate
-from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -83,12 +82,10 @@ class Case:
     policy: Policy = Policy.BALANCED
     start_index: int | None = None
     without: Patch
-    always: Patch | None = None  # a lane before this one, which is taken away in any case
 
 
-NOT_UNIFORM: Final = (UniformRing, "of", lambda *_: None)
 NOT_SMALL: Final = (policy, "SMALL_REQUEST_CELLS_MAX", 0)
-NO_ROUNDS: Final = (lookahead, "has_rounds", lambda *_: False)
+NO_ROUNDS: Final = (RoundsAhead, "lists", lambda *_, **__: None)
 CASES: Final = (
     Case(lane="rounds", ring="64 SPUs", spus=64, without=NO_ROUNDS),
     Case(lane="rounds", ring="64 SPUs", spus=64, partitions=32, without=NO_ROUNDS),
@@ -96,23 +93,6 @@ CASES: Final = (
     Case(lane="rounds", ring="63 SPUs, 3 racks", shape=THREE_RACKS, spus=63, without=NO_ROUNDS),
     Case(lane="rounds", ring="1,000 SPUs, 3 racks", shape=THREE_RACKS, without=NO_ROUNDS),
     Case(lane="rounds", ring="63 SPUs, 9 racks", shape=NINE_RACKS, spus=63, without=NO_ROUNDS),
-    Case(lane="uniform_ring", ring="64 SPUs", spus=64, without=NOT_UNIFORM, always=NO_ROUNDS),
-    Case(lane="uniform_ring", ring="1,000 SPUs", without=NOT_UNIFORM, always=NO_ROUNDS),
-    Case(
-        lane="uniform_ring",
-        ring="63 SPUs, 3 racks",
-        shape=THREE_RACKS,
-        spus=63,
-        without=NOT_UNIFORM,
-        always=NO_ROUNDS,
-    ),
-    Case(
-        lane="uniform_ring",
-        ring="1,000 SPUs, 3 racks",
-        shape=THREE_RACKS,
-        without=NOT_UNIFORM,
-        always=NO_ROUNDS,
-    ),
     *[
         Case(lane=lane, ring=f"{spus:,} SPUs, {ring}", shape=shape, spus=spus, without=without)
         for lane, without in (
@@ -181,7 +161,7 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
     states = [case.shape.cluster(case.spus) for _ in ways]
     for number in range(WARM_UP + ROUNDS):
         for own, state, way in zip(times, states, ways, strict=True):
-            with way, mock.patch.object(*case.always) if case.always else nullcontext():
+            with way:
                 own.append(seconds(state, case, f"t{number}") * 1e6 / case.topics)
     fast, slow = (own[WARM_UP:] for own in times)
     ratios = [without / with_it for with_it, without in zip(fast, slow, strict=True)]

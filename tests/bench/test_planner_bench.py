@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.base.records import ReplicaMap, plain_records
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.bench.figures import QUICK, keep, say, spread
@@ -124,9 +124,7 @@ def planner_rate(
 
     def work(events: list[TopicCreate]) -> None:
         for event in events:
-            assert isinstance(
-                plain_records(step(state, event, default_policy=policy))[0], ReplicaMap
-            )
+            assert isinstance(step(state, event, default_policy=policy)[0], ReplicaMap)
 
     rates = []
     for number in range(WARM_UP + ROUNDS):

@@ -46,7 +46,6 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.core.base.records import plain_records
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
@@ -487,7 +486,7 @@ def core(data: bytes) -> None:
     state, shadow = ClusterState("c1"), Shadow()
     for event in events_of(data):
         is_known = is_remembered(state, event)
-        records = plain_records(step(state, event, default_policy=Policy.BALANCED))
+        records = step(state, event, default_policy=Policy.BALANCED)
         shadow.follow(state, event, records, is_known=is_known)
 
 

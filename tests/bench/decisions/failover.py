@@ -26,8 +26,9 @@ from unittest import mock
 import highspy
 import numpy as np
 from spu_assigner.core.balanced import policy
+from spu_assigner.core.balanced.rounds import RoundsAhead
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.decision import lookahead, requests
+from spu_assigner.core.decision import requests
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import FailureAnalysis
@@ -80,13 +81,8 @@ def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
     return state
 
 
-def is_never(*_: object) -> bool:
-    """In place of what `balanced` did not know before: lists in rounds."""
-    return False
-
-
 def no_rows(*_: object, **__: object) -> None:
-    """Likewise: lists that are dealt leader by leader."""
+    """In place of what `balanced` did not know before: lists in rounds, or dealt by leader."""
 
 
 def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
@@ -212,12 +208,9 @@ def main() -> None:
         for placer in PLACERS:
             nothing = mock.Mock() if placer == BEFORE else None
             with (
-                mock.patch.object(
-                    lookahead, "order_followers", nothing or lookahead.order_followers
-                ),
                 mock.patch.object(requests, "order_followers", nothing or requests.order_followers),
                 mock.patch.object(
-                    lookahead, "has_rounds", lookahead.has_rounds if nothing is None else is_never
+                    RoundsAhead, "lists", RoundsAhead.lists if nothing is None else no_rows
                 ),
                 mock.patch.object(
                     policy, "rows_by_leader", policy.rows_by_leader if nothing is None else no_rows

@@ -40,7 +40,7 @@ def table_map(event: dict[str, Any], cluster: Any) -> bytes:
         table = cluster.tables[replicas] = table_of(cluster.ring, replicas)
     row = first % (len(table.rows) - OVERLAP_ROWS)
     if row + count <= len(table.rows):
-        lists = ReplicaLists.of_table(table, row, count)
+        lists = table.lists(row, count)
     else:
         ids = np.array(cluster.ring, dtype=np.int32)
         lists = ReplicaLists(round_robin(ids, start=first, partitions=count, replicas=replicas))

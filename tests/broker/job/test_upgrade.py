@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
-from spu_assigner.core.base.records import ReplicaMap, TopicStatus, plain_records
+from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
@@ -143,9 +143,7 @@ def test_a_checkpoint_of_an_earlier_release_is_resumed(
     kinds: dict[str, Any] = {"spu-events": "spu", "topic-events": "topic"}
     for read in streams.applied()[-len(more()) :]:
         event = decode_event(read.value, kind=kinds[read.topic])
-        records = plain_records(
-            step(clusters.of(event.cluster_id), event, default_policy=DEFAULT_POLICY)
-        )
+        records = step(clusters.of(event.cluster_id), event, default_policy=DEFAULT_POLICY)
         expected += [
             each for each in answers(records) if isinstance(each, ReplicaMap | TopicStatus)
         ]

@@ -18,7 +18,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import ReplicaMap, TopicStatus, plain_records
+from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -115,7 +115,7 @@ def test_a_start_index_gives_what_kafkas_fixed_start_gives(
                 start_index=request.start,
                 validate_only=True,
             )
-            (status, *_) = plain_records(step(state, event, default_policy=Policy.KAFKA))
+            (status, *_) = step(state, event, default_policy=Policy.KAFKA)
             assert isinstance(status, TopicStatus)
             assert status.replicas is not None, status
             assert status.replicas.tolist() == kafka_placer.assign(racks, **asdict(request)), (
@@ -136,7 +136,7 @@ def test_chained_topics_are_one_long_topic_of_kafkas(kafka_placer: KafkaPlacer, 
         for number in range(TOPICS):
             request = Request.draw(rng, len(racks))
             event = events.create(f"t{number}", request.partitions, request.replicas)
-            (found, *_) = plain_records(step(state, event, default_policy=Policy.KAFKA))
+            (found, *_) = step(state, event, default_policy=Policy.KAFKA)
             assert isinstance(found, ReplicaMap)
             assert found.replicas is not None
             whole = Request(

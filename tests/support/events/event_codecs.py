@@ -116,7 +116,7 @@ def replica_lists(draw: st.DrawFn) -> ReplicaLists:
     if draw(st.booleans()):
         return ReplicaLists(matrix)
     start = draw(st.integers(0, shape[0] - 1))
-    return ReplicaLists.of_table(Table(matrix), start, draw(st.integers(1, shape[0] - start)))
+    return Table(matrix).lists(start, draw(st.integers(1, shape[0] - start)))
 
 
 @st.composite

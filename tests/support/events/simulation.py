@@ -31,7 +31,6 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     SpuChanged,
     Waiting,
-    plain_records,
 )
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state import memory as state_module
@@ -73,7 +72,7 @@ def _live(life: Life, *, digests: bool) -> bytes:
         if number == looked_at:
             _check_decide_writes_nothing(state, event, life)
         is_known = is_remembered(state, event)
-        records = plain_records(step(state, event, default_policy=life.default_policy))
+        records = step(state, event, default_policy=life.default_policy)
         shadow.follow(state, event, records, is_known=is_known)
         history.append(records)
         for record in records:

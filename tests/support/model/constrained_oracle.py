@@ -13,7 +13,7 @@ from typing import Any
 
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
 from spu_assigner.core.base.events import Event, Policy, SpuId
-from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus, plain_records
+from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
@@ -210,7 +210,7 @@ def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus
     state, events = ClusterState("c1"), Events(first=100)
 
     def apply(event: Event) -> Sequence[Record]:
-        return plain_records(step(state, event, default_policy=Policy.BALANCED))
+        return step(state, event, default_policy=Policy.BALANCED)
 
     for join in case.joins:
         apply(join)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus, plain_records
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
@@ -70,7 +70,7 @@ class OurCluster:
     def create(self, topic: str, *, partitions: int, replicas: int) -> None:
         event = self._events.create(topic, partitions, replicas)
         begun = time.perf_counter()
-        records = plain_records(step(self._state, event, default_policy=self.policy))
+        records = step(self._state, event, default_policy=self.policy)
         self.seconds += time.perf_counter() - begun
         self._keep(records)
 
@@ -82,7 +82,7 @@ class OurCluster:
         self._apply(self._events.rebalance(2**31 - 1))
 
     def _apply(self, event: Event) -> None:
-        self._keep(plain_records(step(self._state, event, default_policy=self.policy)))
+        self._keep(step(self._state, event, default_policy=self.policy))
 
     def _keep(self, records: Iterable[object]) -> None:
         for record in records:

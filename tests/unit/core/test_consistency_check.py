@@ -12,7 +12,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Wait,
     Waiting,
-    plain_records,
 )
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, EntryGone
@@ -28,7 +27,7 @@ def lived(events: list[Event]) -> Parts:
     """What is published of a cluster after these events."""
     state, maps = ClusterState("c1"), {}
     for event in events:
-        for record in plain_records(step(state, event, default_policy=Policy.BALANCED)):
+        for record in step(state, event, default_policy=Policy.BALANCED):
             if isinstance(record, ReplicaMap):
                 maps[record.topic] = record
     entries = [entry for entry in state.take_entries() if not isinstance(entry, EntryGone)]

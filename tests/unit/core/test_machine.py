@@ -25,9 +25,7 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
     Waiting,
-    plain_records,
 )
-from spu_assigner.core.decision import lookahead
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -45,11 +43,7 @@ LIVES = settings(
 
 def run(state: ClusterState, *events: Event, policy: Policy = Policy.FLUVIO) -> list[Record]:
     """The records of all events."""
-    return [
-        record
-        for event in events
-        for record in plain_records(step(state, event, default_policy=policy))
-    ]
+    return [record for event in events for record in step(state, event, default_policy=policy)]
 
 
 def maps(records: list[Record]) -> list[list[list[int]] | None]:
@@ -116,9 +110,7 @@ def test_replaying_the_records_gives_the_state(life: list[dict[str, Any]]) -> No
     """Law 1: the records say all that the state holds."""
     state, replayed = ClusterState("c1"), ClusterState("c1")
     for event in life:
-        for record in plain_records(
-            step(state, event_from_json(json.dumps(event)), default_policy=Policy.KAFKA)
-        ):
+        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.KAFKA):
             evolve(replayed, record)
     assert picture(replayed) == picture(state)
 
@@ -131,9 +123,7 @@ def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order:
     state = ClusterState("c1")
     latest: dict[object, Any] = {}
     for event in life:
-        for record in plain_records(
-            step(state, event_from_json(json.dumps(event)), default_policy=Policy.FLUVIO)
-        ):
+        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.FLUVIO):
             if isinstance(record, ReplicaMap):
                 latest["map", record.topic] = record
         for entry in state.take_entries():
@@ -244,27 +234,6 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
             {**out, "message": None} if "message" in out else out for out in oracle.apply(event)
         ]
         assert as_lines(run(state, event_from_json(json.dumps(event)))) == expected
-
-
-def test_rows_from_a_table_equal_rows_made_for_each_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A table only saves work: with tables off the same maps come out."""
-    results = []
-    for partitions_max in (lookahead.PARTITIONS_AHEAD_MAX, 0):
-        monkeypatch.setattr(lookahead, "PARTITIONS_AHEAD_MAX", partitions_max)
-        state, build = ClusterState("c1"), Events()
-        run(state, *build.racks({"a": [0, 1, 2], "b": [3, 4], "c": [5]}))
-        out: list[Any] = []
-        for number in range(60):
-            for policy in (Policy.FLUVIO, Policy.KAFKA):
-                for ignore_rack in (False, True):
-                    name = f"{policy}-{ignore_rack}-{number}"
-                    create = build.create(name, 7, 3, policy=policy, ignore_rack=ignore_rack)
-                    out += as_lines(run(state, create))
-        results.append((out, bool(state.ring.tables)))
-    assert results[0][0] == results[1][0]
-    assert (results[0][1], results[1][1]) == (True, False)
 
 
 def test_a_saturated_spu_is_skipped_by_the_next_partition() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.records import SpuChanged
-from spu_assigner.core.policies.planner import Demand, PlacementRule, place
+from spu_assigner.core.policies.cursor import PlacementRule
+from spu_assigner.core.policies.planner import Demand, place
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.ring import Ring
 from support.events.builders import Events

@@ -39,7 +39,7 @@ def test_lists_are_equal_whatever_their_padding(
 def test_a_matrix_without_short_rows_is_taken_as_it_is() -> None:
     """The lists of most topics are views of a table; a copy each would cost."""
     table = Table(np.arange(12, dtype=np.int32).reshape(4, 3))
-    replicas = ReplicaLists.of_table(table, 1, 2)
+    replicas = table.lists(1, 2)
     assert np.shares_memory(replicas.matrix, table.rows)
     assert np.shares_memory(replicas.flat(), table.rows)
     assert not replicas.ragged

@@ -13,7 +13,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PRODUCT_NAMES
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus, plain_records
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
@@ -46,7 +46,7 @@ def test_a_reserved_name_is_refused_whatever_is_asked_for(name: str, way: dict[s
         step(state, event, default_policy=Policy.FLUVIO)
     before = picture(state) | {"seen": None}
     asked = events.create(name, **way)
-    records = plain_records(step(state, asked, default_policy=Policy.FLUVIO))
+    records = step(state, asked, default_policy=Policy.FLUVIO)
     [status] = answers(records)
     assert isinstance(status, TopicStatus)
     assert (status.status, status.code) == (Status.REJECTED, Code.RESERVED_NAME)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import Record, plain_records
+from spu_assigner.core.base.records import Record
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -124,7 +124,7 @@ def test_a_life_that_found_a_mistake_holds_now(events: list[Event]) -> None:
 def _assert_equal_to_the_oracle(life: Life) -> None:
     state, oracle = ClusterState(CLUSTER), Oracle(life.default_policy.value)
     for number, event in enumerate(life.events):
-        records = plain_records(step(state, event, default_policy=life.default_policy))
+        records = step(state, event, default_policy=life.default_policy)
         assert _lines(records) == oracle.apply(as_json(event)), (life.seed, number, as_json(event))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.requests import RULES_OF
-from spu_assigner.core.policies.planner import MODE_OF, ORDER_OF, PlacementRule
+from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, PlacementRule
 from spu_assigner.stream.explain import rendering
 
 

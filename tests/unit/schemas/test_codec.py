@@ -127,8 +127,7 @@ def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
     plain = lists_bytes(ReplicaLists(lists.matrix))
     table = Table(lists.table.rows.copy())
     written = [
-        lists_bytes(ReplicaLists.of_table(table, lists.start, len(lists)))
-        for _ in range(len(table.rows) + 1)
+        lists_bytes(table.lists(lists.start, len(lists))) for _ in range(len(table.rows) + 1)
     ]
     assert "avro" in table.cache
     assert set(written) == {plain}
@@ -137,10 +136,10 @@ def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
 def test_a_large_table_is_prepared_only_once_it_is_used() -> None:
     """After a change of the ring, one small create must not wait for a million rows."""
     table = Table(np.arange(24_000, dtype=np.int32).reshape(8_000, 3))
-    lists = ReplicaLists.of_table(table, 100, 16)
+    lists = table.lists(100, 16)
     lists_bytes(lists)
     assert "avro" not in table.cache
-    lists_bytes(ReplicaLists.of_table(table, 0, 1_000))
+    lists_bytes(table.lists(0, 1_000))
     assert "avro" in table.cache
 
 

@@ -30,7 +30,6 @@ from spu_assigner.core.base.records import (
     Status,
     Wait,
     Waiting,
-    plain_records,
 )
 from spu_assigner.schemas.avro.evolution import breaks
 from spu_assigner.schemas.avro.readers import compile_reader
@@ -245,7 +244,7 @@ def test_only_a_topic_of_a_new_policy_is_written_with_a_new_version(policy: Poli
     adopted = TopicAdopted(
         event_id="a", cluster_id="c1", topic="u", replicas=((0,),), policy=policy
     )
-    for record in (*plain_records(assigner.records(create)), *assigner.records(waits)):
+    for record in (*assigner.records(create), *assigner.records(waits)):
         if isinstance(record, Waiting):
             data = encode_record(record)
             assert decode_record(data) == record

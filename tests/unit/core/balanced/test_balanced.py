@@ -18,7 +18,7 @@ from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.limits import CAPACITY_MAX
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged, plain_records
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
@@ -328,8 +328,8 @@ def test_lists_do_not_depend_on_what_a_process_keeps_beside_the_state() -> None:
         cold = ClusterState("c")
         for record in published.values():
             cold.restore(record)
-        records = plain_records(step(warm, event, default_policy=Policy.BALANCED))
-        assert records == plain_records(step(cold, event, default_policy=Policy.BALANCED))
+        records = step(warm, event, default_policy=Policy.BALANCED)
+        assert records == step(cold, event, default_policy=Policy.BALANCED)
         for each in (*records, *warm.take_entries()):
             match each:
                 case ReplicaMap():

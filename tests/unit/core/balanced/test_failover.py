@@ -12,7 +12,7 @@ import pytest
 from spu_assigner.core.balanced import failover, policy
 from spu_assigner.core.balanced.failover import order_followers
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.records import ReplicaMap, plain_records
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision import requests
 from spu_assigner.core.decision.machine import step
@@ -48,7 +48,7 @@ class Cluster:
         """`disk`: what a replica needs."""
         demand = {"disk_bytes": disk} if disk else None
         event = self.build.create(topic, partitions, replicas, demand=demand)
-        for record in plain_records(step(self.state, event, default_policy=Policy.BALANCED)):
+        for record in step(self.state, event, default_policy=Policy.BALANCED):
             if isinstance(record, ReplicaMap) and record.replicas is not None:
                 self.lists += record.replicas.tolist()
 

@@ -19,8 +19,7 @@ from spu_assigner.core.balanced import rounds
 from spu_assigner.core.balanced.policy import place_balanced
 from spu_assigner.core.balanced.rounds import RoundsAhead, place_in_rounds
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, plain_records
-from spu_assigner.core.decision import lookahead, requests
+from spu_assigner.core.base.records import Mode, Reason, ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
@@ -210,7 +209,7 @@ def modes(state: ClusterState, events: list[Event]) -> list[Mode]:
     """How each create was placed."""
     found = []
     for event in events:
-        for record in plain_records(step(state, event, default_policy=Policy.BALANCED)):
+        for record in step(state, event, default_policy=Policy.BALANCED):
             if isinstance(record, ReplicaMap) and isinstance(record.reason, Reason):
                 found.append(record.reason.mode)
     return found
@@ -265,7 +264,7 @@ def test_windows_give_what_is_given_one_by_one(replicas: int, racks: str) -> Non
         state, maps = ClusterState("c1"), []
         with mock.patch.object(rounds, "AHEAD_FIRST", ahead):
             for event in events:
-                maps.append(plain_records(step(state, event, default_policy=Policy.BALANCED)))
+                maps.append(step(state, event, default_policy=Policy.BALANCED))
         lives.append(maps)
     assert lives[0] == lives[1]
     placed = [record for maps in lives[0] for record in maps if isinstance(record, ReplicaMap)]
@@ -314,8 +313,7 @@ def test_maps_of_both_rules_are_replayed(is_of_before: bool, racks: str) -> None
     decisions: list[PlacementDecision] = []
     with pytest.MonkeyPatch.context() as patch:
         if is_of_before:
-            patch.setattr(requests, "place_in_rounds", lambda *_, **__: None)
-            patch.setattr(lookahead, "has_rounds", lambda *_: False)
+            patch.setattr(RoundsAhead, "lists", lambda *_, **__: None)
         joins = [build.join(n, rack=racks[n % len(racks)] if racks else None) for n in range(20)]
         for event in [*joins, build.create("t", 16, 3), build.grow("t", 30)]:
             for _, reasons in assigner.apply(event):
@@ -380,20 +378,17 @@ def life_on_spus_alike(seed: int, racks: str) -> Life:
 @pytest.mark.parametrize("racks", ["", "abc", "abacab", "abcdefg"])
 def test_lives_on_spus_alike_keep_every_invariant(racks: str) -> None:
     """Also where SPUs fill up, leave, are cordoned or demoted, and the state is restored or
-    replayed; what is placed from rows made ahead is what is decided with care."""
+    replayed; lists made ahead are those made one request at a time."""
     in_rounds = 0
     for seed in range(15):
         life = life_on_spus_alike(seed, racks)
         assert fault_of(life) is None, seed
         lives = []
-        for partitions_max in (lookahead.PARTITIONS_AHEAD_MAX, 0):
-            with mock.patch.object(lookahead, "PARTITIONS_AHEAD_MAX", partitions_max):
+        for ahead in (rounds.AHEAD_FIRST, 0):
+            with mock.patch.object(rounds, "AHEAD_FIRST", ahead):
                 state = ClusterState("c1")
                 lives.append(
-                    [
-                        plain_records(step(state, event, default_policy=Policy.BALANCED))
-                        for event in life.events
-                    ]
+                    [step(state, event, default_policy=Policy.BALANCED) for event in life.events]
                 )
         assert lives[0] == lives[1], seed
         placed = [record for each in lives[0] for record in each if isinstance(record, ReplicaMap)]

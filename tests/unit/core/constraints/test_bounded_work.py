@@ -13,7 +13,7 @@ from spu_assigner.core.base.constraints import (
 )
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy
-from spu_assigner.core.base.records import Status, TopicStatus, plain_records
+from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.constraints.conflict import RuledRequest, conflict_of, hard_rules
 from spu_assigner.core.constraints.placing import Placing
 from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, bound_table
@@ -44,7 +44,7 @@ def cluster(spus: int, *, capacity: int = 1_000) -> tuple[ClusterState, Events]:
 
 
 def answer(state: ClusterState, event: Event) -> TopicStatus:
-    records = plain_records(step(state, event, default_policy=Policy.BALANCED))
+    records = step(state, event, default_policy=Policy.BALANCED)
     return next(record for record in records if isinstance(record, TopicStatus))
 
 

@@ -19,13 +19,12 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import (
     EventSeen,
-    PlainRecord,
+    Record,
     ReplicaMap,
     RingChange,
     RingEvent,
     Status,
     TopicStatus,
-    plain_records,
 )
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -44,15 +43,15 @@ class Cluster:
         self.events = Events()
         self.state = ClusterState("c1")
 
-    def apply(self, *events: Event) -> list[PlainRecord]:
+    def apply(self, *events: Event) -> list[Record]:
         """The records of the last."""
-        records: Sequence[PlainRecord] = ()
+        records: Sequence[Record] = ()
         for event in events:
             done = step(self.state, event, default_policy=Policy.BALANCED)
-            records = plain_records(done)
+            records = done
         return list(records)
 
-    def join(self, *spu_ids: int, **given: Any) -> list[PlainRecord]:
+    def join(self, *spu_ids: int, **given: Any) -> list[Record]:
         return self.apply(*[self.events.join(spu_id, **given) for spu_id in spu_ids])
 
     def create(self, topic: str, *size: int, **given: Any) -> TopicStatus:
@@ -66,11 +65,11 @@ class Cluster:
         return {spu_id for row in self.lists(topic) for spu_id in row}
 
 
-def statuses(records: Sequence[PlainRecord]) -> list[TopicStatus]:
+def statuses(records: Sequence[Record]) -> list[TopicStatus]:
     return [record for record in records if isinstance(record, TopicStatus)]
 
 
-def changes(records: Sequence[PlainRecord]) -> list[RingChange]:
+def changes(records: Sequence[Record]) -> list[RingChange]:
     return [record.change for record in records if isinstance(record, RingEvent)]
 
 
@@ -383,7 +382,7 @@ def test_a_topic_that_comes_to_tolerate_what_evicts_it_waits_no_more() -> None:
 # Why a list is not repaired.
 
 
-def why_waiting(records: Sequence[PlainRecord]) -> tuple[Code | None, str]:
+def why_waiting(records: Sequence[Record]) -> tuple[Code | None, str]:
     [answer] = [each for each in statuses(records) if each.status is Status.WAITING]
     return answer.code, answer.message or ""
 

@@ -10,12 +10,10 @@ from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import (
-    GrantedCreate,
-    PlainRecord,
+    Record,
     ReplicaMap,
     Status,
     TopicStatus,
-    plain_records,
 )
 from spu_assigner.core.decision import repair, waiting
 from spu_assigner.core.decision.assignment import Refusal
@@ -31,13 +29,11 @@ WAITING = 5
 
 def apply(
     state: ClusterState, event: Event, default_policy: Policy = Policy.BALANCED
-) -> Sequence[PlainRecord]:
-    records = step(state, event, default_policy=default_policy)
-    assert not (len(records) > 1 and any(isinstance(each, GrantedCreate) for each in records))
-    return plain_records(records)
+) -> Sequence[Record]:
+    return step(state, event, default_policy=default_policy)
 
 
-def assigned(records: Sequence[PlainRecord]) -> list[str]:
+def assigned(records: Sequence[Record]) -> list[str]:
     """The topics that records say are assigned, in this order."""
     return [
         record.topic

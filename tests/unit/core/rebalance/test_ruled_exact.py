@@ -12,7 +12,7 @@ import highspy
 import numpy as np
 import pytest
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.base.records import TopicStatus, plain_records
+from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.core.decision import rebalance as deciding
@@ -120,7 +120,7 @@ def rebalanced(state: ClusterState) -> tuple[Seen, int]:
         event = ClusterRebalance(
             event_id="last", cluster_id=CLUSTER, max_moves=1_000, band_percent=BAND_PERCENT
         )
-        records = plain_records(step(state, event, default_policy=Policy.BALANCED))
+        records = step(state, event, default_policy=Policy.BALANCED)
     status = next(each for each in records if isinstance(each, TopicStatus))
     return seen, status.moves or 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import ReplicaMap, RingEvent, Status, TopicStatus, plain_records
+from spu_assigner.core.base.records import ReplicaMap, RingEvent, Status, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.pending_answers import Awaited
@@ -22,7 +22,7 @@ class Answered:
     def send(self, *events: Event) -> None:
         for event in events:
             self.awaited.expect(event)
-            for record in plain_records(step(self._state, event, default_policy=Policy.BALANCED)):
+            for record in step(self._state, event, default_policy=Policy.BALANCED):
                 if isinstance(record, ReplicaMap | TopicStatus | RingEvent):
                     self.awaited.take(Received(topic="any", key="c1", answer=record))
 

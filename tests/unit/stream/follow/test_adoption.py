@@ -16,7 +16,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
 )
 from spu_assigner.core.base.records import Mode, Status
-from spu_assigner.core.state.memory import new_event_hash
+from spu_assigner.core.state.memory import event_hash
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.follow.adoption import (
     AdoptionDecision,
@@ -349,4 +349,4 @@ def test_an_id_is_looked_for_in_the_map_too() -> None:
     maps = PublishedMaps(maps=world.published)
     assert maps.knows(event.event_id, "a")
     assert not maps.knows(event.event_id, "b")
-    assert PublishedMaps(remembered={new_event_hash("x")}).knows("x", "b")
+    assert PublishedMaps(remembered={event_hash("x")}).knows("x", "b")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from spu_assigner.core.base.entries import EntryGone
 from spu_assigner.core.base.events import Event, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap, plain_records
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
@@ -40,7 +40,7 @@ def publish(clusters: Clusters, event: Event) -> list[tuple[str, bytes, bytes | 
     """The messages of an event on both topics."""
     state = clusters.of(event.cluster_id)
     messages: list[tuple[str, bytes, bytes | None]] = []
-    for record in plain_records(step(state, event, default_policy=Policy.BALANCED)):
+    for record in step(state, event, default_policy=Policy.BALANCED):
         if isinstance(record, ReplicaMap):
             value = None if record.replicas is None else encode_record(record)
             messages.append(("replica-map", entry_key(record)[1:], value))

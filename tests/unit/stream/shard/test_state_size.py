@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap, plain_records
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import encode_record
@@ -70,7 +70,7 @@ def test_what_is_kept_is_flat_over_thousands_of_lives_of_topics() -> None:
         if cycle == CYCLES:
             break
         for event in one_cycle(build, cycle):
-            for record in plain_records(step(state, event, default_policy=Policy.FLUVIO)):
+            for record in step(state, event, default_policy=Policy.FLUVIO):
                 if isinstance(record, ReplicaMap):
                     published["map", record.topic] = record
                 statuses.add(str(getattr(record, "status", "")))

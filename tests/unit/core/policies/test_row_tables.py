@@ -1,0 +1,155 @@
+"""Rows made ahead beside rows made for each request: the same records, the same state."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import ReplicaMap, RingEvent
+from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.policies import planner
+from spu_assigner.core.policies.cursor import (
+    ROWS_AHEAD_MAX,
+    TABLE_REQUEST_MAX,
+    PlacementRule,
+    RowsAhead,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from spu_assigner.schemas.messages.codec import encode_record
+from support.events.builders import Events
+from support.events.lives import lives
+from support.model.pictures import picture
+
+
+def lived(events: list[Event], default: Policy) -> tuple[list[Any], Any, int]:
+    """All records of a life with the bytes of its maps, the state, and maps that are slices."""
+    state, found, slices = ClusterState("c1"), [], 0
+    for event in events:
+        for record in step(state, event, default_policy=default):
+            found.append(record)
+            if isinstance(record, ReplicaMap) and record.replicas is not None:
+                found.append(encode_record(record))
+                slices += record.replicas.table is not None
+    return found, picture(state), slices
+
+
+def slices_of(events: list[Event], default: Policy) -> int:
+    """Live it with tables and without; gives how many maps were slices of a table."""
+    with_tables = lived(events, default)
+    with mock.patch.object(planner, "REPEATING", ()):
+        without = lived(events, default)
+    assert with_tables[:2] == without[:2]
+    assert without[2] == 0
+    return with_tables[2]
+
+
+@given(life=lives(), default=st.sampled_from(["fluvio", "kafka"]))
+def test_rows_of_a_table_are_those_of_the_rule(life: list[Any], default: str) -> None:
+    """Over random lives with short rings, racks, repeats, refusals and what waits."""
+    slices_of([event_from_json(json.dumps(event)) for event in life], Policy(default))
+
+
+@pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.KAFKA])
+@pytest.mark.parametrize("racks", [1, 3, 7])
+def test_creates_go_through_windows_and_periods(policy: Policy, racks: int) -> None:
+    """Rows made ahead end, begin again, and become a table of the whole period; rings change."""
+    random, build = Random(racks), Events()
+    events: list[Event] = [
+        build.join(spu_id, rack=f"r{spu_id % racks}" if racks > 1 else None) for spu_id in range(13)
+    ]
+    for number in range(150):
+        if number % 60 == 59:
+            events.append(build.join(13 + number, rack="r0" if racks > 1 else None))
+        events.append(
+            build.create(
+                f"t{number}",
+                random.choice([1, 2, 7, 16, 100]),
+                random.randint(1, 4),
+                policy=policy,
+                ignore_rack=random.random() < 0.2,
+            )
+        )
+    assert slices_of(events, Policy.FLUVIO) == 150
+
+
+def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
+    """A period of 159,600 rows is never made."""
+    build = Events()
+    events: list[Event] = [*build.joins(*range(400))]
+    events += [build.create(f"t{number}", 700, 3, policy=Policy.KAFKA) for number in range(40)]
+    with mock.patch.object(RowsAhead, "_made", autospec=True, side_effect=RowsAhead._made) as made:
+        assert slices_of(events, Policy.FLUVIO) == 40
+    assert made.call_count < 15
+    assert max(call.args[2] for call in made.mock_calls) <= ROWS_AHEAD_MAX
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"start_index": 3},
+        {"partitions": TABLE_REQUEST_MAX + 1},
+        {"policy": Policy.REDPANDA},
+        {"policy": Policy.RENDEZVOUS},
+        {"policy": Policy.KRAFT},
+    ],
+)
+def test_other_requests_have_rows_of_their_own(asked: dict[str, Any]) -> None:
+    """A start of its own, many partitions, a policy that does not repeat itself."""
+    build = Events()
+    events: list[Event] = [*build.joins(0, 1, 2, capacity=10**6)]
+    partitions = asked.pop("partitions", 2)
+    events.append(build.create("t", partitions, 2, **{"policy": Policy.FLUVIO, **asked}))
+    assert slices_of(events, Policy.FLUVIO) == 0
+
+
+def test_a_table_ends_at_the_partition_that_fills_an_spu() -> None:
+    """What comes before is of the table; the others follow on the ring that is left."""
+    state, build = ClusterState("c1"), Events()
+    for event in (build.join(0, capacity=3), build.join(1), build.join(2)):
+        step(state, event, default_policy=Policy.FLUVIO)
+    first, *_ = step(state, build.create("a", 3, 1), default_policy=Policy.FLUVIO)
+    second, *others = step(state, build.create("b", 8, 1), default_policy=Policy.FLUVIO)
+    assert isinstance(first, ReplicaMap)
+    assert isinstance(second, ReplicaMap)
+    assert first.replicas is not None
+    assert second.replicas is not None
+    assert first.replicas.table is not None
+    assert second.replicas.tolist() == [[0], [1], [2], [0], [1], [2], [1], [2]]
+    assert [each.spu_id for each in others if isinstance(each, RingEvent)] == [0]
+
+
+def test_rings_alike_have_one_table_and_others_their_own() -> None:
+    """Where the rows depend on racks, SPUs of the same ids are not alike."""
+    tables = []
+    for racks in ("aabb", "aabb", "abab"):
+        state, build = ClusterState("c1"), Events()
+        for spu_id, rack in enumerate(racks):
+            step(state, build.join(spu_id, rack=rack), default_policy=Policy.FLUVIO)
+        for number in range(4):
+            for ignore_rack in (False, True):
+                asked = build.create(f"t{number}{ignore_rack}", 50, 2, ignore_rack=ignore_rack)
+                step(state, asked, default_policy=Policy.KAFKA)
+        rules = PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS
+        tables.append([state.ring.kept[rule, 2]._table for rule in rules])
+    assert tables[0][0] is tables[1][0] is tables[2][0]
+    assert tables[0][1] is tables[1][1] is not tables[2][1]
+
+
+@pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.BALANCED])
+def test_deciding_changes_nothing(policy: Policy) -> None:
+    """Only `evolve` writes; what is asked twice is answered alike."""
+    state, build = ClusterState("c1"), Events()
+    for event in [*build.joins(*range(20)), build.create("a", 3, 2)]:
+        step(state, event, default_policy=policy)
+    before = picture(state)
+    event = build.create("b", 5, 2)
+    first = decide(state, event, default_policy=policy)
+    assert decide(state, event, default_policy=policy) == first
+    assert picture(state) == before
