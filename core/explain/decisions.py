@@ -40,9 +40,9 @@ from spu_assigner.core.explain.placement_decision import (
 )
 from spu_assigner.core.explain.replay import (
     NotRepeatedError,
-    Replayed,
+    RuleReplay,
+    StripesReplay,
     decide_again,
-    explain_list,
     replay,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -158,7 +158,7 @@ class _Step:
         self._lists = _lists(replica_map)
         self._cores = None if replica_map.cores is None else replica_map.cores.tolist()
         self._unknown: list[str] = []
-        self._replayed: Replayed | None = None
+        self._replayed: RuleReplay | StripesReplay | None = None
         self._is_repeated = False
         self._moves: Mapping[int, list[MoveStep]] = {}
         need = replica_map.need if is_before else None
@@ -230,7 +230,7 @@ class _Step:
         absent = tuple(_absent(self._state, self._ring, is_before=self._is_before))
         if reason is not None and self._replayed is not None:
             place = partition - reason.first_partition
-            step, taken = explain_list(self._replayed, place, row, cores)
+            step, taken = self._replayed.explain(place, row, cores)
             absent += step.filled
         else:
             taken = tuple(
