@@ -105,15 +105,13 @@ class BaseEvent(TypedFields):
     """The producer's clock in ms; no decision depends on it."""
 
     def __post_init__(self) -> None:
-        settle_fields(self)
-        self.check_names()
-
-    def check_names(self) -> None:
         """Check that an answer can be addressed.
 
         Raises:
-            InvalidEventError: a name is illegal, or the id is too long or no text.
+            InvalidEventError: a value is none of its field, a name is illegal, or the id is too
+                long or no text.
         """
+        settle_fields(self)
         if self.cluster_id not in _KNOWN_CLUSTERS:
             _check_cluster(self.cluster_id)
         if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
@@ -200,9 +198,9 @@ class BaseTopicEvent(BaseEvent):
     topic: str
     """Its name, by Kafka's rule."""
 
-    def check_names(self) -> None:
+    def __post_init__(self) -> None:
         """Check that an answer can be addressed; raises `InvalidEventError`."""
-        BaseEvent.check_names(self)
+        BaseEvent.__post_init__(self)
         if not match_legal_name(self.topic):
             expected = f"{LEGAL_NAME}{name_fault(self.topic)}"
             raise InvalidEventError(field="topic", value=self.topic, expected=expected)

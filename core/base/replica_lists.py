@@ -87,10 +87,6 @@ class ReplicaLists:
         padded = [each + [PADDING] * (width - len(each)) for each in lists]
         return cls(np.array(padded, dtype=np.int32), ragged=True)
 
-    def first(self, count: int) -> ReplicaLists:
-        """The first so many of these lists, which must be of one length."""
-        return self if count == self.count else ReplicaLists(self.matrix[:count])
-
     def tolist(self) -> list[list[int]]:
         """Plain lists of plain ints; a short list is short."""
         rows: list[list[int]] = self.matrix.tolist()

@@ -74,8 +74,12 @@ def refuse_size(
     replicas: ReplicaLists, cores: ReplicaLists | None, wanted_lengths: bytes | None = None
 ) -> Refusal | None:
     """Why a map cannot be sent: it is too large for a message."""
-    size = wire_size(replicas.matrix) + (0 if cores is None else wire_size(cores.matrix))
-    size += len(wanted_lengths or b"")
+    size = len(wanted_lengths or b"")
+    for lists in (replicas, cores):
+        if lists is not None:
+            partitions, width = lists.matrix.shape
+            bound = partitions * (2 + width * ID_SIZE_MAX) + 8
+            size += bound if bound <= MAP_SIZE_MAX else _wire_size(lists.matrix)
     if size <= MAP_SIZE_MAX:
         return None
     hint = "ask for fewer partitions or replicas"
@@ -152,18 +156,12 @@ def chain_after(
     return ring.chain_at(order, index + len(matrix) - done)
 
 
-def wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire, or an upper bound of them where that is within the limit.
-
-    Ids and lengths are in variable-length form; each list and the whole end with a byte.
-    """
-    partitions, replicas = len(matrix), int(matrix.shape[1])
-    bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
-    if bound <= MAP_SIZE_MAX:
-        return bound
-    exact = partitions * (2 + replicas) + 8
-    larger = [int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS]
-    return exact + sum(larger)
+def _wire_size(matrix: IdMatrix) -> int:
+    """Bytes of a map on the wire: ids and lengths are in variable-length form; each list and the
+    whole end with a byte."""
+    partitions, replicas = matrix.shape
+    larger = sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)
+    return int(partitions * (2 + replicas) + 8 + larger)
 
 
 def refuse_need(

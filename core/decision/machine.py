@@ -153,13 +153,14 @@ def _with_following(
     """The records of an event, and what follows from them; all are applied."""
     # With other constraints, what waits may fit where it did not.
     frees = makes_room(state, records) or isinstance(event, TopicConstraints)
-    rules_before = _rules_before(state, event)
+    may_break = isinstance(event, (SpuJoined, SpuLeft, TopicAdopted, TopicConstraints))
+    rules_before = _rules_before(state, event) if may_break else {}
     for record in records:
         evolve(state, record)
-    broken = _broken(state, event, records)
+    broken = _broken(state, event, records) if may_break else []
     violated = _violated(state, event, rules_before) if rules_before else []
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-    leads = frees_leaders(state, records)
+    leads = bool(state.demoted) and frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
     if not (leaves or broken or leads or violated or waits):
         return records

@@ -114,14 +114,15 @@ def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Ass
 
     `refuse_create` must not refuse it. What it says of resources and constraints is checked here.
     """
-    refusal = refuse_described(state, event, policy)
-    if refusal is not None:
-        return refusal
-    assignment = (
-        place_manual(state, event) if policy is Policy.MANUAL else automatic(state, event, policy)
-    )
-    if policy is Policy.MANUAL:
-        assignment = with_room(state, event, assignment)
+    names_demand = event.demand is not None or event.leader_demand is not None
+    if names_demand or event.constraints is not None:
+        refusal = refuse_described(state, event, policy)
+        if refusal is not None:
+            return refusal
+    if policy is _MANUAL:
+        assignment = with_room(state, event, place_manual(state, event))
+    else:
+        assignment = automatic(state, event, policy)
     if isinstance(assignment, Assignment):
         return refuse_size(assignment.replicas, assignment.cores) or assignment
     return assignment
@@ -195,6 +196,8 @@ def automatic(
         assignment = _kraft(state, event)
     else:
         assignment = _by_rule(state, event, policy, first_partition)
+    if event.demand is None and event.leader_demand is None:
+        return assignment
     return with_room(state, event, assignment)
 
 
@@ -232,7 +235,7 @@ def _by_rule(
         return short_on_the_way(short)
     except TooManyLooksError as error:
         return too_many_looks(error)
-    replicas = led_by_others(state, plan.replicas)
+    replicas = led_by_others(state, plan.replicas) if state.demoted else plan.replicas
     start = index if has_chain and event.start_index is None else event.start_index
     return Assignment(
         policy=policy,

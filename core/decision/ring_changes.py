@@ -102,20 +102,24 @@ def granted(
     state: ClusterState, event: TopicCreate | TopicGrow, assignment: Assignment
 ) -> list[Record]:
     """The records of a request that is met: of a new topic, or of one that grows."""
-    ring, chains, order = state.ring, dict(state.chains), assignment.order
+    ring, order = state.ring, assignment.order
+    moved: dict[Order, Chain] = {}
     for gone in assignment.departed:
-        ring, chains = ring_without(ring, chains, gone)
+        ring, moved = ring_without(ring, moved or state.chains, gone)
     if order is not None and assignment.chain is not None:
-        chains[order] = assignment.chain
-    index = None if order is None else ring.index(order, chains[order])
+        moved[order] = assignment.chain
+    index = None if order is None else ring.index(order, moved.get(order, state.chains[order]))
     revision = 1
     own: tuple[int, ...] = ()
     pinned, wanted_lengths = False, None
     if isinstance(event, TopicCreate):
         replication_factor = assignment.replicas.matrix.shape[1]
         ignore_rack = event.ignore_rack
-        need = Need.of(event.demand, event.leader_demand)
-        constraints = given_constraints(event.constraints)
+        need = constraints = None
+        if event.demand is not None or event.leader_demand is not None:
+            need = Need.of(event.demand, event.leader_demand)
+        if event.constraints is not None:
+            constraints = given_constraints(event.constraints)
     else:
         topic = state.topics[event.topic]
         revision = topic.revision + 1
@@ -146,9 +150,11 @@ def granted(
         ),
         status(state, event.topic, Status.ASSIGNED, event.event_id),
     ]
-    for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
-        records.append(ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id))
-    records += chains_changed(state, chains)
+    if assignment.departed:
+        for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
+            filled = ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id)
+            records.append(filled)
+    records += chains_changed(state, moved)
     return records
 
 

@@ -31,7 +31,6 @@ from spu_assigner.core.base.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import Refusal, rejected
@@ -41,6 +40,7 @@ from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.ring_changes import count_changes, granted
 from spu_assigner.core.state.cluster_state import ClusterState
 
+_GAINS: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)
 TURNS: Final = (Wait.REPAIR, Wait.CREATE)
 FIRST: Final = Retries(kind=Wait.REPAIR, sequence=0, again=False)
 
@@ -63,29 +63,37 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
     """Whether, with these records, the ring gains a member or slots, compared with the state."""
     for record in records:
         match record:
-            case RingEvent(change=RingChange.JOINED | RingChange.RESTORED | RingChange.UNCORDONED):
-                return True
-            case ReplicaMap(replicas=None):
-                return True
-            case ReplicaMap(
-                topic=name,
-                replicas=ReplicaLists() as lists,
-                reason=Reason(mode=Mode.ADOPTED | Mode.REPLICATION),
-            ) if name in state.topics:
-                changes = count_changes(state.topics[name].replicas.lists(), lists)
-                if min(changes.values(), default=0) < 0 or record.need != state.topics[name].need:
+            case ReplicaMap():
+                if record.topic in state.topics and _gives_back(state, record):
                     return True
-            case ReplicaMap(reason=Reason(mode=Mode.DEMAND)):
-                return True  # as a rule: what needs less leaves more to others
+            case TopicStatus():
+                if record.moves:
+                    return True
+            case RingEvent():
+                if record.change in _GAINS:
+                    return True
             case SpuChanged():
                 known = state.spus.get(SpuId(record.spu_id))
                 if known is not None and record.online and _may_take_more(record, known):
                     return True
-            case TopicStatus(moves=int(moves)) if moves > 0:
-                return True
             case _:
                 pass
     return False
+
+
+def _gives_back(state: ClusterState, record: ReplicaMap) -> bool:
+    """Whether a map of a living topic leaves more to others than the one before it."""
+    topic = state.topics[record.topic]
+    match record.replicas, record.reason:
+        case None, _:
+            return True
+        case lists, Reason(mode=Mode.ADOPTED | Mode.REPLICATION):
+            changes = count_changes(topic.replicas.lists(), lists)
+            return min(changes.values(), default=0) < 0 or record.need != topic.need
+        case _, Reason(mode=Mode.DEMAND):
+            return True  # as a rule: what needs less leaves more to others
+        case _:
+            return False
 
 
 def _may_take_more(spu: SpuChanged, known: SpuChanged) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import auto
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -77,14 +77,6 @@ REPEATING: Final = (
 )
 
 
-class Block(NamedTuple):
-    """Replica lists that follow one another."""
-
-    lists: ReplicaLists
-    passed: NDArray[np.integer[Any]] | None
-    """How many SPUs each list passed over: for their rack, because it had them. None: none."""
-
-
 @dataclass(slots=True)
 class Cursor:
     """A place in an order of a ring, and how it moves when the ring shrinks.
@@ -99,7 +91,6 @@ class Cursor:
     shift: int = 0
     rotated: bool = False
     topic: str = ""
-    has_table: bool = False  # on the cluster's own ring, at the chain index of a rule that repeats
     emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
     order: IdArray = field(init=False)
 
@@ -111,15 +102,8 @@ class Cursor:
         self.rotated = True
         self.order = np.roll(self.order, -(start % len(self.order)))
 
-    def block(self, count: int, replicas: int) -> Block:
-        """The next `count` replica lists; the cursor does not move."""
-        if self.has_table and count <= TABLE_REQUEST_MAX:
-            return _rows_ahead(self.ring, self.rule, replicas).block(self.ring, self.index, count)
-        rows, passed = self.rows(count, replicas)
-        return Block(ReplicaLists(rows), passed)
-
     def rows(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
-        """The same, made by the rule.
+        """The next `count` replica lists; the cursor does not move.
 
         Also how many SPUs each list passed over (for their rack, because the list had them), None
         where the rule passes over nobody.
@@ -166,7 +150,6 @@ class Cursor:
 
     def drop(self, gone: tuple[int, ...]) -> None:
         """Go on in the ring without these: who was to lead next, or the first after it."""
-        self.has_table = False  # The ring is this request's; the cluster's comes to be after it.
         if self.rule in SCORING:
             self.ring = self.ring.without(gone)
             self.order = self.ring.order(ORDER_OF[self.rule])
@@ -206,23 +189,25 @@ class RowsAhead:
 
     __slots__ = ("_count", "_first", "_period", "_replicas", "_rule", "_table")
 
-    def __init__(self, rule: PlacementRule, replicas: int, period: int) -> None:
+    def __init__(self, ring: Ring, rule: PlacementRule, replicas: int) -> None:
         self._rule = rule
         self._replicas = replicas
-        self._period = period
+        self._period = _period(rule, ring.size, replicas)
         self._count = ROWS_AHEAD_FIRST // 2
         self._table: Table | None = None
         self._first = 0  # the index of the table's first row
 
-    def block(self, ring: Ring, index: int, count: int) -> Block:
-        """So many rows from an index on."""
+    def rows(
+        self, ring: Ring, index: int, count: int
+    ) -> tuple[ReplicaLists, NDArray[np.integer[Any]] | None]:
+        """So many rows from an index on, at most `TABLE_REQUEST_MAX`, and what they passed over."""
         table, begin = self._table, index - self._first
         if table is None or begin < 0 or begin + count > table.count:
             table = self._table = self._look_ahead(ring, index, count)
             begin = index - self._first
         passed = table.cache.get(_PASSED)
         lists = table.lists(begin, count)
-        return Block(lists, None if passed is None else passed[begin : begin + count])
+        return lists, None if passed is None else passed[begin : begin + count]
 
     def _look_ahead(self, ring: Ring, index: int, count: int) -> Table:
         """A table that holds these rows; twice as many as the last time."""
@@ -248,12 +233,13 @@ class RowsAhead:
         return table
 
 
-def _rows_ahead(ring: Ring, rule: PlacementRule, replicas: int) -> RowsAhead:
-    known: RowsAhead | None = ring.kept.get((rule, replicas))
-    if known is None:
-        known = RowsAhead(rule, replicas, _period(rule, ring.size, replicas))
-        ring.kept[rule, replicas] = known
-    return known
+def rows_ahead(ring: Ring, rule: PlacementRule, replicas: int) -> RowsAhead:
+    """Those of a rule in `REPEATING` on this ring."""
+    kept, key = ring.kept, (rule, replicas)
+    ahead: RowsAhead | None = kept.get(key)
+    if ahead is None:
+        ahead = kept[key] = RowsAhead(ring, rule, replicas)
+    return ahead
 
 
 def _alike(ring: Ring, rule: PlacementRule, replicas: int) -> _Alike:

@@ -1,11 +1,11 @@
 """Placing one request on a ring that may change under it.
 
-While no SPU can become saturated, a request is the next rows of its rule: of the table that is kept
-with the ring (`cursor`), or one call of the rule. Otherwise it is placed in blocks: up to and with
-the partition that fills an SPU, then that SPU leaves the ring, the cursor is re-based, and so on.
-`redpanda` takes an SPU out at the very replica that fills it, so the list in which that happens is
-placed replica by replica. `rendezvous` places each partition for itself: its index is the
-partition's number, and no change of the ring moves it.
+While no SPU can become saturated, a request is the next rows of its rule: a slice of the table that
+is kept with the ring (`cursor`), or one call of the rule. Otherwise it is placed in blocks: up to
+and with the partition that fills an SPU, then that SPU leaves the ring, the cursor is re-based, and
+so on. `redpanda` takes an SPU out at the very replica that fills it, so the list in which that
+happens is placed replica by replica. `rendezvous` places each partition for itself: its index is
+the partition's number, and no change of the ring moves it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from spu_assigner.core.base.chains import Chain
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists
-from spu_assigner.core.policies.cursor import REPEATING, SCORING, Block, Cursor, PlacementRule
+from spu_assigner.core.policies.cursor import (
+    ORDER_OF,
+    REPEATING,
+    SCORING,
+    TABLE_REQUEST_MAX,
+    Cursor,
+    PlacementRule,
+    rows_ahead,
+)
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
@@ -81,7 +89,7 @@ def cursor_for(ring: Ring, demand: Demand, chain_index: int) -> Cursor:
     """
     rule = demand.rule
     if demand.start is None:
-        return Cursor(ring, rule, chain_index, topic=demand.topic, has_table=rule in REPEATING)
+        return Cursor(ring, rule, chain_index, topic=demand.topic)
     if rule in (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS):
         shift = demand.start if demand.shift is None else demand.shift
         cursor = Cursor(ring, rule, 0, shift=shift)
@@ -101,46 +109,30 @@ def place(
         ShortRingError: the ring became too small on the way.
         TooManyLooksError: too many SPUs are scored, or become saturated on a large ring.
     """
-    looks_of_row = ring.size if demand.rule in SCORING else 0
-    if demand.partitions * looks_of_row > PLACING_LOOKS_MAX:
-        done = PLACING_LOOKS_MAX // looks_of_row
-        raise TooManyLooksError(done=done, partitions=demand.partitions)
-    cursor = cursor_for(ring, demand, chain_index)
-    blocks: list[Block] = []
-    departed: list[tuple[int, ...]] = []
-    if free is None:
-        blocks.append(cursor.block(demand.partitions, demand.replicas))
-        cursor.index = cursor.moved(demand.partitions, demand.replicas)
-    else:
-        departed = _place_in_blocks(cursor, demand, free.copy(), blocks, looks_of_row=looks_of_row)
-    same_rack = in_list = 0
-    for _, passed in blocks:
-        if passed is not None:  # Column by column: a sum of all rows takes as long as half a walk.
-            for_rack, for_list = (int(each.sum(dtype=np.int64)) for each in passed.T)
-            same_rack += for_rack
-            in_list += for_list
-    lists = blocks[0].lists
-    if len(blocks) > 1:
-        lists = ReplicaLists(np.concatenate([block.lists.matrix for block in blocks]))
-    return PlacementPlan(
-        replicas=lists,
-        chain=cursor.chain(),
-        departed=tuple(departed),
-        same_rack=same_rack,
-        in_list=in_list,
-    )
+    rule, count = demand.rule, demand.partitions
+    if free is None and demand.start is None and rule in REPEATING and count <= TABLE_REQUEST_MAX:
+        lists, passed = rows_ahead(ring, rule, demand.replicas).rows(ring, chain_index, count)
+        chain = ring.chain_at(ORDER_OF[rule], chain_index + count)
+        if passed is None:
+            return PlacementPlan(replicas=lists, chain=chain)
+        same_rack, in_list = passed.sum(axis=0).tolist()
+        return PlacementPlan(replicas=lists, chain=chain, same_rack=same_rack, in_list=in_list)
+    looks_of_row = ring.size if rule in SCORING else 0
+    if count * looks_of_row > PLACING_LOOKS_MAX:
+        raise TooManyLooksError(done=PLACING_LOOKS_MAX // looks_of_row, partitions=count)
+    return _place_in_blocks(cursor_for(ring, demand, chain_index), demand, free, looks_of_row)
 
 
 def _place_in_blocks(
-    cursor: Cursor, demand: Demand, free: CountArray, blocks: list[Block], *, looks_of_row: int
-) -> list[tuple[int, ...]]:
-    """Place a request that may saturate SPUs: gives those, in groups that leave the ring together.
-
-    Adds to `blocks`, takes from `free`, and moves the cursor.
-    """
+    cursor: Cursor, demand: Demand, free: CountArray | None, looks_of_row: int
+) -> PlacementPlan:
+    """The same by calls of the rule, one for each block: up to what saturates an SPU."""
     ids, replicas = cursor.ring.ids, demand.replicas
+    free = None if free is None else free.copy()
+    blocks: list[IdMatrix] = []
     departed: list[tuple[int, ...]] = []
-    looks, done, block_rows = 0, 0, BLOCK_ROWS_FIRST
+    looks = done = same_rack = in_list = 0
+    block_rows = demand.partitions if free is None else BLOCK_ROWS_FIRST
     while done < demand.partitions:
         if cursor.ring.size < replicas:
             raise ShortRingError(partition=done, needed=replicas, found=cursor.ring.size)
@@ -148,32 +140,44 @@ def _place_in_blocks(
             raise TooManyLooksError(done=done, partitions=demand.partitions)
         count = min(block_rows, demand.partitions - done)
         looks += count * looks_of_row
-        lists, passed = cursor.block(count, replicas)
-        cells = np.searchsorted(ids, lists.flat())
-        filling = _first_filling_cell(cells, free)
-        if filling is not None:  # `redpanda`'s list in which it happens is placed below.
-            count = filling // replicas + (demand.rule is not PlacementRule.POINTER)
-        free -= np.bincount(cells[: count * replicas], minlength=len(ids))
-        lists = lists.first(count)
-        blocks.append(Block(lists, None if passed is None else passed[:count]))
+        rows, passed = cursor.rows(count, replicas)
+        filling = None
+        if free is not None:
+            filling = _first_filling_cell(np.searchsorted(ids, rows.ravel()), free)
+            if filling is not None:  # `redpanda`'s list in which it happens is placed below.
+                count = filling // replicas + (demand.rule is not PlacementRule.POINTER)
+                rows = rows[:count]
+            free -= np.bincount(np.searchsorted(ids, rows.ravel()), minlength=len(ids))
+        if passed is not None:
+            # Column by column: a sum of all rows takes as long as half the walk.
+            for_rack, for_list = (int(each.sum(dtype=np.int64)) for each in passed[:count].T)
+            same_rack += for_rack
+            in_list += for_list
+        blocks.append(rows)
         cursor.index = cursor.moved(count, replicas)
         done += count
-        block_rows *= 2
-        if filling is None:
+        if free is None or filling is None:
+            block_rows *= 2
             continue
         block_rows = BLOCK_ROWS_FIRST
         looks += cursor.ring.size * LOOKS_EACH
         if demand.rule is PlacementRule.POINTER:
             row, left = _replica_by_replica(cursor, ids, free, replicas, done)
-            blocks.append(Block(ReplicaLists(row), None))
+            blocks.append(row)
             departed += left
             done += 1
         else:
-            full = np.sort(lists.matrix[-1])
+            full = np.sort(rows[-1])
             full = full[free[np.searchsorted(ids, full)] == 0]
             departed.append(tuple(full.tolist()))
             cursor.drop(departed[-1])
-    return departed
+    return PlacementPlan(
+        replicas=ReplicaLists(blocks[0] if len(blocks) == 1 else np.concatenate(blocks)),
+        chain=cursor.chain(),
+        departed=tuple(departed),
+        same_rack=same_rack,
+        in_list=in_list,
+    )
 
 
 def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:

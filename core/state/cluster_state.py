@@ -331,7 +331,8 @@ class ClusterState:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events or (event_hash(record.cause),)
         self.topics[record.topic] = topic_of(record, record.replicas, own)
-        self.names.add(record.topic)
+        if "." in record.topic:
+            self.names.add(record.topic)
         self._counts_changed |= self.ledger.add(record.replicas)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
@@ -402,7 +403,7 @@ def evolve(state: ClusterState, record: Record) -> None:
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
-    gone = state._drop_topic(record.topic)
+    gone = state._drop_topic(record.topic) if record.topic in state.topics else None
     if record.replicas is not None:
         state._keep_topic(record)
     if record.cores is not None or (gone is not None and gone.cores is not None):

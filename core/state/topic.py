@@ -167,6 +167,18 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         own_events: hashes of the events that made and changed it, the one that made it first.
     """
     data, width, columns, ragged = pack(lists)
+    cores, wanted = record.cores, record.wanted_lengths
+    need, constraints = record.need, record.constraints
+    extras = NO_EXTRAS
+    if ragged or cores or record.pinned or wanted or need or constraints:
+        extras = TopicExtras(
+            cores=None if cores is None else PackedLists(*pack(cores)),
+            ragged=ragged,
+            pinned=record.pinned,
+            wanted_lengths=None if wanted is None else bytes(wanted),
+            need=need,
+            constraints=constraints,
+        )
     return Topic(
         record.policy,
         record.revision,
@@ -177,22 +189,7 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         data,
         width,
         columns,
-        _extras_of(record, ragged=ragged),
-    )
-
-
-def _extras_of(record: ReplicaMap, *, ragged: bool) -> TopicExtras:
-    cores, wanted = record.cores, record.wanted_lengths
-    need, constraints = record.need, record.constraints
-    if not (ragged or cores or record.pinned or wanted or need or constraints):
-        return NO_EXTRAS
-    return TopicExtras(
-        cores=None if cores is None else PackedLists(*pack(cores)),
-        ragged=ragged,
-        pinned=record.pinned,
-        wanted_lengths=None if wanted is None else bytes(wanted),
-        need=need,
-        constraints=constraints,
+        extras,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import (
@@ -79,7 +80,7 @@ _CHANGE_VERSIONS: Final = {
     RingChange.UNDEMOTED: 2,
 }
 
-_POLICY_VERSIONS: Final = {
+_POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
     Policy.RENDEZVOUS: {"TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
     Policy.KRAFT: {"TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
@@ -189,76 +190,63 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
 
 def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
     """The header and the writer of a message: of the earliest version that can hold it."""
-    name = type_name_of(message)
-    version = _later_version(message) or 0
-    if _names_constraints(message):
-        versions = _MIN_VERSIONS if _names_min(message) else _CONSTRAINT_VERSIONS
-        version = max(version, versions[name])
-    elif _names_resources(message):
-        version = max(version, _RESOURCE_VERSIONS[name])
+    version = _later_version(message)
     if not version:
         return _ENCODINGS[wire][type(message)]
-    return _LATER[wire][name, version]
+    return _LATER[wire][type_name_of(message), version]
 
 
-def _names_constraints(message: Message | Event) -> bool:
-    match message:
-        case SpuJoined() | SpuChanged():
-            return bool(message.taints)
-        case TopicCreate() | Waiting():
-            return message.constraints is not None
-        case TopicConstraints():  # Its first version holds all but that.
-            return _names_min(message)
-        case _:
-            return False
-
-
-def _names_min(message: Message | Event) -> bool:
-    match message:
-        case TopicCreate() | TopicConstraints() | Waiting():
-            given = message.constraints
-            return given is not None and any(level.min is not None for level in given.spread)
-        case _:
-            return False
-
-
-def _names_resources(message: Message | Event) -> bool:
-    match message:
-        case SpuJoined():
-            return message.resources is not None
-        case SpuChanged():
-            return bool(message.resources)
-        case TopicCreate():
-            return message.demand is not None or message.leader_demand is not None
-        case Waiting():
-            return message.need is not None
-        case RingEvent():
-            return message.resource is not None
-        case ClusterRebalance():
-            return message.max_bytes is not None or message.band_percent is not None
-        case TopicAdopted():
-            return message.demand is not None
-        case _:
-            return False
-
-
-def _later_version(message: Message | Event) -> int | None:
-    """The version that a message needs beside resources, where the usual one cannot hold it."""
+def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case for each
+    """The version that a message needs; 0: the usual one. Each holds what those before it do."""
     match message:
         case TopicStatus():
-            return _STATUS_VERSIONS.get(message.status)
+            return _STATUS_VERSIONS.get(message.status, 0)
+        case TopicCreate() | TopicAdopted() | Waiting():
+            of_policy = _POLICY_VERSIONS.get(message.policy, {})
+            version = of_policy.get(type_name_of(message), 0)
+            needs = _names_demand(message)
+            rules = None if isinstance(message, TopicAdopted) else message.constraints
+        case TopicConstraints():  # Its first version holds all but a `min`.
+            return _MIN_VERSIONS["TopicConstraints"] if _names_min(message.constraints) else 0
         case RingEvent():
-            return _CHANGE_VERSIONS.get(message.change)
+            version = _CHANGE_VERSIONS.get(message.change, 0)
+            needs, rules = message.resource is not None, None
         case ChainEntry():
-            return None if message.retries is None else 3
+            return 0 if message.retries is None else 3
+        case SpuJoined():
+            if message.taints:
+                return _CONSTRAINT_VERSIONS["SpuJoined"]
+            version, needs, rules = 0, message.resources is not None, None
         case SpuChanged():
-            if message.unreachable:
-                return 6
-            return 3 if message.cordoned or message.demoted else None
-        case TopicCreate() | TopicAdopted() | Waiting() if message.policy in _POLICY_VERSIONS:
-            return _POLICY_VERSIONS[message.policy][type_name_of(message)]
+            if message.unreachable or message.taints:
+                return 6 if message.unreachable else _CONSTRAINT_VERSIONS["SpuState"]
+            version = 3 if message.cordoned or message.demoted else 0
+            needs, rules = bool(message.resources), None
+        case ClusterRebalance():
+            version, rules = 0, None
+            needs = message.max_bytes is not None or message.band_percent is not None
         case _:
-            return None
+            return 0
+    if needs:
+        version = max(version, _RESOURCE_VERSIONS[type_name_of(message)])
+    if rules is not None:
+        versions = _MIN_VERSIONS if _names_min(rules) else _CONSTRAINT_VERSIONS
+        version = max(version, versions[type_name_of(message)])
+    return version
+
+
+def _names_min(rules: Constraints) -> bool:
+    return any(level.min is not None for level in rules.spread)
+
+
+def _names_demand(message: TopicCreate | TopicAdopted | Waiting) -> bool:
+    match message:
+        case TopicCreate():
+            return message.demand is not None or message.leader_demand is not None
+        case TopicAdopted():
+            return message.demand is not None
+        case Waiting():
+            return message.need is not None
 
 
 def type_name_of(record: Message | Event) -> str:

@@ -5,6 +5,7 @@ another form than the schema's.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any, Final, get_args
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -149,7 +150,7 @@ _MANUAL_LIST: Final = {
     ],
 }
 _HASH: Final = Form(  # 64 bits, unsigned
-    load=lambda raw: int.from_bytes(raw, "big"), dump=lambda number: number.to_bytes(8, "big")
+    load=int.from_bytes, dump=methodcaller("to_bytes", 8, "big")
 )
 _BY_TOPIC: Final = Form(dump=lambda members: {topic: members[topic] for topic in sorted(members)})
 _PAIRS: Final = Form(load=lambda amounts: tuple(sorted(amounts.items())), dump=dict)

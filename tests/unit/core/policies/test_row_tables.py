@@ -109,10 +109,10 @@ def test_other_requests_have_rows_of_their_own(asked: dict[str, Any]) -> None:
     assert slices_of(events, Policy.FLUVIO) == 0
 
 
-def test_a_table_ends_at_the_partition_that_fills_an_spu() -> None:
-    """What comes before is of the table; the others follow on the ring that is left."""
+def test_a_request_that_may_fill_an_spu_takes_no_slice() -> None:
+    """It is placed in blocks, up to what fills one; the others follow on the ring that is left."""
     state, build = ClusterState("c1"), Events()
-    for event in (build.join(0, capacity=3), build.join(1), build.join(2)):
+    for event in (build.join(0, capacity=4), build.join(1), build.join(2)):
         step(state, event, default_policy=Policy.FLUVIO)
     first, *_ = step(state, build.create("a", 3, 1), default_policy=Policy.FLUVIO)
     second, *others = step(state, build.create("b", 8, 1), default_policy=Policy.FLUVIO)
@@ -121,7 +121,8 @@ def test_a_table_ends_at_the_partition_that_fills_an_spu() -> None:
     assert first.replicas is not None
     assert second.replicas is not None
     assert first.replicas.table is not None
-    assert second.replicas.tolist() == [[0], [1], [2], [0], [1], [2], [1], [2]]
+    assert second.replicas.table is None
+    assert second.replicas.tolist() == [[0], [1], [2], [0], [1], [2], [0], [1]]
     assert [each.spu_id for each in others if isinstance(each, RingEvent)] == [0]
 
 

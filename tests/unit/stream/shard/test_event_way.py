@@ -22,8 +22,8 @@ from spu_assigner.stream.shard.state_log import Shard
 from support.events.builders import Events
 from support.shard.stores import DictStore, batch_of, run_batch
 
-MODULES_MAX: Final = 20
-FUNCTIONS_MAX: Final = 30
+MODULES_MAX: Final = 25
+FUNCTIONS_MAX: Final = 60
 FEW, MANY = 10, 50
 
 Function = tuple[str, str]  # module and name
