@@ -5,7 +5,7 @@ and the SPUs that were not in it. So the step of a policy that places by a rule 
 (`replay`) and must give the very lists of the record; then each replica is explained: which
 position of which order was read, and which SPUs were skipped and why. Of `balanced`, repairs and
 rebalances, which weigh what all SPUs hold, the loads are shown, and where the state before the step
-is at hand it is decided again. What cannot be known is said in `unknown`, and never guessed.
+is at hand it is decided again. What cannot be known is reported in `unknown`, and never guessed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said of one revision of one replica list: which step gave it, and how."""
+"""What is reported of one revision of one replica list: which step gave it, and how."""
 
 from __future__ import annotations
 

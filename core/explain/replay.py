@@ -313,23 +313,22 @@ def _last_lists(rows: IdMatrix, spu_ids: Iterable[int]) -> dict[int, int]:
 
 
 def _check_leaders(placed: IdMatrix, found: IdMatrix) -> None:
-    """Lists may differ in this alone: a demoted SPU and the leader have changed places."""
-    for number in np.flatnonzero((placed != found).any(axis=1)).tolist():
-        was, now = placed[number].tolist(), found[number].tolist()
-        at = now.index(was[0]) if was[0] in now else 0
-        was[0], was[at] = was[at], was[0]
-        if was != now:
-            raise NotRepeatedError
+    """Lists may differ in this alone: one that a demoted SPU would lead is led by another."""
+    differs = (placed != found).any(axis=1)
+    placed, found = placed[differs], found[differs]
+    is_led_so = placed[:, 0] != found[:, 0]
+    if not (is_led_so.all() and (np.sort(placed) == np.sort(found)).all()):
+        raise NotRepeatedError
 
 
-def _as_led(taken: list[Taken], row: Sequence[int]) -> tuple[Taken, ...]:
+def _as_led(taken: Sequence[Taken], row: Sequence[int]) -> tuple[Taken, ...]:
     """The replicas in the order of the list, whose leader may stand in for a demoted SPU."""
-    at = row.index(taken[0].spu_id)
-    if at:
+    of_spu = {each.spu_id: each for each in taken}
+    leader, *others = (of_spu[spu_id] for spu_id in row)
+    if leader is not taken[0]:
         demoted = Passed(spu_id=taken[0].spu_id, why=Why.DEMOTED)
-        taken[0], taken[at] = taken[at], taken[0]
-        taken[0] = replace(taken[0], passed=(*taken[0].passed, demoted))
-    return tuple(taken)
+        leader = replace(leader, passed=(*leader.passed, demoted))
+    return (leader, *others)
 
 
 def _filled(spu_ids: Iterable[int]) -> tuple[Passed, ...]:

@@ -175,7 +175,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
         }
         return json.dumps(line, separators=(",", ":"))
     return (
-        f"{cluster_id}/{topic} has no map yet: asked for by {printable(waiting.cause)} "
+        f"{cluster_id}/{topic} has no map yet: requested by {printable(waiting.cause)} "
         f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "
         f"{waiting.policy}), it waits as number {waiting.sequence}\n"
         f"  {'' if code is None else f'{code}: '}{message}"

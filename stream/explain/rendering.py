@@ -14,9 +14,9 @@ A line of JSON says how one list was made by one revision:
 `why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
 request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
 does not apply is null or empty; what cannot be known is a sentence in `unknown`. A move's `best`
-are the first of those candidates among whom the lowest share of capacity decides. Where the topic
+are the first of the candidates in the order of preference. Where the topic
 has a demand, `shares` have `amounts`, of each resource
-`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say whom each
+`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say which SPUs each
 excludes and how the list scores.
 """
 
@@ -46,7 +46,7 @@ from spu_assigner.core.explain.placement_decision import (
 from spu_assigner.stream.common.printable import listed, printable
 
 _STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core", "is_offline")
-NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
+NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of those not in the ring has them all
 
 MODE_NAMES: Final = {
     Mode.ROUND_ROBIN: "fluvio without racks",
@@ -224,7 +224,7 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     elif move.is_resize:
         what = f"SPU {move.taken} comes: the list is to be longer"
     elif move.taken is None:
-        what = f"SPU {move.gone} {leaves}, and nobody comes: the list is short"
+        what = f"SPU {move.gone} {leaves}, and no SPU comes: the list is short"
     elif move.gone is None:
         what = f"SPU {move.taken} fills the short list"
     else:

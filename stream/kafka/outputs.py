@@ -53,7 +53,7 @@ class _Reading:
         self._latest: dict[tuple[str, bytes], bytes | None] = {}
         self._maps: list[ReplicaMap] = []
         self._gone: Status | None = None
-        self._other_keys: set[bytes] = set()  # of other clusters, for who misspelt the name
+        self._other_keys: set[bytes] = set()  # of other clusters, for a name that is misspelt
 
     def take(self, name: str, message: Message) -> None:
         key, value = message.key() or b"", message.value()
