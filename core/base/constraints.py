@@ -10,7 +10,7 @@ Values are kept as they came; `constraints_fault` and `taints_fault` say what is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -41,8 +41,7 @@ class TaintEffect(StrEnum):
     """Nothing comes, and what is there moves away."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Taint(TypedFields):
+class Taint(TypedFields, frozen=True, order=True):
     """What an SPU says against replicas."""
 
     key: str
@@ -53,8 +52,7 @@ class Taint(TypedFields):
     """What is kept away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration(TypedFields):
+class Toleration(TypedFields, frozen=True):
     """A taint with this key and value does not matter; without a value: with any value."""
 
     key: str
@@ -63,8 +61,7 @@ class Toleration(TypedFields):
     """Of the taint; None: any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preference(TypedFields):
+class Preference(TypedFields, frozen=True):
     """SPUs that are selected score so much; less than 0: they are avoided."""
 
     select: str
@@ -73,8 +70,7 @@ class Preference(TypedFields):
     """1 to 1,000, or the same below 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadLevel(TypedFields):
+class SpreadLevel(TypedFields, frozen=True):
     """The replicas of a list are as even over the values of a label as can be.
 
     An SPU without the label counts as having the value "".
@@ -88,8 +84,7 @@ class SpreadLevel(TypedFields):
     """At least, for each value that an SPU of the cluster may have: likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints(TypedFields):
+class Constraints(TypedFields, frozen=True):
     """The rules of a topic; each field is empty where there is no such rule."""
 
     tolerations: tuple[Toleration, ...] = ()

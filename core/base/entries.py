@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.records import Retries, SpuChanged, Waiting
+from spu_assigner.core.base.structs import FrozenStruct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainEntry:
+class ChainEntry(FrozenStruct, frozen=True, kw_only=True):
     """All chain indexes of a cluster, as `assigner-state` keeps them."""
 
     cluster_id: str
@@ -24,8 +23,7 @@ class ChainEntry:
     """What is left to be tried of what waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEntry:
+class SeenEntry(FrozenStruct, frozen=True, kw_only=True):
     """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
 
     cluster_id: str
@@ -44,8 +42,7 @@ class EntryKind(StrEnum):
     SEEN = "seen"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryGone:
+class EntryGone(FrozenStruct, frozen=True, kw_only=True):
     """What `assigner-state` said of this is no more: a tombstone."""
 
     cluster_id: str

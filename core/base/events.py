@@ -9,7 +9,6 @@ requester gets an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NewType
 
@@ -93,8 +92,7 @@ def policy_of(value: Policy | str) -> Policy:
     return policy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEvent(TypedFields):
+class BaseEvent(TypedFields, frozen=True, kw_only=True):
     """What every event has."""
 
     event_id: str
@@ -126,8 +124,7 @@ class BaseEvent(TypedFields):
             raise InvalidEventError(field="event_id", value=self.event_id, expected=UNICODE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuJoined(BaseEvent):
+class SpuJoined(BaseEvent, frozen=True, kw_only=True):
     """An SPU is there: new, changed, or back.
 
     It describes the SPU whole: what it does not name takes its default.
@@ -149,8 +146,7 @@ class SpuJoined(BaseEvent):
     """What it says against replicas."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuLeft(BaseEvent):
+class SpuLeft(BaseEvent, frozen=True, kw_only=True):
     """An SPU is gone, for a while or for good."""
 
     spu_id: int
@@ -159,40 +155,35 @@ class SpuLeft(BaseEvent):
     """What becomes of its replicas."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuCordon(BaseEvent):
+class SpuCordon(BaseEvent, frozen=True, kw_only=True):
     """An SPU is to take no new replicas; it keeps what it has, until `SpuUncordon`."""
 
     spu_id: int
     """Of a known SPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuUncordon(BaseEvent):
+class SpuUncordon(BaseEvent, frozen=True, kw_only=True):
     """A cordoned SPU may take new replicas again."""
 
     spu_id: int
     """Of a known SPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuDemote(BaseEvent):
+class SpuDemote(BaseEvent, frozen=True, kw_only=True):
     """An SPU is to lead nothing where another can, until `SpuUndemote`."""
 
     spu_id: int
     """Of a known SPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuUndemote(BaseEvent):
+class SpuUndemote(BaseEvent, frozen=True, kw_only=True):
     """A demoted SPU may lead again; nothing comes back to it by that alone."""
 
     spu_id: int
     """Of a known SPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseTopicEvent(BaseEvent):
+class BaseTopicEvent(BaseEvent, frozen=True, kw_only=True):
     """What every event about one topic has."""
 
     topic: str
@@ -206,8 +197,7 @@ class BaseTopicEvent(BaseEvent):
             raise InvalidEventError(field="topic", value=self.topic, expected=expected)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreate(BaseTopicEvent):
+class TopicCreate(BaseTopicEvent, frozen=True, kw_only=True):
     """A request for a topic."""
 
     partitions: int = 1
@@ -237,18 +227,15 @@ class TopicCreate(BaseTopicEvent):
     """The topic's rules on its SPUs; for `balanced`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDelete(BaseTopicEvent):
+class TopicDelete(BaseTopicEvent, frozen=True, kw_only=True):
     """A topic is no longer wanted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRelease(BaseTopicEvent):
+class TopicRelease(BaseTopicEvent, frozen=True, kw_only=True):
     """A topic is to be forgotten; its data stay in Kafka, and nobody here deletes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAdopted(BaseTopicEvent):
+class TopicAdopted(BaseTopicEvent, frozen=True, kw_only=True):
     """A topic is in Kafka already, as it is; nothing moves because of it.
 
     Each list keeps the length that it has. The event describes the topic whole: a known topic takes
@@ -265,24 +252,21 @@ class TopicAdopted(BaseTopicEvent):
     """As in `TopicCreate`; its `leader_demand` stays."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicGrow(BaseTopicEvent):
+class TopicGrow(BaseTopicEvent, frozen=True, kw_only=True):
     """A topic is to have more partitions."""
 
     partitions: int
     """The new total."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReplication(BaseTopicEvent):
+class TopicReplication(BaseTopicEvent, frozen=True, kw_only=True):
     """Each list of a topic is to have so many replicas, more or fewer than it has."""
 
     replication_factor: int
     """1 to 32; other numbers are answered with a rejection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDemand(BaseTopicEvent):
+class TopicDemand(BaseTopicEvent, frozen=True, kw_only=True):
     """What the replicas of a living topic need, as measured; no list changes because of it."""
 
     demand: Mapping[str, int]
@@ -291,16 +275,14 @@ class TopicDemand(BaseTopicEvent):
     """What the leader needs, where that is another amount."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConstraints(BaseTopicEvent):
+class TopicConstraints(BaseTopicEvent, frozen=True, kw_only=True):
     """What a living topic demands of its SPUs from now on; no list changes because of it."""
 
     constraints: Constraints
     """In place of those that it had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRebalance(BaseEvent):
+class ClusterRebalance(BaseEvent, frozen=True, kw_only=True):
     """A cluster is to be evened out."""
 
     max_moves: int

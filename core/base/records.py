@@ -5,7 +5,6 @@ The others say what the answers do not, so that replaying all records of a clust
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from spu_assigner.core.base.chains import Chain, Order
@@ -15,6 +14,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
+from spu_assigner.core.base.structs import FrozenStruct
 
 
 class Status(FastStrEnum):
@@ -81,8 +81,7 @@ class Mode(FastStrEnum):
     BALANCED_ROUNDS = "balanced_rounds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(FrozenStruct, frozen=True, kw_only=True):
     """A change of one replica list of an existing topic."""
 
     partition: int
@@ -92,8 +91,7 @@ class Move:
     """The SPU that holds it now; None: the list is short."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedRing:
+class RecordedRing(FrozenStruct, frozen=True, kw_only=True):
     """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
 
     members: str
@@ -108,8 +106,7 @@ class RecordedRing:
     """Of `kraft`: offline SPUs that it reads too, by rack as the members."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(FrozenStruct, frozen=True, kw_only=True):
     """Why a map is as it is: what `explain` needs to compute the step again."""
 
     mode: Mode
@@ -133,8 +130,7 @@ class Reason:
     """Moves of a repair or rebalance, in order of partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaMap:
+class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     """The current replica map of a topic; `replicas` None: the topic is deleted or released.
 
     A list that lost a replica and found no other is shorter than `replication_factor`, or than what
@@ -175,8 +171,7 @@ class ReplicaMap:
     """Its own rules; None: it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicStatus:
+class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
     """The answer to one request."""
 
     cluster_id: str
@@ -195,8 +190,7 @@ class TopicStatus:
     """Of a rebalance, how many replicas move."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingEvent:
+class RingEvent(FrozenStruct, frozen=True, kw_only=True):
     """A change of the ring, or a membership event that was not followed."""
 
     cluster_id: str
@@ -214,8 +208,7 @@ class RingEvent:
     """Of SATURATED and RESTORED: what is used up, or left again. None: replica slots."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuChanged:
+class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
     """All that is known of an SPU, but the counts that the maps give."""
 
     cluster_id: str
@@ -261,8 +254,7 @@ class SpuChanged:
         return has_effect(self.taints, TaintEffect.NO_LEADERS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuGone:
+class SpuGone(FrozenStruct, frozen=True, kw_only=True):
     """A decommissioned SPU holds no replica any more and is forgotten."""
 
     cluster_id: str
@@ -278,8 +270,7 @@ class Wait(StrEnum):
     """A living topic with short lists, or with replicas on leaving SPUs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(FrozenStruct, frozen=True, kw_only=True):
     """What waits for the ring to grow or slots to free; one for each topic at most."""
 
     cluster_id: str
@@ -300,16 +291,14 @@ class Waiting:
     constraints: Constraints | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingSettled:
+class WaitingSettled(FrozenStruct, frozen=True, kw_only=True):
     """It waits no more: served or withdrawn."""
 
     cluster_id: str
     topic: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainsChanged:
+class ChainsChanged(FrozenStruct, frozen=True, kw_only=True):
     """Chain indexes after an event; only those that changed."""
 
     cluster_id: str
@@ -317,8 +306,7 @@ class ChainsChanged:
     registration_next: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
+class Retries(FrozenStruct, frozen=True, kw_only=True):
     """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
 
     kind: Wait
@@ -328,8 +316,7 @@ class Retries:
     """Room was made since: all of it is to be tried once more, behind the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetriesChanged:
+class RetriesChanged(FrozenStruct, frozen=True, kw_only=True):
     """What is left to be tried after an event; None: nothing."""
 
     cluster_id: str
@@ -337,15 +324,13 @@ class RetriesChanged:
     """Where the next event goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterGone:
+class ClusterGone(FrozenStruct, frozen=True, kw_only=True):
     """No SPU, topic or waiting request is left: all is forgotten, also which events were seen."""
 
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventSeen:
+class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     """An event was applied or refused; a copy of it is not to be applied again."""
 
     cluster_id: str

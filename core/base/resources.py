@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
+from spu_assigner.core.base.structs import FrozenStruct
 
 Amounts = tuple[tuple[str, int], ...]  # by name, each once
 
@@ -24,8 +24,7 @@ BYTES: Final = "disk_bytes"  # the resource that says how large a replica is
 _is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}\Z").match
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(FrozenStruct, frozen=True):
     """What the replicas of a topic need, each of them."""
 
     demand: Amounts

@@ -26,8 +26,10 @@ from functools import cache
 from operator import attrgetter, index
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
+from msgspec.structs import force_setattr
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.limits import is_text
+from spu_assigner.core.base.structs import FrozenStruct
 
 Take = Callable[[str, Any], Any]
 Built = TypeVar("Built")
@@ -45,17 +47,15 @@ class FieldType:
     settled: tuple[type, ...] = ()  # types of which `take` gives back every value as it is
 
 
-class TypedFields:
-    """A frozen dataclass whose fields hold what their types say, once it exists."""
-
-    __slots__ = ()
+class TypedFields(FrozenStruct, frozen=True):
+    """An object whose fields hold what their types say, once it exists."""
 
     def __post_init__(self) -> None:
         settle_fields(self)
 
 
-def settle_fields(made: Any) -> None:
-    """Coerce the fields of a dataclass that was just made.
+def settle_fields(made: TypedFields) -> None:
+    """Coerce the fields of an object that was just made.
 
     Raises:
         InvalidEventError: a value is none that its field can take.
@@ -144,7 +144,7 @@ def _members(cls: Any) -> tuple[dict[str, FieldType], frozenset[str]]:
     return types, frozenset(field.name for field in fields(cls) if field.default is MISSING)
 
 
-def _settle(made: object, known: _KnownClass, values: tuple[Any, ...]) -> None:
+def _settle(made: TypedFields, known: _KnownClass, values: tuple[Any, ...]) -> None:
     is_settled = True
     for (name, kind), value in zip(known.types, values, strict=True):
         if type(value) in kind.settled:
@@ -152,7 +152,7 @@ def _settle(made: object, known: _KnownClass, values: tuple[Any, ...]) -> None:
         is_settled = False
         kept = kind.take(name, value)
         if kept is not value:
-            object.__setattr__(made, name, kept)
+            force_setattr(made, name, kept)
     if is_settled:  # The combinations of such types are few.
         known.settled.add((*map(type, values),))
 

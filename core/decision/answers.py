@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -29,8 +28,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import Ring, members_text, ranges_text
 
-_ORDER_OF_MAPS: Final = attrgetter("topic", "revision")
-_ORDER_OF_RING_EVENTS: Final = attrgetter("spu_id")
+_ANSWERS: Final = (ReplicaMap, TopicStatus, RingEvent)
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
 
 
@@ -254,19 +252,17 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    maps: list[ReplicaMap] = []
-    statuses: list[TopicStatus] = []
-    ring_events: list[RingEvent] = []
-    for record in records:
-        match record:
-            case ReplicaMap():
-                maps.append(record)
-            case TopicStatus():
-                statuses.append(record)
-            case RingEvent():
-                ring_events.append(record)
-            case _:
-                pass
-    maps.sort(key=_ORDER_OF_MAPS)
-    ring_events.sort(key=_ORDER_OF_RING_EVENTS)
-    return (*maps, *statuses, *ring_events)
+    found = [record for record in records if isinstance(record, _ANSWERS)]
+    if len(found) > 1:
+        found.sort(key=_place_among_answers)
+    return tuple(found)
+
+
+def _place_among_answers(answer: Answer) -> tuple[int, str, int]:
+    match answer:
+        case ReplicaMap():
+            return 0, answer.topic, answer.revision
+        case TopicStatus():
+            return 1, "", 0
+        case RingEvent():
+            return 2, "", answer.spu_id

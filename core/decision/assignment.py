@@ -22,6 +22,7 @@ from spu_assigner.core.base.limits import (
 from spu_assigner.core.base.records import Reason
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.constraints.conflict import (
     HardRule,
     RuledRequest,
@@ -57,8 +58,7 @@ class ResourceLoad:
         return max(self.follower, self.leader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(FrozenStruct, frozen=True, kw_only=True):
     """Where a topic goes."""
 
     policy: Policy

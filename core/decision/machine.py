@@ -113,6 +113,8 @@ TopicChange = TopicAdopted | TopicGrow | TopicReplication | TopicDemand | TopicC
 
 LOOKS_A_WAIT: Final = 20  # of a topic whose repair is left to the next events; by measurement
 
+# Nothing follows from these where nothing waits, leaves or is demoted.
+_STILL: Final = frozenset((TopicCreate, TopicGrow, TopicDelete, TopicRelease))
 # What a create can wait for.
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY, Code.UNSATISFIABLE)
 
@@ -151,16 +153,20 @@ def _with_following(
     state: ClusterState, event: Event, records: tuple[Record, ...]
 ) -> tuple[Record, ...]:
     """The records of an event, and what follows from them; all are applied."""
+    is_calm = not (state.waiting or state.leaving or state.demoted) and state.retries is None
+    if is_calm and type(event) in _STILL:
+        for record in records:
+            evolve(state, record)
+        return records
     # With other constraints, what waits may fit where it did not.
     frees = makes_room(state, records) or isinstance(event, TopicConstraints)
-    may_break = isinstance(event, (SpuJoined, SpuLeft, TopicAdopted, TopicConstraints))
-    rules_before = _rules_before(state, event) if may_break else {}
+    rules_before = _rules_before(state, event)
     for record in records:
         evolve(state, record)
-    broken = _broken(state, event, records) if may_break else []
+    broken = _broken(state, event, records)
     violated = _violated(state, event, rules_before) if rules_before else []
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-    leads = bool(state.demoted) and frees_leaders(state, records)
+    leads = frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
     if not (leaves or broken or leads or violated or waits):
         return records

@@ -10,7 +10,6 @@ the partition's number, and no change of the ring moves it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from spu_assigner.core.base.chains import Chain
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.policies.cursor import (
     ORDER_OF,
     REPEATING,
@@ -56,8 +56,7 @@ class TooManyLooksError(AssignerError):
         super().__init__(f"{done} of {partitions} partitions are placed within the limit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Demand(FrozenStruct, frozen=True, kw_only=True):
     """What is to be placed, and from where. `start` and `shift` are set for a cursor of its own."""
 
     rule: PlacementRule
@@ -68,8 +67,7 @@ class Demand:
     shift: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPlan:
+class PlacementPlan(FrozenStruct, frozen=True, kw_only=True):
     """Where it went.
 
     `departed` holds the SPUs that became saturated, in groups that left the ring together.

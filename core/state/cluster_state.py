@@ -372,15 +372,15 @@ def evolve(state: ClusterState, record: Record) -> None:
     match record:
         case ReplicaMap():
             _evolve_map(state, record)
+        case EventSeen():
+            state._dirty_blocks.add(state.memory.add(record.event_hash))
+            state._dirty_chains = True  # its entry holds the count
         case TopicStatus() | RingEvent():
             pass  # It changes nothing: the state that it reports is in other records.
         case ChainsChanged():
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
             state._dirty_chains = True
-        case EventSeen():
-            state._dirty_blocks.add(state.memory.add(record.event_hash))
-            state._dirty_chains = True  # its entry holds the count
         case RetriesChanged():
             state.retries = record.retries
             state._dirty_chains = True

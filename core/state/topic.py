@@ -5,7 +5,6 @@ which names collide.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
@@ -86,8 +86,7 @@ def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
     return matrix.astype(dtype).tobytes(), dtype.itemsize
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicExtras:
+class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
     """What few topics have; all others share `NO_EXTRAS`."""
 
     cores: PackedLists | None = None  # of each replica, `redpanda` only
@@ -101,8 +100,7 @@ class TopicExtras:
 NO_EXTRAS: Final = TopicExtras()
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(FrozenStruct, frozen=True):
     """A living topic.
 
     It has the fields of its packed lists itself: an object less for each of a million topics.

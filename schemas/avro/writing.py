@@ -6,6 +6,7 @@ The bytes are those of any writer that puts an array into one block. Short value
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -54,6 +55,7 @@ def int_bytes(value: int, name: str) -> bytes:
     return _varint(value)
 
 
+@lru_cache(maxsize=256)  # A cluster's name is in each message, an event's in several.
 def text_bytes(text: str) -> bytes:
     """A string."""
     try:

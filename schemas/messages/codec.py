@@ -85,6 +85,7 @@ _POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
     Policy.KRAFT: {"TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
 
+
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "ClusterRebalance": 2,
     "SpuJoined": 2,

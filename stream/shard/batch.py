@@ -242,7 +242,7 @@ def _answered(event: Event, status: TopicStatus) -> Answered:
     """What an answer counts as."""
     is_its_own = status.cause == event.event_id
     request = REQUESTS[type(event)] if is_its_own else RequestKind.EARLIER
-    return request.value, status.status.value, "" if status.code is None else status.code.value
+    return request, status.status, "" if status.code is None else status.code.value
 
 
 def process(

@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import InvariantError
@@ -37,12 +36,13 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
+from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.state.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
 
-class RequestKind(StrEnum):
+class RequestKind(FastStrEnum):
     """What an answer is to."""
 
     CREATE = "create"

@@ -89,7 +89,9 @@ def test_the_metadata_are_valid_and_requirements_are_ranges(wheel: Path) -> None
 
 
 @pytest.mark.smoke
-def test_without_the_extra_the_core_needs_numpy_alone(bare: Environment, tmp_path: Path) -> None:
+def test_without_the_extra_the_core_needs_numpy_and_msgspec_alone(
+    bare: Environment, tmp_path: Path
+) -> None:
     """An application that embeds it gets no Kafka and no Spark with it, and starts at once."""
     code = (
         "import sys; before = set(sys.modules); import spu_assigner.core; "
@@ -98,7 +100,7 @@ def test_without_the_extra_the_core_needs_numpy_alone(bare: Environment, tmp_pat
         "- set(sys.stdlib_module_names))"
     )
     done = bare.call("python", "-c", code, folder=tmp_path)
-    assert set(done.stdout.split()) <= {"numpy", "spu_assigner"}, done.stderr
+    assert set(done.stdout.split()) <= {"numpy", "msgspec", "spu_assigner"}, done.stderr
     done = bare.call("spu-assigner", "--version", folder=tmp_path)
     assert done.stdout.startswith("spu-assigner "), done.stderr
 

@@ -86,12 +86,12 @@ def test_nothing_is_imported_under_a_bare_name_or_left_to_do(path: Path) -> None
 
 
 @pytest.mark.parametrize("path", sorted((_ROOT / "core").glob("**/*.py")), ids=_shown)
-def test_the_core_imports_the_standard_library_and_numpy_alone(path: Path) -> None:
+def test_the_core_imports_the_standard_library_numpy_and_msgspec_alone(path: Path) -> None:
     """It is embedded by others, and must start without Spark, Avro or a JVM."""
     foreign = {
         name
         for name in _imported(path)
-        if name.split(".")[0] not in {*sys.stdlib_module_names, "numpy"}
+        if name.split(".")[0] not in {*sys.stdlib_module_names, "numpy", "msgspec"}
         and not name.startswith("spu_assigner.core")
     }
     assert foreign == set()

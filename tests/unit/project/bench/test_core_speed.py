@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.decision import machine
+from spu_assigner.core.policies import planner
 from support.bench.core_speed import CASES, Case, Work, slower_than
 from support.bench.figures import STORED
 from support.bench.targets import figure, read_results
@@ -64,7 +64,7 @@ def test_a_core_that_does_its_work_many_times_over_is_caught(case: Case) -> None
 def test_a_usual_create_that_takes_the_long_way_is_caught(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The same answers at several times the cost: what a careless change would do."""
-    monkeypatch.setattr(machine, "grant_ahead", lambda *_: None)
+    """Rows made for each request: the same answers at several times the cost."""
+    monkeypatch.setattr(planner, "REPEATING", ())
     (case,) = [each for each in CASES if each.name == name]
     assert slower_than(case, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None
