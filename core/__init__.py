@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         Move,
         Reason,
         Record,
+        RecordedRing,
         ReplicaMap,
         Retries,
         RetriesChanged,
@@ -80,11 +81,17 @@ if TYPE_CHECKING:
     from spu_assigner.core.decision.machine import decide, step
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
     from spu_assigner.core.explain.loads import AmountHeld, Load
-    from spu_assigner.core.explain.moves import MoveStep
-    from spu_assigner.core.explain.placement_decision import PlacementDecision, PlacementStep
-    from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
-    from spu_assigner.core.explain.replay_striped import StripeStep
-    from spu_assigner.core.explain.ring_history import Passed, Why
+    from spu_assigner.core.explain.placement_decision import (
+        ChainStep,
+        MoveStep,
+        Passed,
+        PlacementDecision,
+        PlacementStep,
+        ScoreStep,
+        StripeStep,
+        Taken,
+        Why,
+    )
     from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
     from spu_assigner.core.state.parts import parts_of
@@ -135,6 +142,7 @@ __all__ = [
     "Reason",
     "Reasons",
     "Record",
+    "RecordedRing",
     "ReplicaLists",
     "ReplicaMap",
     "Retries",

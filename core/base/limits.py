@@ -18,6 +18,7 @@ DEAD_LETTER_RAW_SIZE_MAX: Final = (
 )  # of a bad message the first part is kept, with length and SHA-256
 MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
 MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
+RING_SIZE_MAX: Final = 384 * 1024  # of a reason: 10,000 SPUs in no order, each with a capacity
 MOVES_MAX: Final = 2**31 - 1  # of a rebalance, as the other numbers of events
 # What one event may ask to move, so that the events behind it do not wait for seconds.
 REBALANCE_MOVES_MAX: Final = 50_000  # that a rebalance plans: some 1.5 s on 10,000 SPUs

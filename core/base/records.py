@@ -91,8 +91,23 @@ class Move(FrozenStruct, frozen=True, kw_only=True):
     """The SPU that holds it now; None: the list is short."""
 
 
+class RecordedRing(FrozenStruct, frozen=True, kw_only=True):
+    """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
+
+    members: str
+    """Its members as the rule read them: by rack or with capacities, where it reads those."""
+    offline: str = ""
+    """SPUs that were offline or leaving, and so not in it."""
+    saturated: str = ""
+    """Likewise saturated."""
+    cordoned: str = ""
+    """Likewise cordoned, or tainted against new replicas."""
+    fenced: str = ""
+    """Of `kraft`: offline SPUs that it reads too, by rack as the members."""
+
+
 class Reason(FrozenStruct, frozen=True, kw_only=True):
-    """Why a map is as it is, in few numbers; `explain` recomputes and names the rest."""
+    """Why a map is as it is: what `explain` needs to compute the step again."""
 
     mode: Mode
     first_partition: int = 0
@@ -103,14 +118,10 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
     """Kafka's, of a request that named its start."""
     is_named: bool = False
     """Whether the request named the start; else the chain did."""
-    ring_size: int
-    """Of the ring before the step."""
-    ring_fingerprint: int
-    """64 bits of the order that was read, with its racks and weights where they matter."""
-    offline: int = 0
-    """SPUs of the cluster that were passed over because they are offline or leaving."""
-    saturated: int = 0
-    """SPUs that were passed over because they are saturated."""
+    ring: RecordedRing | None = None
+    """The ring before the step; None: no ring was read, or an earlier release wrote the map."""
+    filled: str = ""
+    """Of a step of a rule: SPUs that it saturated, each with its last replica, as ranges."""
     same_rack: int = 0
     """Times a candidate was passed over for its rack, over all lists of the step."""
     in_list: int = 0

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
@@ -82,7 +81,7 @@ def adopt(
         if need == topic.need:
             return [adopted]
         changed = _redescribed(state, topic, event, Mode.ADOPTED)
-        return [replace(changed, need=need, reason=_reason(state)), adopted]
+        return [replace(changed, need=need, reason=Reason(mode=Mode.ADOPTED)), adopted]
     replicas = ReplicaLists.of_lists(rows)
     cores = _cores(state, topic, rows) if policy is Policy.REDPANDA else None
     lengths = _uneven_lengths(rows)
@@ -104,7 +103,7 @@ def adopt(
         replication_factor=max(map(len, rows)),
         ignore_rack=ignore_rack,
         own_events=own_events_after(topic, event.event_id),
-        reason=_reason(state),
+        reason=Reason(mode=Mode.ADOPTED),
         pinned=event.pinned,
         wanted_lengths=lengths,
         need=need,
@@ -128,14 +127,6 @@ def _need_after(topic: Topic | None, event: TopicAdopted) -> Need | None:
     if event.demand is None:
         return known
     return Need.of(event.demand, None if known is None else dict(known.leader_demand))
-
-
-def _reason(state: ClusterState) -> Reason:
-    return Reason(
-        mode=Mode.ADOPTED,
-        ring_size=state.ring.size,
-        ring_fingerprint=state.ring.fingerprint(Order.ID),
-    )
 
 
 def _refuse(

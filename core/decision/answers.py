@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
@@ -15,6 +16,7 @@ from spu_assigner.core.base.records import (
     Answer,
     ChainsChanged,
     Record,
+    RecordedRing,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -24,7 +26,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.ring import Ring, members_text, ranges_text
 
 _ANSWERS: Final = (ReplicaMap, TopicStatus, RingEvent)
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
@@ -150,6 +152,43 @@ def ring_event(
         ring_size=size,
         cause=cause,
         resource=resource,
+    )
+
+
+def recorded_ring(
+    state: ClusterState,
+    order: Order,
+    *,
+    is_weighted: bool = False,
+    fenced: Mapping[int, str] | None = None,
+) -> RecordedRing:
+    """What a reason says of the ring; made once for each ring and order.
+
+    Args:
+        state: before the step.
+        order: that the rule read.
+        is_weighted: whether it read capacities too.
+        fenced: the offline SPUs that `kraft` read too, each with its rack.
+    """
+    ring = state.ring
+    key = RecordedRing, order, is_weighted
+    known: RecordedRing | None = ring.kept.get(key)
+    if known is None:
+        parts = {}
+        if ring.size < len(state.spus):
+            outside = map(ranges_text, state.ledger.outside_ring())
+            parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
+        known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
+        ring.kept[key] = known
+    if not fenced:
+        return known
+    racks = [*ring.racks().tolist(), *fenced.values()]
+    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+    numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
+    return replace(
+        known,
+        members=members_text(ring.ids, numbers[: ring.size]),
+        fenced=members_text(np.array([*fenced], dtype=np.int32), numbers[ring.size :]),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.records import Mode, Reason
@@ -29,16 +28,11 @@ def place_manual(state: ClusterState, event: TopicCreate) -> Assignment | Refusa
     full = tuple(
         spu_id for spu_id in ids[counts == free].tolist() if state.spus[SpuId(spu_id)].online
     )
-    ring = state.ring
     return Assignment(
         policy=Policy.MANUAL,
         replicas=lists,
         departed=departed_one_by_one(lists.matrix, full),
-        reason=Reason(
-            mode=Mode.LISTS,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(Order.ID),
-        ),
+        reason=Reason(mode=Mode.LISTS),
     )
 
 

@@ -45,6 +45,7 @@ from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
+    recorded_ring,
     ring_event,
     ring_without,
     status,
@@ -337,7 +338,7 @@ def revised(
 
     Its reason lists the moves by partition, and no more than a message has room for.
     """
-    topic, ring = state.topics[name], state.ring
+    topic = state.topics[name]
     reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
     return ReplicaMap(
         cluster_id=state.cluster_id,
@@ -357,10 +358,7 @@ def revised(
         constraints=topic.constraints,
         reason=Reason(
             mode=mode,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(Order.BALANCED),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
+            ring=recorded_ring(state, Order.BALANCED),
             moves=tuple(reported),
         ),
     )

@@ -24,6 +24,7 @@ from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import (
     Refusal,
+    recorded_ring,
     refuse_number,
     refuse_start,
     unknown_topic,
@@ -56,7 +57,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
 from spu_assigner.core.state.leading import has_demoted, led_by_others
 from spu_assigner.core.state.loads import Layout, Loads
-from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.ring import Ring, ranges_text
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
 RULES_OF: Final = {
@@ -248,10 +249,8 @@ def _by_rule(
             start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
-            ring_size=ring.size,
-            ring_fingerprint=ring.fingerprint(order, is_weighted=not has_chain),
-            offline=len(state.spus) - state.online_count,
-            saturated=state.saturated_count,
+            ring=recorded_ring(state, order, is_weighted=not has_chain),
+            filled=ranges_text(sorted(spu_id for gone in plan.departed for spu_id in gone)),
             same_rack=plan.same_rack,
             in_list=plan.in_list,
         ),
@@ -383,7 +382,11 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         order=_KRAFT_ORDER,
         chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, plan.departed),
         departed=plan.departed,
-        reason=_reason(state, Mode.STRIPED, _KRAFT_ORDER, index),
+        reason=replace(
+            _reason(state, Mode.STRIPED, _KRAFT_ORDER, index),
+            ring=recorded_ring(state, _KRAFT_ORDER, fenced=offline),
+            filled=ranges_text(plan.filled),
+        ),
     )
 
 
@@ -391,10 +394,7 @@ def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) ->
     return Reason(
         mode=mode,
         start_index=index,
-        ring_size=state.ring.size,
-        ring_fingerprint=state.ring.fingerprint(order),
-        offline=len(state.spus) - state.online_count,
-        saturated=state.saturated_count,
+        ring=recorded_ring(state, order),
     )
 
 

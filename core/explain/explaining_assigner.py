@@ -1,4 +1,4 @@
-"""Answers together with their reasons, for those who have the events: the state before each
+"""Answers together with their reasons, for a caller that has the events: the state before each
 decision is at hand, so everything can be named.
 
 A second copy of each cluster's state follows the records one by one and stands, when a map is
@@ -7,16 +7,12 @@ decided, where the decision stood.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
-
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
-from spu_assigner.core.base.records import Answer, Mode, Record, ReplicaMap, RingChange, RingEvent
+from spu_assigner.core.base.records import Answer, Mode, ReplicaMap
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import KnownOutputs, RetainedMap, explain_map
+from spu_assigner.core.explain.decisions import explain_map
 from spu_assigner.core.explain.placement_decision import PlacementDecision
-from spu_assigner.core.explain.ring_history import RingGroup
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
 Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
@@ -35,10 +31,9 @@ class ExplainingAssigner:
         follower = self._followers.setdefault(event.cluster_id, ClusterState(event.cluster_id))
         reasons: dict[tuple[str, int], Reasons] = {}
         decided: list[ReplicaMap] = []  # together, on the state that the follower has
-        for number, record in enumerate(records):
+        for record in records:
             if isinstance(record, ReplicaMap):
-                step_events = _saturated_by(records[number + 1 :])
-                reasons[record.topic, record.revision] = _reasons_of(follower, record, step_events)
+                reasons[record.topic, record.revision] = _reasons_of(follower, record)
                 if record.reason is not None and record.reason.mode is Mode.REBALANCE:
                     decided.append(record)  # All maps of a rebalance are decided on one state.
                     continue
@@ -54,27 +49,9 @@ class ExplainingAssigner:
         ]
 
 
-def _saturated_by(following: Sequence[Record]) -> RingGroup:
-    """The saturations that a step causes: those up to the next map."""
-    records = takewhile(lambda record: not isinstance(record, ReplicaMap), following)
-    events = [record for record in records if isinstance(record, RingEvent)]
-    return RingGroup(
-        key="",
-        events=tuple(
-            event
-            for event in events
-            if event.change is RingChange.SATURATED and event.resource is None
-        ),
-    )
-
-
-def _reasons_of(follower: ClusterState, replica_map: ReplicaMap, step_events: RingGroup) -> Reasons:
+def _reasons_of(follower: ClusterState, replica_map: ReplicaMap) -> Reasons:
     if replica_map.replicas is None:
         return []
     topic = follower.topics.get(replica_map.topic)
-    decisions = explain_map(
-        KnownOutputs(state=follower, groups=(step_events,), is_before=True),
-        RetainedMap(key="", map=replica_map),
-        None if topic is None else topic.replicas.lists().tolist(),
-    )
-    return list(decisions.items())
+    before = None if topic is None else topic.replicas.lists().tolist()
+    return list(explain_map(follower, replica_map, before, is_before=True).items())

@@ -1,17 +1,127 @@
-"""What is said of one revision of one replica list: which step gave it, and how."""
+"""What is reported of one revision of one replica list: which step gave it, and how."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from spu_assigner.core.base.chains import Order
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Reason
 from spu_assigner.core.explain.loads import Load
-from spu_assigner.core.explain.moves import MoveStep
-from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
-from spu_assigner.core.explain.replay_striped import StripeStep
-from spu_assigner.core.explain.ring_history import Passed
+
+
+class Why(StrEnum):
+    """Why an SPU was passed over, or was not in the ring."""
+
+    OFFLINE = "offline"  # or leaving, where that is not known
+    LEAVING = "leaving"
+    SATURATED = "saturated"
+    CORDONED = "cordoned"
+    DEMOTED = "demoted"  # passed over as a leader alone
+    FILLED = "filled"  # saturated by an earlier replica of the same step
+    SAME_RACK = "same_rack"
+    IN_LIST = "in_list"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """An SPU that was passed over."""
+
+    spu_id: int
+    why: Why
+    """The reason."""
+    beside: int | None = None
+    """Of SAME_RACK, the SPU of the list that is on that rack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """How one replica was found. Of `rendezvous` the order is that of the scores."""
+
+    spu_id: int
+    rack: str | None = None
+    """Its rack, "" for none; None where racks were not read, or have changed since."""
+    core: int | None = None
+    """Its core, of `redpanda`."""
+    position: int | None = None
+    """Its position in the order, from 0; None: not found by an order, or not known."""
+    score: float | None = None
+    """Its score in 6 digits, where SPUs were taken by score."""
+    is_offline: bool = False
+    """Whether it was offline, as `kraft` permits."""
+    passed: tuple[Passed, ...] = ()
+    """SPUs that were passed over on the way to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainStep:
+    """Where in its order a list begins."""
+
+    order: Order
+    """The order that was read."""
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    index: int
+    """The index of the chain, or of the request's own cursor."""
+    cycle: int
+    """The index divided by the size of the ring."""
+    position: int
+    """The leader's position in the order."""
+    gap: int | None = None
+    """The gap between the leader and its followers, of `fluvio` without racks."""
+    shift: int | None = None
+    """The shift of the followers, of `kafka`."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreStep:
+    """On what ring a list was found by score."""
+
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeStep:
+    """With which draws a list was found, and on what ring."""
+
+    ring_size: int
+    """Of the ring when this partition's turn came."""
+    index: int
+    """Of the chain, at the step's first partition: part of the seed."""
+    filled: tuple[Passed, ...] = ()
+    """SPUs that left the ring earlier in the step."""
+
 
 PlacementStep = ChainStep | ScoreStep | StripeStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveStep:
+    """One replica that left its list, came to it, or both. None: it does not apply, or is not
+    known."""
+
+    gone: int | None
+    """The SPU that lost it."""
+    is_leaving: bool
+    """Whether that was to lose it (a decommission, an eviction); else it evened the loads."""
+    is_resize: bool
+    """Whether the list was to be longer or shorter."""
+    taken: int | None
+    """The SPU that received it."""
+    on_new_rack: bool | None
+    """Whether that is on a rack without another replica of the list."""
+    candidates: int | None = None
+    """SPUs with room that did not hold the partition."""
+    on_new_racks: int | None = None
+    """Of these, on racks without another replica of the list; None: there are no racks."""
+    best: tuple[Load, ...] = ()
+    """The first of them in the order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,23 +138,36 @@ class PlacementDecision:
     """The list that the step gave, leader first."""
     before: tuple[int, ...] | None
     """The list of the revision before, where that is retained."""
+    ring_size: int | None
+    """Of the ring before the step; None: no ring was read, or it was not recorded."""
     step: PlacementStep | None
     """Where in its order the list was placed; None: by none, or not known."""
     replica_steps: tuple[Taken, ...]
     """How each replica was found."""
     moves: tuple[MoveStep, ...]
-    """What went and came, of a list that was there."""
+    """Replicas that left or came, of a list that was there."""
     absent: tuple[Passed, ...]
     """SPUs of the cluster that were not in the ring."""
-    absent_unnamed: int
-    """How many more were not in the ring, which cannot be named."""
     loads: tuple[Load, ...]
     """What the SPUs concerned hold, where shares decide."""
     loads_are_of_then: bool
-    """Whether the loads are those before the decision; else those of now."""
+    """Whether loads, and racks beside them, are those before the decision; else those of now."""
     recomputed: bool
     """Whether the placement was repeated and gave the recorded lists."""
     unknown: tuple[str, ...]
     """What cannot be known, and why."""
     rules: tuple[str, ...] = ()
     """The rules that bind the topic now, and what SPUs lack for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What made one replica list, as far as it is retained, the oldest decision first."""
+
+    cluster_id: str
+    topic: str
+    policy: Policy
+    partition: int
+    replicas: tuple[int, ...]
+    decisions: tuple[PlacementDecision, ...]
+    is_whole: bool  # the decision that placed the partition first is among them

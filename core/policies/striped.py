@@ -31,6 +31,7 @@ class StripedPlan:
 
     matrix: IdMatrix
     departed: tuple[tuple[int, ...], ...]
+    filled: tuple[int, ...]  # all that became saturated, offline ones too, ascending
 
 
 def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
@@ -86,6 +87,7 @@ def place_striped(
     stripes: Stripes | None = None
     rows: list[list[int]] = []
     departed: list[tuple[int, ...]] = []
+    filled: list[int] = []
     looks = looks_of_row = 0
     while len(rows) < partitions:
         if looks > PLACING_LOOKS_MAX:
@@ -109,7 +111,12 @@ def place_striped(
         if full:
             gone = tuple(sorted(spu_id for spu_id in full if spu_id in online))
             departed += [gone] if gone else []
+            filled += full
             leaders = [spu_id for spu_id in leaders if spu_id not in full]
             others = [spu_id for spu_id in others if spu_id not in full]
             stripes = None
-    return StripedPlan(matrix=np.array(rows, dtype=np.int32), departed=tuple(departed))
+    return StripedPlan(
+        matrix=np.array(rows, dtype=np.int32),
+        departed=tuple(departed),
+        filled=tuple(sorted(filled)),
+    )

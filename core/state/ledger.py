@@ -175,6 +175,14 @@ class Ledger:
         full: list[int] = self._ids[self._open() & (self._counts >= self._capacities)].tolist()
         return full
 
+    def outside_ring(self) -> tuple[list[int], list[int], list[int]]:
+        """The ids of SPUs that are offline, cordoned while online, and saturated, ascending."""
+        self._settle()
+        full = self._open() & (self._counts >= self._capacities)
+        masks = ~self._online, self._online & self._cordoned, full
+        offline, cordoned, saturated = (self._ids[mask].tolist() for mask in masks)
+        return offline, cordoned, saturated
+
     def totals(self) -> Totals:
         """Sums over all SPUs. O(SPUs)."""
         self._settle()

@@ -1,6 +1,11 @@
 """The ring: the SPUs that may take new replicas, the orders it is read in, and where the next
 assignment starts.
 
+A reason holds its members as text: ids and ranges in the order in which the rule read them
+(`0-4,7`; `0-8/2` is every second id from 0 to 8), where the rule reads racks rack by rack, by name
+(`0-2;3-5`), and where it reads capacities with the one of all ids before it (`0-4*100,7*50`). By id
+that is some bytes for any ring; at worst, 10,000 ids in no order, it is `RING_SIZE_MAX`.
+
 A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in
 another order, changes no chain; only when the leading SPU itself goes does the first one after it
 that remains lead, in the next cycle when the search passes the end. The chain index is derived:
@@ -9,9 +14,8 @@ cycle * ring size + position of that SPU.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +34,7 @@ START: Final = Chain()
 _new_tuple: Final = tuple.__new__
 NO_CAPACITY: Final = 2.0**-800  # stands for 0, by which shares could not be divided
 ResourceTable = tuple[tuple[str, ...], FloatArray]  # names, and amounts of slots, then of each name
-_OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION, Order.BALANCED)
+_OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
 class Ring:
@@ -42,7 +46,6 @@ class Ring:
     """
 
     __slots__ = (
-        "_fingerprints",
         "_index_of",
         "_layout",
         "_orders",
@@ -62,7 +65,6 @@ class Ring:
         self._spus = spus
         self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
         self._index_of: dict[Order, tuple[Chain, int]] = {}
-        self._fingerprints: dict[tuple[Order, bool], int] = {}
         self._racks: NDArray[np.str_] | None = None
         self._weights: CountArray | None = None
         self._layout: Layout | None = None
@@ -84,22 +86,13 @@ class Ring:
         racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids]
         return diagonal(ids, racks) if order is Order.DIAGONAL else alternation(ids, racks)
 
-    def fingerprint(self, order: Order, *, is_weighted: bool = False) -> int:
-        """64 bits that stand for the members in this order, with their racks where those matter.
-
-        `is_weighted`: and with their capacities.
-        """
-        known = self._fingerprints.get((order, is_weighted))
-        if known is None:
-            ids = self.order(order)
-            hashed = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8)
-            if order in _OVER_RACKS:
-                racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
-                hashed.update(json.dumps(racks).encode())
-            if is_weighted:
-                hashed.update(self.weights().astype("<i8").tobytes())
-            known = self._fingerprints[order, is_weighted] = int.from_bytes(hashed.digest())
-        return known
+    def text(self, order: Order, *, is_weighted: bool = False) -> str:
+        """The members as a rule reads them that has this order; `is_weighted`: and capacities."""
+        racks = None
+        if order in _OVER_RACKS or (is_weighted and order is Order.BALANCED):
+            racks = self.rack_numbers(self.ids)
+        ids = self.order(order) if racks is None else self.ids
+        return members_text(ids, racks, self.weights() if is_weighted else None)
 
     def racks(self) -> NDArray[np.str_]:
         """The rack of each member by ascending id; "" for none."""
@@ -223,3 +216,81 @@ def next_remaining(ids: list[int], position: int, gone: Collection[int]) -> tupl
         if candidate not in gone:
             return position + step, candidate
     return position, None
+
+
+def members_text(ids: IdArray, racks: IdArray | None, weights: CountArray | None = None) -> str:
+    """SPUs as a reason holds them; the numbers of racks count from 0, and may leave some out."""
+    groups: list[list[int]] = [ids.tolist()]
+    if racks is not None:
+        groups = [[] for _ in range(int(racks.max(initial=0)) + 1)]
+        for spu_id, rack in zip(ids.tolist(), racks.tolist(), strict=True):
+            groups[rack].append(spu_id)
+    if weights is None:
+        return ";".join(map(ranges_text, groups))
+    weight_of = dict(zip(ids.tolist(), weights.tolist(), strict=True))
+    return ";".join(
+        ",".join(
+            f"{ranges_text(list(run))}*{weight}"
+            for weight, run in groupby(group, weight_of.__getitem__)
+        )
+        for group in groups
+    )
+
+
+def ranges_text(ids: Sequence[int]) -> str:
+    """Ids in their order, three or more at equal distances as a range."""
+    parts: list[str] = []
+    at, last = 0, len(ids) - 1
+    while at <= last:
+        end = at + 1
+        step = ids[end] - ids[at] if end < last else 0
+        while step > 0 and end < last and ids[end + 1] - ids[end] == step:
+            end += 1
+        if end > at + 1:
+            parts.append(f"{ids[at]}-{ids[end]}" + (f"/{step}" if step > 1 else ""))
+            at = end + 1
+        else:
+            parts.append(str(ids[at]))
+            at += 1
+    return ",".join(parts)
+
+
+def ids_of_text(text: str) -> list[int]:
+    """The ids of `ranges_text`, in their order."""
+    ids: list[int] = []
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        last, _, step = last.partition("/")
+        ids += range(int(first), int(last or first) + 1, int(step or 1))
+    return ids
+
+
+def ring_of_text(text: str) -> Ring:
+    """The ring of `Ring.text`; racks have numbers for names."""
+    racks: dict[int, str] = {}  # in the order of the text
+    weights: dict[int, int] = {}
+    for number, group in enumerate(text.split(";")):
+        waiting: list[int] = []  # for their capacity, which stands behind the last of them
+        for part in group.split(","):
+            span, _, weight = part.partition("*")
+            ids = ids_of_text(span)
+            racks |= dict.fromkeys(ids, f"{number:05}")
+            waiting += ids
+            if weight:
+                weights |= dict.fromkeys(waiting, int(weight))
+                waiting = []
+    spus = {
+        SpuId(spu_id): SpuChanged(
+            cluster_id="",
+            spu_id=spu_id,
+            online=True,
+            rack=rack,
+            cores=1,
+            capacity=weights.get(spu_id, 0),
+            labels=(),
+            registration=place,
+            core_weights=(),
+        )
+        for place, (spu_id, rack) in enumerate(racks.items())
+    }
+    return Ring(np.array(sorted(spus), dtype=np.int32), spus)

@@ -19,7 +19,7 @@ from spu_assigner.schemas.avro.writing import (
 )
 from spu_assigner.schemas.errors import SchemaError
 
-SPANS_MAX: Final = 1_024  # spans of a record that are remembered
+SPANS_MAX: Final = 128  # spans of a record that are remembered; a ring takes 110 KB at worst
 
 
 def compile_writer(schema: Any, meaning: Meaning) -> Writer:

@@ -28,6 +28,7 @@ from spu_assigner.core.base.records import (
     Answer,
     Move,
     Reason,
+    RecordedRing,
     ReplicaMap,
     RingChange,
     RingEvent,
@@ -218,11 +219,8 @@ def _plain(value: object) -> object:
             return value.tolist()
         case Mapping():
             return dict(value)
-        case Reason() | Move():
-            line = {field.name: getattr(value, field.name) for field in fields(value)}
-            if isinstance(value, Reason):  # In hexadecimal: many readers of JSON keep 53 bits.
-                line["ring_fingerprint"] = f"{value.ring_fingerprint:016x}"
-            return line
+        case Reason() | RecordedRing() | Move():
+            return {field.name: getattr(value, field.name) for field in fields(value)}
         case Constraints() | Toleration() | Preference() | SpreadLevel() | Taint():
             named = {field.name: getattr(value, field.name) for field in fields(value)}
             return {name: held for name, held in named.items() if held is not None and held != ()}

@@ -25,8 +25,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
-    Mode,
-    ReplicaMap,
     RingChange,
     RingEvent,
     SpuChanged,
@@ -64,7 +62,6 @@ _SINGLE_OBJECT_SIZE: Final = 10
 # bytes.
 _WRITTEN: Final = {
     "TopicStatus": 2,
-    "ReplicaMap": 2,
     "RingEvent": 1,
     "ChainState": 2,
     "SpuState": 2,
@@ -76,18 +73,6 @@ _WRITTEN: Final = {
     "WaitingState": 1,
 }
 _STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
-_MODE_VERSIONS: Final[dict[Mode | None, int]] = {
-    Mode.ADOPTED: 3,
-    Mode.REPLICATION: 3,
-    Mode.DEMOTION: 4,
-    Mode.SCORED: 5,
-    Mode.RACK_SCORED: 5,
-    Mode.STRIPED: 6,
-    Mode.DEMAND: 7,
-    Mode.CONSTRAINTS: 8,
-    Mode.CONSTRAINED: 8,
-    Mode.BALANCED_ROUNDS: 9,
-}
 _CHANGE_VERSIONS: Final = {
     RingChange.CORDONED: 2,
     RingChange.UNCORDONED: 2,
@@ -96,11 +81,10 @@ _CHANGE_VERSIONS: Final = {
 }
 
 _POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
-    Policy.RENDEZVOUS: {"ReplicaMap": 5, "TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
-    Policy.KRAFT: {"ReplicaMap": 6, "TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
+    Policy.RENDEZVOUS: {"TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
+    Policy.KRAFT: {"TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
 }
 
-_MAP_VERSIONS: Final = {policy: each["ReplicaMap"] for policy, each in _POLICY_VERSIONS.items()}
 
 _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "ClusterRebalance": 2,
@@ -108,7 +92,6 @@ _RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
     "SpuState": 4,
     "TopicAdopted": 4,
     "TopicCreate": 4,
-    "ReplicaMap": 7,
     "RingEvent": 3,
     "WaitingState": 4,
 }
@@ -116,13 +99,11 @@ _CONSTRAINT_VERSIONS: Final = {
     "SpuJoined": 3,
     "SpuState": 5,
     "TopicCreate": 5,
-    "ReplicaMap": 8,
     "WaitingState": 5,
 }
 _MIN_VERSIONS: Final = {  # with a `min` of a level
     "TopicConstraints": 2,
     "TopicCreate": 6,
-    "ReplicaMap": 10,
     "WaitingState": 6,
 }
 
@@ -221,12 +202,6 @@ def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case 
     match message:
         case TopicStatus():
             return _STATUS_VERSIONS.get(message.status, 0)
-        case ReplicaMap():
-            mode = None if message.reason is None else message.reason.mode
-            version = max(_MODE_VERSIONS.get(mode, 0), _MAP_VERSIONS.get(message.policy, 0))
-            if message.pinned or message.wanted_lengths is not None:
-                version = max(version, 3)
-            needs, rules = message.need is not None, message.constraints
         case TopicCreate() | TopicAdopted() | Waiting():
             of_policy = _POLICY_VERSIONS.get(message.policy, {})
             version = of_policy.get(type_name_of(message), 0)

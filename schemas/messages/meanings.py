@@ -27,6 +27,7 @@ from spu_assigner.core.base.records import (
     Mode,
     Move,
     Reason,
+    RecordedRing,
     ReplicaMap,
     Retries,
     RingChange,
@@ -78,7 +79,16 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (
-    *(Reason, Move, Need, Retries, PartitionOffsets, PartitionPosition, RecoveredFrom),
+    *(
+        Reason,
+        RecordedRing,
+        Move,
+        Need,
+        Retries,
+        PartitionOffsets,
+        PartitionPosition,
+        RecoveredFrom,
+    ),
     *(MovedPartition, ThrottleValue),
     *(Taint, Constraints, Toleration, Preference, SpreadLevel),
 )
@@ -151,7 +161,6 @@ MEANING: Final = Meaning(
     enums={cls.__name__: cls for cls in _ENUMS},
     forms={
         "EventHash": _HASH,
-        "Fingerprint": _HASH,
         "Chain": Form(
             load=lambda read: (read.pop("order"), Chain(**read)),
             dump=lambda pair: {
@@ -188,5 +197,5 @@ MEANING: Final = Meaning(
     array=tuple,
     texts=frozenset({"cluster_id"}),
     tails={"TopicCreate": "partitions", "Reason": "mode"},
-    spans={"Reason": ("mode", "saturated")},
+    spans={"Reason": ("mode", "filled")},
 )

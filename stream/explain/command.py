@@ -71,11 +71,10 @@ def explain(
 ) -> int:
     """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
-    Reads what the job has published, rebuilds the ring as it was, places the request again and
-    says for each replica which position of which order was looked at, and who was passed over and
+    Reads what the job has published, places the request again on the recorded ring, and reports
+    for each replica which position of which order was read, and which SPUs were passed over and
     why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
-    rebalance: who went, who came, and who else could have come. What can no longer be known is
-    said to be so.
+    rebalance: the SPUs that lost and received replicas. It also reports what cannot be known.
 
     A partition that is being moved has a line; --target-bootstrap-servers names the Kafka cluster
     that has the record of the moves, if it is not the job's.
@@ -92,7 +91,7 @@ def explain(
     if not found.maps:
         click.echo(_waiting(found, cluster, topic, output))
         return 0
-    newest = found.maps[-1].map
+    newest = found.maps[-1]
     count = 0 if newest.replicas is None else len(newest.replicas)
     if partition is not None and partition >= count:
         raise PartitionUnknownError(topic=topic, partition=partition, count=count)
@@ -128,7 +127,7 @@ def _print(found: ClusterOutputs, partitions: range | list[int], output: Form) -
     from spu_assigner.stream.explain.rendering import decision_json, explanation_text
 
     shown = partitions if output == "json" else partitions[:PARTITIONS_SHOWN]
-    for explanation in explained(found.outputs, found.maps, shown):
+    for explanation in explained(found.state, found.maps, shown):
         if output == "table":
             click.echo(explanation_text(explanation))
             continue
@@ -153,7 +152,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
     """
     from spu_assigner.core.explain.decisions import why_it_waits
 
-    state = found.outputs.state
+    state = found.state
     waiting = state.waiting.get(topic)
     if waiting is None:
         known = sorted(state.topics)
@@ -176,7 +175,7 @@ def _waiting(found: ClusterOutputs, cluster_id: str, topic: str, output: Form) -
         }
         return json.dumps(line, separators=(",", ":"))
     return (
-        f"{cluster_id}/{topic} has no map yet: asked for by {printable(waiting.cause)} "
+        f"{cluster_id}/{topic} has no map yet: requested by {printable(waiting.cause)} "
         f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "
         f"{waiting.policy}), it waits as number {waiting.sequence}\n"
         f"  {'' if code is None else f'{code}: '}{message}"

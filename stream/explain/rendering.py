@@ -8,15 +8,15 @@ A line of JSON says how one list was made by one revision:
 "passed_over":[{"spu_id":…,"why":…}]}],
 "moves":[{"gone":…,"why":"leaving"|null,"taken":…,"on_new_rack":…,"candidates":…,
 "candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
-"not_in_ring":[{"spu_id":…,"why":…}],"not_in_ring_unnamed":…,
+"not_in_ring":[{"spu_id":…,"why":…}],
 "shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
 "rules":[…],"recomputed":…,"unknown":[…]}`.
 `why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
 request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
 does not apply is null or empty; what cannot be known is a sentence in `unknown`. A move's `best`
-are the first of those candidates among whom the lowest share of capacity decides. Where the topic
+are the first of the candidates in the order of preference. Where the topic
 has a demand, `shares` have `amounts`, of each resource
-`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say whom each
+`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say which SPUs each
 excludes and how the list scores.
 """
 
@@ -30,17 +30,23 @@ from typing import Final
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Reason
-from spu_assigner.core.explain.decisions import CHANGES, Explanation
+from spu_assigner.core.explain.decisions import CHANGES
 from spu_assigner.core.explain.loads import Load
-from spu_assigner.core.explain.moves import MoveStep
-from spu_assigner.core.explain.placement_decision import PlacementDecision
-from spu_assigner.core.explain.replay_placement import ChainStep, ScoreStep, Taken
-from spu_assigner.core.explain.replay_striped import StripeStep
-from spu_assigner.core.explain.ring_history import Passed, Why
+from spu_assigner.core.explain.placement_decision import (
+    ChainStep,
+    Explanation,
+    MoveStep,
+    Passed,
+    PlacementDecision,
+    ScoreStep,
+    StripeStep,
+    Taken,
+    Why,
+)
 from spu_assigner.stream.common.printable import listed, printable
 
 _STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core", "is_offline")
-NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of who was not in the ring has them all
+NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of those not in the ring has them all
 
 MODE_NAMES: Final = {
     Mode.ROUND_ROBIN: "fluvio without racks",
@@ -117,17 +123,12 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             lines += _balanced(decision, reason)
         elif reason.start_index is not None:
             lines.append(
-                f"placed from index {reason.start_index} on, on a ring of {reason.ring_size}"
+                f"placed from index {reason.start_index} on, on a ring of {decision.ring_size}"
             )
     for fate in Why:
         names = [each.spu_id for each in decision.absent if each.why is fate]
         if names:
             lines.append(f"not in the ring: SPU {listed(names, NAMED_MAX)}, {_WHYS[fate]}")
-    if decision.absent_unnamed:
-        lines.append(
-            f"not in the ring either: {decision.absent_unnamed} SPUs offline, leaving or saturated "
-            "whose names the outputs do not contain"
-        )
     lines += [f"rule {rule}" for rule in decision.rules]
     if decision.recomputed:
         lines.append("repeated for this answer: the same comes out")
@@ -192,7 +193,7 @@ def _balanced(decision: PlacementDecision, reason: Reason) -> list[str]:
         for load in decision.loads
     }
     return [
-        f"ring of {reason.ring_size}, chain index of the step {reason.start_index}: "
+        f"ring of {decision.ring_size}, chain index of the step {reason.start_index}: "
         "it decides between equals",
         *(
             _replica(number, taken) + shares.get(taken.spu_id, "")
@@ -223,7 +224,7 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     elif move.is_resize:
         what = f"SPU {move.taken} comes: the list is to be longer"
     elif move.taken is None:
-        what = f"SPU {move.gone} {leaves}, and nobody comes: the list is short"
+        what = f"SPU {move.gone} {leaves}, and no SPU comes: the list is short"
     elif move.gone is None:
         what = f"SPU {move.taken} fills the short list"
     else:
@@ -235,7 +236,7 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
     if move.candidates is None:
         return [what]
     chosen = f"of the ring {move.candidates} do not hold it"
-    if move.wants_new_rack:
+    if move.on_new_racks is not None:
         chosen += f", {move.on_new_racks} of them on racks that the others are not on"
     lines = [what, chosen]
     if move.best:
@@ -291,7 +292,7 @@ def decision_json(
         "replicas_before": decision.before,
         "text": "; ".join(decision_lines(decision)),
         "order": getattr(step, "order", None),
-        "ring_size": getattr(step or reason, "ring_size", None),
+        "ring_size": (step or decision).ring_size,
         "chain_index": getattr(step, "index", None),
         **{name: getattr(step, name, None) for name in ("cycle", "position", "gap", "shift")},
         "is_named": reason is not None and reason.is_named,
@@ -315,7 +316,6 @@ def decision_json(
             for move in decision.moves
         ],
         "not_in_ring": [_passed_json(each) for each in decision.absent],
-        "not_in_ring_unnamed": decision.absent_unnamed,
         "shares": [_load_json(load) for load in decision.loads],
         "shares_of": shares_of,
         "rules": decision.rules,

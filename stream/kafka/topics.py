@@ -13,6 +13,7 @@ from spu_assigner.core.base.limits import (
     MANUAL_MESSAGE_SIZE_MAX,
     MAP_ENVELOPE_SIZE,
     MAP_SIZE_MAX,
+    RING_SIZE_MAX,
     ProductTopic,
     is_legal_name,
     name_fault,
@@ -36,7 +37,7 @@ PARTITIONS: Final = 4  # of topics keyed by cluster: as many readers as a small 
 # Kafka holds a whole producer batch against max.message.bytes, not one message, and librdkafka
 # batches up to 1 MB: the inputs' limit is that of the larger message; the decoder holds to 64 KiB.
 MESSAGE_SIZE_MAX: Final = MANUAL_MESSAGE_SIZE_MAX + MAP_ENVELOPE_SIZE
-MAP_MESSAGE_SIZE_MAX: Final = MAP_SIZE_MAX + MAP_ENVELOPE_SIZE
+MAP_MESSAGE_SIZE_MAX: Final = MAP_SIZE_MAX + MAP_ENVELOPE_SIZE + RING_SIZE_MAX
 
 # Only closed segments are compacted: small ones keep what a reader from the start must read small.
 _COMPACTED_OFTEN: Final = {

@@ -254,7 +254,7 @@ class _Pages:
         partition = _number_given("partition", least=0, default=0)
         with self._explaining:
             read = read_cluster(self._live.connection, cluster_id, topic)
-            newest = read.maps[-1].map.replicas if read.maps else None
+            newest = read.maps[-1].replicas if read.maps else None
             if newest is None:
                 raise NotFoundError(
                     f"topic {topic!r} of cluster {cluster_id!r} has no map; it may wait for room"
@@ -263,7 +263,7 @@ class _Pages:
                 raise NotFoundError(
                     f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
                 )
-            [why] = explain(read.outputs, read.maps, [partition])
+            [why] = explain(read.state, read.maps, [partition])
         return render_template(
             "explain.html",
             topic=topic,

@@ -76,7 +76,7 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     )
     for topic, mode in modes.items():
         lines = explained(settings, "c1", topic)
-        maps = {each.map.revision: each.map for each in read_cluster(connection, "c1", topic).maps}
+        maps = {each.revision: each for each in read_cluster(connection, "c1", topic).maps}
         for line in lines:
             given = maps[line["revision"]].replicas
             assert given is not None

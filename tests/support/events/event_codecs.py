@@ -20,6 +20,7 @@ from spu_assigner.core.base.events import Event, TopicAdopted, TopicCreate
 from spu_assigner.core.base.records import (
     Move,
     Reason,
+    RecordedRing,
     ReplicaMap,
     RingEvent,
     SpuChanged,
@@ -129,13 +130,12 @@ def ragged_lists(draw: st.DrawFn) -> ReplicaLists:
 def reasons() -> st.SearchStrategy[Reason]:
     """Of creates, and of repairs with moves; some of the same ring."""
     few = st.integers(0, 3)
-    ring = dict.fromkeys(("ring_size", "offline", "saturated"), few | COUNT)
+    ring = built(RecordedRing, members=st.sampled_from(["0-4,7", "0;1-3"]) | TEXT)
     return built(
         Reason,
         start_index=INDEX,
         shift=st.none() | few | COUNT,
-        ring_fingerprint=few | HASH,
-        **ring,
+        ring=st.none() | ring,
         moves=st.lists(built(Move), max_size=3).map(tuple),
     )
 
@@ -212,8 +212,6 @@ def fields_of(value: Any) -> Any:
             return {**_plain(value), "chains": chains}
         case SeenEntry():
             return _plain(value) | {"hashes": [h.to_bytes(8, "big") for h in value.hashes]}
-        case Reason():
-            return {**_plain(value), "ring_fingerprint": value.ring_fingerprint.to_bytes(8, "big")}
         case ReplicaMap():
             fields = _plain(value)
             del fields["is_released"]  # It is said of tombstones alone, by their headers.

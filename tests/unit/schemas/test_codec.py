@@ -18,7 +18,14 @@ from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import AssignerError, Code, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicDelete, TopicGrow
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import Mode, Reason, ReplicaMap, SpuChanged, Status
+from spu_assigner.core.base.records import (
+    Mode,
+    Reason,
+    RecordedRing,
+    ReplicaMap,
+    SpuChanged,
+    Status,
+)
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
@@ -469,7 +476,7 @@ def test_what_is_remembered_stays_bounded() -> None:
             event = decode_event(data, kind="topic")
             assert isinstance(event, TopicCreate)
             assert (event.partitions, event.cluster_id) == (number, f"c{number}")
-            reason = Reason(mode=Mode.SHIFTED, ring_size=3, ring_fingerprint=number)
+            reason = Reason(mode=Mode.SHIFTED, ring=RecordedRing(members=f"0-2,{number + 4}"))
             record = replace(MAP, reason=reason)
             assert decode_record(encode_record(record)) == record
         assert tracemalloc.get_traced_memory()[0] < 8_000_000

@@ -24,8 +24,6 @@ from spu_assigner.core.base.events import (
     TopicCreate,
 )
 from spu_assigner.core.base.records import (
-    Mode,
-    Reason,
     RingChange,
     SpuChanged,
     Status,
@@ -181,9 +179,6 @@ def test_a_topics_constraints_must_be_there() -> None:
 # Messages.
 
 
-CONSTRAINED_MAP = replace(MAP, policy=Policy.BALANCED)
-CHANGED = Reason(mode=Mode.CONSTRAINTS, ring_size=1, ring_fingerprint=7)
-BY_ROUNDS = replace(CHANGED, mode=Mode.BALANCED_ROUNDS)
 SPU = SpuChanged(
     cluster_id="c1",
     spu_id=7,
@@ -231,15 +226,7 @@ VERSIONS: list[tuple[Any, int]] = [
     (replace(WAITS, need=NEED), 4),
     (replace(WAITS, need=NEED, constraints=WHOLE), 5),
     (replace(WAITS, constraints=DEMANDING), 6),
-    (CONSTRAINED_MAP, 2),
-    (replace(CONSTRAINED_MAP, need=NEED), 7),
-    (replace(CONSTRAINED_MAP, need=NEED, pinned=True, constraints=WHOLE), 8),
-    (replace(CONSTRAINED_MAP, need=NEED, reason=CHANGED), 8),  # They were taken away.
-    (replace(CONSTRAINED_MAP, need=NEED, reason=replace(CHANGED, mode=Mode.CONSTRAINED)), 8),
-    (replace(CONSTRAINED_MAP, reason=replace(CHANGED, mode=Mode.BALANCED)), 2),
-    (replace(CONSTRAINED_MAP, reason=BY_ROUNDS), 9),
-    (replace(CONSTRAINED_MAP, need=NEED, constraints=WHOLE, reason=BY_ROUNDS), 9),
-    (replace(CONSTRAINED_MAP, need=NEED, constraints=DEMANDING), 10),
+    (MAP, 11),  # Each map has a ring, which no earlier version can hold.
     (replace(STATUS, status=Status.ADOPTED), 4),
     (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
     (RING, 1),

@@ -33,6 +33,7 @@ from spu_assigner.core.base.records import (
     Mode,
     Move,
     Reason,
+    RecordedRing,
     ReplicaMap,
     RingChange,
     Status,
@@ -229,9 +230,7 @@ MAP = ReplicaMap(
     own_events=(1, 2),
     reason=Reason(
         mode=Mode.REPAIR,
-        ring_size=2,
-        ring_fingerprint=2**64 - 16,
-        offline=1,
+        ring=RecordedRing(members="0,2", offline="1"),
         in_list=3,
         moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
     ),
@@ -298,12 +297,12 @@ def test_an_answer_has_the_keys_of_the_contract_in_its_order(answer: Answer, lin
 
 
 def test_a_map_is_explained_when_that_is_asked_for() -> None:
-    """`simulate --explain`; the fingerprint is text, since many readers of JSON keep 53 bits."""
+    """`simulate --explain` shows all that the map records of its step."""
     line = answer_to_json(MAP)
     assert answer_to_json(MAP, explain=True) == line[:-1] + (
         ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
-        '"is_named":false,"ring_size":2,"ring_fingerprint":"fffffffffffffff0","offline":1,'
-        '"saturated":0,"same_rack":0,"in_list":3,'
+        '"is_named":false,"ring":{"members":"0,2","offline":"1","saturated":"","cordoned":"",'
+        '"fenced":""},"filled":"","same_rack":0,"in_list":3,'
         '"moves":[{"partition":0,"gone":1,"taken":2},{"partition":1,"gone":1,"taken":null}]}}'
     )
     unexplained = replace(MAP, reason=None)

@@ -26,7 +26,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     Mode,
-    ReplicaMap,
     RingChange,
     Status,
     Wait,
@@ -223,8 +222,8 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
 
 
 NEW_POLICIES = {
-    Policy.RENDEZVOUS: {"ReplicaMap": 5, "WaitingState": 2, "TopicCreate": 2},
-    Policy.KRAFT: {"ReplicaMap": 6, "WaitingState": 3, "TopicCreate": 3},
+    Policy.RENDEZVOUS: {"WaitingState": 2, "TopicCreate": 2},
+    Policy.KRAFT: {"WaitingState": 3, "TopicCreate": 3},
 }
 
 
@@ -241,12 +240,12 @@ def test_only_a_topic_of_a_new_policy_is_written_with_a_new_version(policy: Poli
     assigner.apply(events.join(0))
     create = events.create("t", policy=policy)
     waits = events.create("w", 1, 2, on_shortage=OnShortage.WAIT)
-    expected = NEW_POLICIES.get(policy, {"ReplicaMap": 2, "WaitingState": 1, "TopicCreate": 1})
+    expected = NEW_POLICIES.get(policy, {"WaitingState": 1, "TopicCreate": 1})
     adopted = TopicAdopted(
         event_id="a", cluster_id="c1", topic="u", replicas=((0,),), policy=policy
     )
     for record in (*assigner.records(create), *assigner.records(waits)):
-        if isinstance(record, ReplicaMap | Waiting):
+        if isinstance(record, Waiting):
             data = encode_record(record)
             assert decode_record(data) == record
             assert version_of(data, type_name_of(record)) == expected[type_name_of(record)]

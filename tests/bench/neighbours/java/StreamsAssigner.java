@@ -133,6 +133,10 @@ public final class StreamsAssigner {
         out.number(replicas); // replication_factor
         out.flag(false); // ignore_rack
         out.number(0); // own_events: none
+        out.number(0); // pinned: no
+        out.number(0); // wanted_lengths: null
+        out.number(0); // need: null
+        out.number(0); // constraints: null
         out.number(0); // reason: null
         context.forward(record.withKey(name).withValue(out.bytes()));
       } else {

@@ -19,10 +19,8 @@ from spu_assigner.core.base.records import (
     TopicStatus,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.schemas.messages.codec import (
-    confluent_header,
     decode_event,
     decode_record,
     encode_event,
@@ -346,39 +344,6 @@ def test_the_state_is_rebuilt_from_the_messages_of_an_adoption() -> None:
     for value in (published, *state.take_entries()):
         restored.restore(value)  # type: ignore[arg-type]  # maps and entries that are there
     assert picture(restored) == picture(state)
-
-
-def test_only_what_is_new_is_written_with_a_new_version() -> None:
-    """A job of the release before reads all others, and repeats their bytes."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    registry = Registry.load()
-
-    def version(record: ReplicaMap | TopicStatus) -> int:
-        data = encode_record(record)
-        name = type(record).__name__
-        [entry] = [
-            each for each in registry.versions(name) if data.startswith(confluent_header(each))
-        ]
-        return entry.version
-
-    created, assigned = assigner.apply(events.create("plain", 1, 2))
-    found, adopted = assigner.apply(events.adopt("t", [0], [1]))
-    grown, _ = assigner.apply(events.grow("t", 3))
-    pinned, _ = assigner.apply(events.adopt("t", [0], pinned=True))
-    kept, _ = assigner.apply(events.grow("t", 2))
-    for record, expected in (
-        (created, 2),
-        (assigned, 2),
-        (found, 3),
-        (adopted, 4),
-        (grown, 2),
-        (pinned, 3),
-        (kept, 3),
-    ):
-        assert isinstance(record, ReplicaMap | TopicStatus)
-        assert version(record) == expected
-        assert decode_record(encode_record(record)) == record
 
 
 @pytest.mark.parametrize("given", [{}, {"policy": Policy.KAFKA, "pinned": True}])

@@ -188,7 +188,7 @@ def test_explain_names_the_cordoned() -> None:
         assigner.apply(event)
     [(_, [(_, decision)]), _] = assigner.apply(build.create("t", 1, 2))
     assert [(each.spu_id, each.why) for each in decision.absent] == [(1, "cordoned")]
-    assert (decision.absent_unnamed, decision.unknown) == (0, ())
+    assert decision.unknown == ()
 
 
 @pytest.mark.parametrize(("kind", "name"), [(SpuCordon, "cordon"), (SpuUncordon, "uncordon")])

@@ -28,9 +28,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.schemas.messages.codec import confluent_header, decode_record, encode_record
 from spu_assigner.stream.explain.rendering import decision_lines
 from support.events.builders import Events
 from support.events.lives import lives
@@ -308,16 +306,3 @@ def test_the_json_form_of_a_demotion_is_the_contracts(
     event = kind(event_id="e4", cluster_id="c1", spu_id=0)
     assert event_from_json(line) == event
     assert json.loads(event_to_json(event)) == json.loads(line)
-
-
-def test_only_the_map_of_a_demotion_is_written_with_version_4() -> None:
-    """The next create is written as ever, though a demoted SPU was passed over."""
-    life = OneCluster(*Events().joins(0, 1))
-    versions = Registry.load().versions("ReplicaMap")
-    life.create("t", 2, 2)
-    answers = [*life.demote(0), *life.create("u", 2, 2)]
-    found = [each for each in answers if isinstance(each, ReplicaMap)]
-    for map_, version in zip(found, (4, 2), strict=True):
-        data = encode_record(map_)
-        assert data.startswith(confluent_header(versions[version - 1]))
-        assert decode_record(data) == map_

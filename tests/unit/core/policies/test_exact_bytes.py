@@ -19,10 +19,12 @@ from typing import Any, Final
 
 import pytest
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.records import Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
+from spu_assigner.core.explain.decisions import explain
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import ids_of_text, ring_of_text
 from spu_assigner.schemas.json_lines.lines import answer_to_json
 from support.events.builders import Events
 
@@ -32,18 +34,6 @@ REQUESTS: Final = 2_000
 REQUESTS_OF_A_CLUSTER: Final = 50
 CAPACITIES: Final = (None, 12, 60, 400)
 PARTITIONS: Final = (1, 2, 3, 7, 16, 40, 150)
-REASONS: Final = (
-    "mode",
-    "first_partition",
-    "start_index",
-    "shift",
-    "is_named",
-    "ring_size",
-    "offline",
-    "saturated",
-    "same_rack",
-    "in_list",
-)
 
 
 def life(policy: Policy, random: Random) -> Iterator[Event]:
@@ -111,6 +101,15 @@ def change(random: Random, build: Events, join: Any, living: list[str], size: in
             return event
 
 
+def facts_of(reason: Reason) -> list[str]:
+    """What a reason says, with the sizes of what was in the ring and outside of it."""
+    ring = reason.ring or RecordedRing(members="")
+    members = ring_of_text(ring.members).size
+    outside = [len(ids_of_text(text)) for text in (ring.offline, ring.saturated)]
+    placed = reason.mode, reason.first_partition, reason.start_index, reason.shift, reason.is_named
+    return [str(each) for each in (*placed, members, *outside, reason.same_rack, reason.in_list)]
+
+
 def digests(policy: Policy) -> list[str]:
     """One for each cluster: where a policy differs is found by the first that does."""
     found = []
@@ -122,8 +121,7 @@ def digests(policy: Policy) -> list[str]:
             for answer in answers(records):
                 hashed.update(answer_to_json(answer).encode())
                 if isinstance(answer, ReplicaMap) and answer.reason is not None:
-                    said = [str(getattr(answer.reason, name)) for name in REASONS]
-                    hashed.update(json.dumps(said).encode())
+                    hashed.update(json.dumps(facts_of(answer.reason)).encode())
             hashed.update(repr([tuple(chain) for chain in state.chains.values()]).encode())
         found.append(hashed.hexdigest())
     return found
@@ -139,6 +137,28 @@ def test_an_exact_policy_gives_the_bytes_that_were_stored(policy: Policy) -> Non
         n for n, (one, other) in enumerate(zip(found, stored, strict=True)) if one != other
     ]
     assert not differing, f"the lives of these clusters differ: {differing}"
+
+
+EXPLAINED: Final = 4  # clusters of each policy; a second
+
+
+@pytest.mark.parametrize("policy", [each for each in EXACT if each is not Policy.MANUAL])
+def test_every_list_is_computed_again_from_its_map(policy: Policy) -> None:
+    """Near saturation, with starts of their own, whatever became of SPUs, racks and capacities."""
+    for cluster in range(EXPLAINED):
+        random, state = Random(f"{policy.value}-{cluster}"), ClusterState("c1")
+        maps: dict[str, list[ReplicaMap]] = {}
+        for event in life(policy, random):
+            for record in step(state, event, default_policy=policy):
+                if isinstance(record, ReplicaMap) and record.replicas is None:
+                    del maps[record.topic]
+                elif isinstance(record, ReplicaMap):
+                    maps.setdefault(record.topic, []).append(record)
+        for retained in maps.values():
+            for explanation in explain(state, retained):
+                for decision in explanation.decisions:
+                    assert decision.recomputed, (cluster, decision)
+                    assert decision.step is not None
 
 
 def main() -> None:

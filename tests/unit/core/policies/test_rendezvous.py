@@ -14,8 +14,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, ReplicaMap, RingChange, RingEvent, TopicStatus
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-from spu_assigner.core.explain.placement_decision import PlacementDecision
-from spu_assigner.core.explain.ring_history import Why
+from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.rules import rendezvous
 from spu_assigner.stream.explain.rendering import decision_lines
 from support.events.builders import Events
