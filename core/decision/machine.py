@@ -163,7 +163,7 @@ def _with_following(
     for record in records:
         evolve(state, record)
     broken = _broken(state, event, records)
-    violated = _violated(state, event, before) if before else []
+    violated = _violated(state, event, before)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
