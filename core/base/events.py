@@ -291,6 +291,8 @@ class ClusterRebalance(BaseEvent, frozen=True, kw_only=True):
     """Bytes that may be moved, as far as topics name a demand for `disk_bytes`; None: no limit."""
     band_percent: int | None = None
     """How far a dominant share may stay above the fair one; None: 5."""
+    band: int | None = None
+    """How far an SPU may stay from its fair share of replicas, 0 or 1; None: 1."""
 
 
 # What `spu-events` carries.

@@ -85,12 +85,12 @@ class RuledRequest:
 def hard_rules(table: RuleTable, of_topics: Sequence[SpuRule]) -> list[HardRule]:
     """All hard rules on a list, in the order given."""
     rules = [HardRule(rule.name, rule.excluded) for rule in table.rules]
-    for at, level in enumerate(table.levels):
+    for level in table.levels:
         if level.max is not None:
             at_most = replace(level, min=None, mins=())
-            rules.append(HardRule(level.max_name(at), 0, level=at_most))
+            rules.append(HardRule(level.max_name(), 0, level=at_most))
         if any(level.mins):
-            rules.append(HardRule(level.min_name(at), 0, level=replace(level, max=None)))
+            rules.append(HardRule(level.min_name(), 0, level=replace(level, max=None)))
     rules += [HardRule(rule.name, rule.excluded) for rule in of_topics]
     if table.barred_leaders:
         rules.append(HardRule(NO_LEADERS, 0, barred=table.barred_leaders))

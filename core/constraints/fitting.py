@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.constraints.list_choice import ListChoice, Row, SpuKinds
+from spu_assigner.core.constraints.list_search import ListSearch, Row, SpuKinds
 from spu_assigner.core.constraints.rule_table import Level, RuleTable, is_nested
 from spu_assigner.core.constraints.work import Work
 
@@ -43,6 +43,7 @@ class Fitting:
         if leading < lists or leading + min(following, wanted - lists) < wanted:
             return False
         hard = [level for level in self.table.levels if level.is_hard]
+        hard.sort(key=lambda level: level.size)  # outermost first, where they are nested
         if not hard:
             return True
         nested = is_nested(hard)
@@ -71,8 +72,8 @@ class Fitting:
         apart = {place: min(room, lists) for place, room in rooms.items()}
         kinds = SpuKinds(self.table, [*rooms], self.barred, apart)
         of_each = [-room if loads is None else loads[place] for place, room in rooms.items()]
-        choice = ListChoice(self.table, kinds, np.array(of_each, dtype=np.float64), self.barred)
-        return choice.search((), self.replicas, None, accept, self.work)
+        search = ListSearch(self.table, kinds, np.array(of_each, dtype=np.float64), self.barred)
+        return search.search((), self.replicas, None, accept, self.work)
 
 
 def _holds(levels: Sequence[Level], rooms: Rooms, lists: int, wanted: int) -> bool:

@@ -36,7 +36,7 @@ class Demands:
         """Of each rule that a list breaks how many replicas its values lack."""
         counts = self._counts(row)
         lacks = {
-            level.min_name(at): sum(
+            level.min_name(): sum(
                 max(least - counts[at][group], 0) for group, least in enumerate(level.mins)
             )
             for at, level in enumerate(self._table.levels)
@@ -45,9 +45,9 @@ class Demands:
 
     def beyond(self, replicas: int) -> Iterator[tuple[int, int]]:
         """The levels, by index, that demand more replicas than a list has, with how many."""
-        for at, level in enumerate(self._table.levels):
+        for level in self._table.levels:
             if sum(level.mins) > replicas:
-                yield at, sum(level.mins)
+                yield level.index, sum(level.mins)
 
     def can_spare(self, row: Sequence[int], spu_id: int) -> bool:
         """Whether no value of that SPU has too few replicas of a list without it."""
@@ -154,16 +154,16 @@ def barring_rules(
     places = [table.place[SpuId(spu_id)] for spu_id in staying]
     others = left = table.open & ~sum(1 << place for place in places)
     found = [(rule.name, rule.excluded) for rule in (*table.rules, *of_topics)]
-    for at, level in enumerate(table.levels):
+    for level in table.levels:
         counts = Counter(level.groups[place] for place in places)
         group_of, mins = level.groups, level.mins or (0,) * level.size
         lacks = [max(least - counts[group], 0) for group, least in enumerate(mins)]
         if level.max is not None:
             full = [place for place in bits(others) if counts[group_of[place]] >= level.max]
-            found.append((level.max_name(at), sum(1 << place for place in full)))
+            found.append((level.max_name(), sum(1 << place for place in full)))
         if sum(lacks) >= wanted - len(places):  # All that come are demanded.
             spare = [place for place in bits(others) if not lacks[group_of[place]]]
-            found.append((level.min_name(at), sum(1 << place for place in spare)))
+            found.append((level.min_name(), sum(1 << place for place in spare)))
     for _, excluded in found:
         left &= ~excluded
     rules = [

@@ -1,9 +1,9 @@
 """What the rules of a topic say of each SPU of a cluster, whatever the SPUs hold.
 
 Hard rules on single SPUs are bit masks of the SPUs that they exclude: bit i stands for the SPU of
-the i-th lowest id. A level groups SPUs by the value of a label; those of `spread` come first, then
-racks. Levels are nested where each group lies within one group of the level before it: then a list
-that is built from the best SPU each time is the best (see `list_choice`).
+the i-th lowest id. A level groups SPUs by the value of a label: first racks, where `spread` names
+none, then those of `spread`. Levels are nested where, of any two, each group of the one lies within
+a group of the other: then a list that is built from the best SPU each time is the best.
 
 The `min` of a level is of each value that an SPU has to which replicas of the topic may go as far
 as its other hard rules on single SPUs say; one that is offline or cordoned counts, one that leaves
@@ -32,7 +32,6 @@ from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.selectors import RACK
 from spu_assigner.core.constraints.spu_labels import Flags, SpuLabels
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.ledger import CountArray
 
 TAINT: Final = "taint "  # what the names of rules of taints begin with
 TAINT_RULES_MAX: Final = 64  # of a table; each costs time in each decision
@@ -61,14 +60,15 @@ class Level:
     max: int | None  # replicas of a list for each group, at most: a hard rule
     min: int | None = None  # at least, for the groups that the topic's other rules admit: likewise
     mins: Sequence[int] = ()  # of each group; none: not known yet, or there is no such rule
+    index: int = 0  # in `spread`
 
-    def max_name(self, at: int) -> str:
-        """The name of its hard rule, as the level of `spread` at this index."""
-        return f"spread[{at}] {self.label!r} max {self.max}"
+    def max_name(self) -> str:
+        """The name of its hard rule."""
+        return f"spread[{self.index}] {self.label!r} max {self.max}"
 
-    def min_name(self, at: int) -> str:
+    def min_name(self) -> str:
         """Likewise of the other one."""
-        return f"spread[{at}] {self.label!r} min {self.min}"
+        return f"spread[{self.index}] {self.label!r} min {self.min}"
 
     @property
     def is_hard(self) -> bool:
@@ -96,7 +96,7 @@ class RuleTable:
     rules: Sequence[SpuRule]  # in the order given, taints first
     barred_leaders: int  # tainted against leading; a bit for each SPU
     demoted: int  # likewise: lead nothing where another of the list can
-    levels: Sequence[Level]
+    levels: Sequence[Level]  # in order of preference: the rack first, where `spread` names none
     weights: Sequence[int]  # sums of what is preferred
     ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
     is_nested: bool
@@ -109,9 +109,7 @@ class RuleTable:
     has_min: bool  # a level demands replicas of its groups
     last_rank: int  # behind that of any SPU that may lead
     lead_ranks: Sequence[int]  # the ranks, of demoted SPUs behind all others
-    is_ranked: bool  # these differ
     id_array: IdArray
-    slots: CountArray  # replica slots of each SPU, 1 or more
     kept: dict[Hashable, object] = field(init=False, default_factory=dict)  # what follows from it
 
     def with_levels(self, levels: Sequence[Level]) -> RuleTable:
@@ -204,9 +202,9 @@ def _table(labels: SpuLabels, constraints: Constraints, ignore_rack: bool) -> Ru
         rules.append(SpuRule(rule_name("require", at, text), _mask(~labels.holding(text))))
     for at, text in enumerate(constraints.forbid):
         rules.append(SpuRule(rule_name("forbid", at, text), _mask(labels.holding(text))))
-    levels = [_level(labels, each) for each in constraints.spread]
+    levels = [_level(labels, each, at) for at, each in enumerate(constraints.spread)]
     if not ignore_rack and all(level.label != RACK for level in levels):
-        levels.append(_level(labels, SpreadLevel(RACK)))
+        levels.insert(0, _level(labels, SpreadLevel(RACK), -1))
     weights = np.zeros(len(ids), dtype=np.int64)
     for each in constraints.prefer:
         weights[labels.holding(each.select)] += each.weight
@@ -229,9 +227,7 @@ def _table(labels: SpuLabels, constraints: Constraints, ignore_rack: bool) -> Ru
         ranks=ranks.tolist(),
         last_rank=last_rank,
         lead_ranks=lead_ranks,
-        is_ranked=len(set(lead_ranks)) > 1,
         id_array=labels.ids,
-        slots=np.array([max(spu.capacity, 1) for spu in spus], dtype=np.int64),
         **_facts_of(levels, len(ids)),
     )
 
@@ -286,11 +282,11 @@ def _facts_of(levels: Sequence[Level], spus: int) -> dict[str, Any]:
 
 
 def is_nested(levels: Sequence[Level]) -> bool:
-    """Whether each group lies within one group of the level before."""
-    for outer, inner in itertools.pairwise(levels):
-        if len(set(zip(inner.groups, outer.groups, strict=True))) > inner.size:
-            return False
-    return True
+    """Whether of any two levels each group of the one lies within one group of the other."""
+    return all(
+        len(set(zip(one.groups, other.groups, strict=True))) <= max(one.size, other.size)
+        for one, other in itertools.combinations(levels, 2)
+    )
 
 
 def _flags(flags: Iterable[bool]) -> Flags:
@@ -301,9 +297,9 @@ def _mask(flags: Flags) -> int:
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
-def _level(labels: SpuLabels, given: SpreadLevel) -> Level:
+def _level(labels: SpuLabels, given: SpreadLevel, index: int) -> Level:
     groups, size = labels.groups(given.label)
-    return Level(given.label, groups.tolist(), size, given.max, given.min)
+    return Level(given.label, groups.tolist(), size, given.max, given.min, index=index)
 
 
 def _holders(state: ClusterState, table: RuleTable, name: str) -> int:

@@ -161,15 +161,15 @@ def _rules(state: ClusterState, labels: SpuLabels, name: str) -> _Rules:
     admitted: Flags | None = None
     for at, given in enumerate(constraints.spread):
         groups, size = labels.groups(given.label)
-        level = Level(given.label, (), size, given.max, given.min)
+        level = Level(given.label, (), size, given.max, given.min, index=at)
         if given.max is not None:
-            maxes.append((level.max_name(at), groups, given.max))
+            maxes.append((level.max_name(), groups, given.max))
         if given.min is not None:
             if admitted is None:
                 admitted = _admitted(state, labels, name, [excluded for _, excluded in single])
             least = np.zeros(size, dtype=np.int64)
             least[groups[admitted]] = given.min
-            mins.append((level.min_name(at), groups, least))
+            mins.append((level.min_name(), groups, least))
     return _Rules(single, maxes, mins)
 
 

@@ -7,7 +7,7 @@ in memory, so that every replay stops at the same place.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from spu_assigner.core.base.errors import AssignerError
 
@@ -26,6 +26,12 @@ class TooMuchWorkError(AssignerError):
     def __init__(self) -> None:
         self.given = 0  # lists that it does not take too much to give
         super().__init__(f"a request takes more than {LOOKS_MAX} looks")
+
+
+class Markable(Protocol):
+    """What a request has counted once."""
+
+    mark: object
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +57,13 @@ class Work:
         self.looks -= looks
         if self.looks < 0:
             raise TooMuchWorkError
+
+    def look_once(self, turn: Markable, key: tuple[int, ...], looks: int) -> None:
+        """Count the looks that it takes to make something that may be kept from before."""
+        turn.mark = self.mark
+        if key not in self.seen:
+            self.seen.add(key)
+            self.look(looks)
 
     def search(self, looks: int) -> None:
         """Count a step of a search."""

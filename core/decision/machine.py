@@ -26,9 +26,11 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       TopicStatus with the number of moves
 
     what follows      when                                           records
-    broken rules      labels, taints or constraints changed            TopicStatus VIOLATED, with
-                      (of more topics than one event may check)        TOO_COMPLEX
-    other leaders     another than a demoted SPU can lead            ReplicaMap
+    broken rules      labels, taints or constraints changed, or a      TopicStatus VIOLATED, with
+                      topic with constraints was adopted (of more      TOO_COMPLEX
+                      topics than one event may check)
+    other leaders     an SPU is demoted or undemoted, or can lead    ReplicaMap
+                      what a demoted one leads
     repair            decommission, a taint that evicts; room for    ReplicaMap, TopicStatus,
                       a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
@@ -77,6 +79,7 @@ from spu_assigner.core.base.records import (
     ReplicaMap,
     SpuChanged,
     Status,
+    TopicStatus,
 )
 from spu_assigner.core.constraints.kept_rules import (
     evicts,
@@ -92,9 +95,9 @@ from spu_assigner.core.decision.answers import (
     with_final_size,
 )
 from spu_assigner.core.decision.assignment import Assignment
-from spu_assigner.core.decision.demotion import frees_leaders, give_leads_away
+from spu_assigner.core.decision.demotion import frees_leaders, put_in_order, undemoted_spus
 from spu_assigner.core.decision.removal import forget
-from spu_assigner.core.decision.repair import RepairRun, postpone, repair
+from spu_assigner.core.decision.repair import postpone, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import decide_grow, place_create, refuse_create
 from spu_assigner.core.decision.ring_changes import granted, resource_changes
@@ -104,6 +107,7 @@ from spu_assigner.core.decision.waiting import (
     try_again,
     waiting_create,
 )
+from spu_assigner.core.placement.list_repair import RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.core.state.memory import event_hash
 
@@ -163,14 +167,15 @@ def _with_following(
     for record in records:
         evolve(state, record)
     broken = _broken(state, event, records)
-    violated = _violated(state, event, before)
+    violated = [] if _is_refused(event, records) else _violated(state, event, before)
     leaves = isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
     leads = frees_leaders(state, records)
     waits = (frees and (state.waiting or state.leaving)) or state.retries is not None
     if not (leaves or broken or leads or violated or waits):
         return records
     following: list[Record] = [*violated]
-    for more in _following(state, event, broken, frees=frees, leads=leads):
+    undemoted = undemoted_spus(records)
+    for more in _following(state, event, broken, undemoted, frees=frees, leads=leads):
         for record in more:
             evolve(state, record)
         following += more
@@ -265,6 +270,14 @@ def _broken(state: ClusterState, event: Event, records: Sequence[Record]) -> lis
             return []
 
 
+def _is_refused(event: Event, records: Sequence[Record]) -> bool:
+    return any(
+        isinstance(record, TopicStatus)
+        and (record.status, record.cause) == (Status.REJECTED, event.event_id)
+        for record in records
+    )
+
+
 def _violated(state: ClusterState, event: Event, before: SpuChanged | None) -> list[Record]:
     """What is said of topics of which an event made lists break rules that they kept.
 
@@ -277,7 +290,7 @@ def _violated(state: ClusterState, event: Event, before: SpuChanged | None) -> l
             names = topics_to_check(state, before, after)
             spus_before = [spu for spu in state.spus.values() if spu is not after]
             spus_before += [] if before is None else [before]
-        case TopicConstraints() if event.topic in state.topics:
+        case TopicConstraints() | TopicAdopted() if event.topic in state.topics:
             names = [event.topic]
         case _:
             return []
@@ -301,12 +314,18 @@ def _violated(state: ClusterState, event: Event, before: SpuChanged | None) -> l
 
 
 def _following(
-    state: ClusterState, event: Event, broken: Sequence[str], *, frees: bool, leads: bool
+    state: ClusterState,
+    event: Event,
+    broken: Sequence[str],
+    undemoted: Sequence[int],
+    *,
+    frees: bool,
+    leads: bool,
 ) -> Iterator[Sequence[Record]]:
     """What follows from an event that was applied; each part must be applied before the next."""
     run = RepairRun(state)
     if leads:
-        yield from give_leads_away(state, event.event_id, run)
+        yield from put_in_order(state, event.event_id, run, undemoted)
     run.looks -= min(len(broken) * LOOKS_A_WAIT, run.looks // 2)  # to postpone them
     for name in broken:
         if run.looks > 0:

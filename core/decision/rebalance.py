@@ -14,6 +14,8 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import (
     AMOUNT_MAX,
+    BAND,
+    BAND_MAX,
     BAND_PERCENT,
     BAND_PERCENT_MAX,
     MOVES_MAX,
@@ -22,7 +24,7 @@ from spu_assigner.core.base.limits import (
     RULED_LISTS_MAX,
 )
 from spu_assigner.core.base.records import Mode, Move, Record, Status
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import (
@@ -40,6 +42,7 @@ from spu_assigner.core.rebalance.planning import (
     TooManyMovesError,
     plan_rebalance,
 )
+from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_loads import (
     ResourceGoal,
     SpuResources,
@@ -72,19 +75,32 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         for i in sorted(state.spus)
         if state.spus[i].online and (not state.spus[i].is_closed or i in moving.opened)
     ]
-    plan = NOTHING_TO_DO
+    plan, repairs = NOTHING_TO_DO, Repairs()
     if names and open_ids:
         refusal = _refuse_size(state, names)
         if refusal is not None:
             return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
         loads = state.loads(np.array(open_ids, dtype=np.int32))
         goal = _goal(state, event, names, loads)
+        matrices = [state.topics[name].replicas.matrix() for name in names]
+        repairs = repair_lists(
+            state,
+            names,
+            matrices,
+            moving,
+            loads,
+            sizes=[0] * len(names) if goal is None else [need.size for need in goal.needs],
+            max_moves=event.max_moves,
+            max_bytes=event.max_bytes,
+        )
+        loads, goal = _after(repairs, loads, goal)
         try:
             plan = plan_rebalance(
-                [state.topics[name].replicas.matrix() for name in names],
+                [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
                 loads,
                 racks=_other_racks(state, loads),
-                max_moves=event.max_moves,
+                max_moves=event.max_moves - len(repairs.moves),
+                band=BAND if event.band is None else event.band,
                 choice=LeaderChoice(state) if state.demoted else None,
                 goal=goal,
                 ruled=_ruled(state, names, moving, loads),
@@ -97,6 +113,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
                 "nothing moves",
             )
             return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
+        plan = _with_repairs(plan, repairs, matrices)
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
         moves_of.setdefault(move.topic, []).append(move)
@@ -104,7 +121,8 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         names[index]: (ReplicaLists(matrix, ragged=bool((matrix < 0).any())), moves_of.get(index))
         for index, matrix in plan.changed.items()
     }
-    message = _said_of(plan) + _left_alone([why for why in whys.values() if why is not None])
+    left_alone = [why for why in whys.values() if why is not None]
+    message = _said_of(plan, repairs) + _left_alone(left_alone)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [
         *_records(state, changed, cause=event.event_id),
@@ -145,14 +163,60 @@ def _ruled(
     )
 
 
-def _said_of(plan: Rebalance) -> str:
+def _after(
+    repairs: Repairs, loads: Loads, goal: ResourceGoal | None
+) -> tuple[Loads, ResourceGoal | None]:
+    """What SPUs hold after the repairs, and how many bytes may be moved then."""
+    if not repairs.moves:
+        return loads, goal
+    place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
+    replicas, leaders = loads.replicas.copy(), loads.leaders.copy()
+    used = [] if goal is None else [list(amounts) for amounts in goal.loads.used]
+    for move, was_leader in zip(repairs.moves, repairs.was_leader, strict=True):
+        for spu_id, more in ((move.gone, -1), (move.taken, 1)):
+            at = place[spu_id]
+            replicas[at] += more
+            leaders[at] += more * was_leader
+            if goal is not None:
+                need = goal.needs[move.topic]
+                amounts = need.leader if was_leader else need.follower
+                used[at] = [n + more * amount for n, amount in zip(used[at], amounts, strict=True)]
+    loads = replace(loads, replicas=replicas, leaders=leaders)
+    if goal is not None:
+        left = None if goal.bytes_max is None else goal.bytes_max - repairs.size
+        goal = replace(goal, loads=replace(goal.loads, used=used), bytes_max=left)
+    return loads, goal
+
+
+def _with_repairs(plan: Rebalance, repairs: Repairs, matrices: Sequence[IdMatrix]) -> Rebalance:
+    """The plan after the repairs, and they before it; a replica that both move moves once."""
+    moves, size = list(repairs.moves), plan.size + repairs.size
+    at_of = {(move.topic, move.partition, move.taken): at for at, move in enumerate(moves)}
+    for move in plan.moves:
+        at = at_of.get((move.topic, move.partition, move.gone))
+        if at is None:
+            moves.append(move)
+        else:
+            moves[at] = replace(moves[at], taken=move.taken)
+    lists = repairs.matrices | plan.changed
+    changed = {at: lists[at] for at in sorted(lists) if not np.array_equal(lists[at], matrices[at])}
+    return replace(plan, moves=tuple(moves), changed=changed, size=size)
+
+
+def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     shares, size = plan.shares, "" if plan.shares is None else f" of {plan.size} bytes"
     is_one = len(plan.moves) == 1
     said = f"1 replica{size} moves" if is_one else f"{len(plan.moves)} replicas{size} move"
+    if repairs.moves:
+        count = len(repairs.moves)
+        said += f" ({count} to repair lists, {len(plan.moves) - count} to even out)"
     if plan.reorders == 1:
         said += ", 1 list gets another leader from among its replicas"
     else:
         said += f", {plan.reorders} lists get another leader from among their replicas"
+    if repairs.left:
+        lists = "1 list is" if repairs.left == 1 else f"{repairs.left} lists are"
+        said += f"; {lists} left to be repaired, beyond the limits of the request"
     if plan.is_cut:
         said += "; the search ended at its limit: ask again, which may find more"
     if shares is not None:
@@ -176,6 +240,7 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
         (Code.INVALID_MAX_MOVES, "max_moves", event.max_moves, MOVES_MAX),
         (Code.INVALID_MAX_BYTES, "max_bytes", event.max_bytes or 0, AMOUNT_MAX),
         (Code.INVALID_BAND_PERCENT, "band_percent", event.band_percent or 0, BAND_PERCENT_MAX),
+        (Code.INVALID_BAND, "band", event.band or 0, BAND_MAX),
     ):
         if not 0 <= value <= limit:
             return Refusal(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")

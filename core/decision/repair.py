@@ -2,14 +2,13 @@
 
 Nothing else is touched.
 
-A replica goes to the best SPU of the ring that is not in its list (`candidates`); to a rack that no
-other replica is on where distinct racks must stay distinct. Counts are up to date replica by
-replica. Of a topic with constraints it is the SPU with which the list keeps them best
-(`core.constraints`). A replica that is evicted stays until another can be had.
+A replica goes to the best SPU for its list by the order of preference (`core.placement`), beside
+the replicas that stay; to one that may lead, where none of these can. A replica that is evicted
+stays until another can be had.
 
-A list is led by its first replica that is online and was there before; where there is none the
-order stays, and what comes goes to the end: it has no data. The only copy of a partition stays on
-an SPU that is offline: there is nothing to copy it from.
+A lost leader is succeeded by one that is online and has data, as `leading` chooses; where there is
+none the order stays. What comes goes to the end: it has no data. The only copy of a partition stays
+on an SPU that is offline: there is nothing to copy it from.
 
 One event does as much as `RETRY_LOOKS_MAX` permits, one list at least. What is left waits, and the
 cluster's next events go on with it (`waiting`).
@@ -18,14 +17,12 @@ cluster's next events go on with it (`waiting`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.base.chains import Order
-from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.limits import MOVES_REPORTED_MAX, RETRY_LOOKS_MAX
+from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
@@ -40,8 +37,6 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
-from spu_assigner.core.constraints.refill import RuledCandidates
-from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
@@ -50,66 +45,21 @@ from spu_assigner.core.decision.answers import (
     ring_without,
     status,
 )
-from spu_assigner.core.decision.assignment import refuse_size, ring_resources, what_lacks
+from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.state.candidates import Candidates
+from spu_assigner.core.decision.shortage import what_lacks
+from spu_assigner.core.placement.choose import binding_rules
+from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
-from spu_assigner.core.state.leading import LeaderChoice
-from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
 
 # What repairs take in looks, by measurement.
-TOPIC_LOOKS: Final = 250
+TOPIC_LOOKS: Final = 400
 EVICTING_LOOKS: Final = 50  # of a topic, at each SPU with replicas and a taint that evicts
 REPLICA_LOOKS: Final = 35  # that moves, or cannot
 RULED_REPLICA_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
 RESOURCE_LOOKS: Final = 10  # of such a replica, for each resource that it needs
-SHARED_LOOKS: Final = 10  # at each SPU, for candidates or for what keeps lists open
-RULED_LOOKS: Final = 40  # likewise, where there are rules
-LEADER_LOOKS: Final = 10  # at each SPU, for who is to lead
-
-
-@dataclass(slots=True)
-class Repaired:
-    """A replica list on its way to being whole."""
-
-    row: list[int]
-    moves: list[Move]
-    only_copy: int | None = None  # an SPU that it is to leave, where nothing can be copied from
-
-
-class RepairRun:
-    """Repairs of one topic after the other, each applied before the next.
-
-    Topics that need no resources and have no constraints share their candidates: what the repair of
-    one hands out is what the next finds. All that follows from one event shares its looks.
-    """
-
-    def __init__(self, state: ClusterState) -> None:
-        self.looks = RETRY_LOOKS_MAX  # that are left
-        self.is_cut = False  # some repairs are left to the next events,
-        self.has_leads_left = False  # or some lists that demoted SPUs lead
-        self._state = state
-        self._shared: Candidates | None = None
-
-    def candidates(self, name: str) -> Candidates | RuledCandidates:
-        """Who may get replicas of a topic."""
-        if self._shared is not None and _is_plain(self._state, name):
-            self._shared.filled.clear()
-            return self._shared
-        candidates = candidates_for(self._state, name)
-        self.looks -= len(self._state.spus) * (
-            SHARED_LOOKS if isinstance(candidates, Candidates) else RULED_LOOKS
-        )
-        self._shared = None  # What is handed out now it would not know of.
-        if isinstance(candidates, Candidates) and self._state.topics[name].need is None:
-            self._shared = candidates
-        return candidates
-
-    def take_back(self) -> None:
-        """What was handed out last is not applied."""
-        self._shared = None
 
 
 def repair(
@@ -124,10 +74,11 @@ def repair(
     run = run or RepairRun(state)
     topic = state.topics[name]
     leaving = leaving_spus(state, topic)
-    candidates = run.candidates(name)
+    chooser = run.chooser(name)
+    choice = run.leaders(name) if state.demoted else None
+    filling = ListRepair(state, leaving, chooser, choice)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
-    choice: LeaderChoice | None = None
     moves: list[Move] = []
     open_rows: list[list[int]] = []
     only_copies: list[int] = []  # SPUs
@@ -142,14 +93,12 @@ def repair(
             left += 1
             continue
         tried += 1
-        repaired = _repair_list(state, candidates, partition, row, wanted, leaving=leaving)
-        run.looks -= max(len(repaired.moves), 1) * each + candidates.take_work()
-        if repaired.moves and repaired.row[0] in state.demoted:
-            if choice is None:
-                choice = LeaderChoice(state, topic.constraints)
-                run.looks -= LEADER_LOOKS * len(state.spus)
-            _let_lead(choice, repaired.row)
-        lists[partition] = repaired.row
+        repaired = filling.fill(partition, row, wanted)
+        run.looks -= max(len(repaired.moves), 1) * each + chooser.take_looks()
+        if repaired.moves:
+            if repaired.row[0] != row[0]:
+                choice = choice or run.leaders(name)
+            lists[partition] = repaired.row if choice is None else choice.settle(repaired.row, row)
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)
@@ -165,7 +114,7 @@ def repair(
         return outcome(state, name, lists, cause=cause, is_retry=is_retry, why=too_large)
     if moves:
         records += _changed(
-            state, name, cause=cause, replicas=replicas, moves=moves, filled=candidates.filled
+            state, name, cause=cause, replicas=replicas, moves=moves, filled=chooser.filled
         )
     if left:
         return records + postpone(state, name, cause=cause, is_retry=is_retry, run=run, left=left)
@@ -195,87 +144,6 @@ def _looks_of_replica(state: ClusterState, topic: Topic) -> int:
         return RULED_REPLICA_LOOKS + len(state.spus) // 10
     resources = 0 if need is None else len({*dict(need.demand), *dict(need.leader_demand)})
     return REPLICA_LOOKS + RESOURCE_LOOKS * resources
-
-
-def _let_lead(choice: LeaderChoice, row: list[int]) -> None:
-    """Let another lead a list that changed, where one can, if a demoted SPU would."""
-    if row[0] in choice.demoted:
-        place = choice.place(row) or 0
-        row[0], row[place] = row[place], row[0]
-
-
-def _is_plain(state: ClusterState, name: str) -> bool:
-    """Whether slots and racks alone decide who gets replicas of a topic."""
-    return state.topics[name].need is None and _binding(state, name) is None
-
-
-def candidates_for(
-    state: ClusterState,
-    name: str,
-    ring: Ring | None = None,
-    changes: Mapping[int, int] | None = None,
-) -> Candidates | RuledCandidates:
-    """Who may get replicas of a living topic; of another ring, with counts that have changed."""
-    topic, constraints = state.topics[name], _binding(state, name)
-    if constraints is None:
-        ring = state.ring if ring is None else ring
-        resources = () if topic.need is None else ring_resources(state, ring, topic.need)
-        return Candidates(state, ring, changes, resources)
-    return RuledCandidates(
-        state, constraints, topic.need, ignore_rack=topic.ignore_rack, changes=changes
-    )
-
-
-def _binding(state: ClusterState, name: str) -> Constraints | None:
-    """The rules for new replicas of a living topic."""
-    topic = state.topics[name]
-    if topic.policy is not Policy.BALANCED and topic.constraints is None:
-        return None
-    return binding_constraints(state, name, topic.constraints)
-
-
-def _online(state: ClusterState, row: list[int]) -> list[int]:
-    return [spu_id for spu_id in row if state.spus[SpuId(spu_id)].online]
-
-
-def _repair_list(
-    state: ClusterState,
-    candidates: Candidates | RuledCandidates,
-    partition: int,
-    row: list[int],
-    wanted: int,
-    *,
-    leaving: Collection[int],
-) -> Repaired:
-    moves: list[Move] = []
-    had, has_source = row, not all(_is_dead(state, spu_id) for spu_id in row)
-    for gone in sorted(spu_id for spu_id in row if spu_id in leaving):
-        survivors = [spu_id for spu_id in row if spu_id != gone]
-        copies = [spu_id for spu_id in survivors if spu_id in had]
-        if not copies and not has_source:
-            return Repaired(row, moves, only_copy=gone)
-        taken = candidates.replace(row, gone, leaving, wanted)
-        online = _online(state, survivors)
-        if taken is None and (not online or SpuId(gone) not in state.leaving):
-            continue  # It keeps its place: nobody else could serve, or would hold, this partition.
-        leads = _online(state, copies) if row[0] == gone else []
-        row = survivors if taken is None else [*survivors, taken]
-        if leads:
-            row = [leads[0], *[spu_id for spu_id in row if spu_id != leads[0]]]
-        moves.append(Move(partition=partition, gone=gone, taken=taken))
-    while len(row) < wanted:
-        taken = candidates.fill(row, wanted)
-        if taken is None:
-            break
-        row = [*row, taken]
-        moves.append(Move(partition=partition, gone=None, taken=taken))
-    return Repaired(row, moves)
-
-
-def _is_dead(state: ClusterState, spu_id: int) -> bool:
-    """Whether nothing can be copied from an SPU; one that is decommissioned may be there."""
-    spu = state.spus[SpuId(spu_id)]
-    return not spu.online and (spu.unreachable or not spu.leaving)
 
 
 def _only_copies(spu_ids: Collection[int]) -> Refusal:
@@ -420,7 +288,7 @@ def _shortage(state: ClusterState, name: str, open_rows: list[list[int]]) -> Ref
     left = [spu_id for spu_id in others if not state.spus[spu_id].is_closed]
     found = [f"{len(others) - len(left)} cordoned or tainted"] if len(left) < len(others) else []
     code = Code.INSUFFICIENT_CAPACITY
-    constraints = _binding(state, name)
+    constraints = binding_rules(state, name)
     if constraints is not None:
         leaving = leaving_spus(state, topic)
         staying = [spu_id for spu_id in first if spu_id not in leaving]

@@ -1,11 +1,14 @@
 """`TopicReplication`: each list of a living topic gets another length; kept replicas stay in order.
 
-A replica that comes is chosen as in a repair: on a rack that no other replica is on, then with the
-lowest share of its capacity used, then the lowest id; it goes to the end. One that goes is, in this
-order of preference: on a leaving SPU, on one that is offline, on a rack that another replica is
-also on, on the fullest SPU, on that with the lowest id. The leader goes only where nobody else can:
-where the only other replica that is online would have to, or where a value of a level of `spread`
-would have fewer replicas than its `min` otherwise.
+A replica that comes is chosen as in a repair, and goes to the end. One that goes is, in this order
+of preference: on a leaving SPU, on one that is offline (the leader before others), on the rack with
+the most replicas of the list, on the fullest SPU, on that with the lowest id.
+
+What stays: a leader that is online and not leaving, or one of a list of which nothing can be read;
+the only replica that is online, or that can be read; of each value of a level of `spread` its
+`min`, if another replica can go, even the leader. With SPU 3 offline:
+
+    [3, 1, 2], factor 2 → [1, 2]
 
 All or nothing: what goes is taken off first, so that slots that become free can be used. A list for
 which no SPU is left takes one from a list that can do with another.
@@ -32,22 +35,20 @@ from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
-from spu_assigner.core.decision.assignment import refuse_size, what_lacks
-from spu_assigner.core.decision.repair import (
-    candidates_for,
-    moved_cores,
-    outcome,
-    revised,
-)
+from spu_assigner.core.decision.assignment import refuse_size
+from spu_assigner.core.decision.repair import moved_cores, outcome, revised
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.state.candidates import SHARE_BITS, Candidates
+from spu_assigner.core.decision.shortage import what_lacks
+from spu_assigner.core.placement.choose import Chooser, topic_chooser
+from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
 LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
+
+SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 
 Rows = list[list[int]]
 
@@ -67,6 +68,7 @@ class _Shortening:
 
     leaving: Collection[int]
     demands: Demands | None
+    ignore_rack: bool
 
 
 def change_replication(state: ClusterState, event: TopicReplication) -> list[Record]:
@@ -162,15 +164,16 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     rows: Rows = state.topics[name].replicas.lists().tolist()
     changes: Counter[int] = Counter()
     demands = demands_on(state, name)
-    leaving = leaving_spus(state, state.topics[name])
-    shorter, gone = _shorten(state, rows, factor, changes, _Shortening(leaving, demands))
+    topic = state.topics[name]
+    shortening = _Shortening(leaving_spus(state, topic), demands, topic.ignore_rack)
+    shorter, gone = _shorten(state, rows, factor, changes, shortening)
     refusal = _refuse_broken(demands, rows, shorter)
     if refusal is not None:
         return refusal
     longer = _lengthen(state, name, shorter, factor, changes)
     if isinstance(longer, Refusal):
         return longer
-    _lead_by_others(state, name, rows, longer)
+    _settle(state, name, rows, longer)
     come = [
         Move(partition=partition, gone=None, taken=spu_id)
         for partition, (row, before) in enumerate(zip(longer, shorter, strict=True))
@@ -180,15 +183,12 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     return ResizedLists(rows=longer, moves=[*gone, *come], changes=changes)
 
 
-def _lead_by_others(state: ClusterState, name: str, before: Rows, rows: Rows) -> None:
-    """Let others lead the lists that changed, in place, where a demoted SPU would lead them."""
-    if not state.demoted:
-        return
-    choice = LeaderChoice(state, state.topics[name].constraints)
-    for row, old in zip(rows, before, strict=True):
-        if row != old and row[0] in choice.demoted:
-            place = choice.place(row) or 0
-            row[0], row[place] = row[place], row[0]
+def _settle(state: ClusterState, name: str, before: Rows, rows: Rows) -> None:
+    """Put the lists that changed in the order that they are to have."""
+    choice = RepairRun(state).leaders(name)
+    for partition, (row, old) in enumerate(zip(rows, before, strict=True)):
+        if row != old:
+            rows[partition] = choice.settle(row, old)
 
 
 def _shorten(
@@ -208,12 +208,7 @@ def _shorten(
             counts[gone] -= 1
             changes[gone] -= 1
             moves.append(Move(partition=partition, gone=gone, taken=None))
-            is_lead = row[0] == gone
             row.remove(gone)
-            online = _online(state, row)
-            if is_lead and online:
-                row.remove(online[0])
-                row.insert(0, online[0])
     return rows, moves
 
 
@@ -245,46 +240,52 @@ def _first_to_go(
     shortening: _Shortening,
 ) -> int:
     """The replica of a list that goes first when the list is to be shorter."""
+    leaving, demands = shortening.leaving, shortening.demands
     online = _online(state, row)
-    followers = [spu_id for spu_id in row[1:] if online != [spu_id]] or [row[0]]
-    demands = shortening.demands
+    alive = [spu_id for spu_id in row if not is_dead(state, spu_id)]
+    kept = {online[0]} if len(online) == 1 else {alive[0]} if len(alive) == 1 else set()
+    may_go = [spu_id for spu_id in row if spu_id not in kept]
+    if (row[0] in online or not alive) and row[0] not in leaving:
+        may_go = [spu_id for spu_id in may_go if spu_id != row[0]]
     if demands is not None:
-        spare = [spu_id for spu_id in followers if demands.can_spare(row, spu_id)]
-        if not spare and set(online) - {row[0]} and demands.can_spare(row, row[0]):
+        spare = [spu_id for spu_id in may_go if demands.can_spare(row, spu_id)]
+        if not spare and row[0] not in kept and demands.can_spare(row, row[0]):
             spare = [row[0]]
-        followers = spare or followers
-    racks = Counter(state.spus[SpuId(spu_id)].rack or "" for spu_id in row)
+        may_go = spare or may_go
+    racks = Counter("" if shortening.ignore_rack else state.spus[SpuId(i)].rack or "" for i in row)
 
-    def rank(spu_id: int) -> tuple[bool, bool, bool, int, int]:
+    def rank(spu_id: int) -> tuple[bool, bool, bool, int, int, int]:
         spu = state.spus[SpuId(spu_id)]
+        is_dark_lead = not spu.online and spu_id == row[0]
         share = (counts[spu_id] << SHARE_BITS) // max(spu.capacity, 1)
-        return (
-            spu_id in shortening.leaving,
-            not spu.online,
-            racks[spu.rack or ""] > 1,
-            share,
-            -spu_id,
-        )
+        is_leaving, rack = spu_id in leaving, "" if shortening.ignore_rack else spu.rack or ""
+        return (is_leaving, not spu.online, is_dark_lead, racks[rack], share, -spu_id)
 
-    return max(followers, key=rank)
+    return max(may_go, key=rank)
 
 
 def _lengthen(
     state: ClusterState, name: str, rows: Rows, factor: int, changes: Counter[int]
 ) -> Rows | Refusal:
     """The rows, those that are too short filled, which is counted; `changes` are those before."""
+    if all(len(row) >= factor for row in rows):
+        return rows
     ring = ring_after(state, changes).ring
-    candidates = candidates_for(state, name, ring, changes)
+    chooser = topic_chooser(state, name, ring=ring, changes=changes)
     rows = [list(row) for row in rows]
+    held = Counter(spu_id for row in rows for spu_id in row)
+    chooser.bind(held, factor * len(rows))
+    choice = RepairRun(state).leaders(name) if state.demoted else None
+    filling = ListRepair(state, leaving_spus(state, state.topics[name]), chooser, choice)
     given = Exchanges(rows, ring.ids.tolist())
     for partition, row in enumerate(rows):
         while len(row) < factor:
-            taken = candidates.fill(row, factor)
-            if taken is None and isinstance(candidates, Candidates):
-                taken = given.make_room(partition, candidates)
+            taken = filling.take(row, factor)
+            if taken is None and chooser.field.table is None:
+                taken = given.make_room(partition, chooser)
             if taken is None:
                 return _shortage(state, state.topics[name].need, partition, row, factor)
-            row.insert(len(row) if _online(state, row) else 0, taken)
+            row.append(taken)
             given.note(partition, taken)
     for spu_id, partitions in given.holders.items():
         changes[spu_id] += len(partitions)
@@ -308,7 +309,7 @@ class Exchanges:
         """A list was given an SPU."""
         self.holders[spu_id].append(partition)
 
-    def make_room(self, partition: int, candidates: Candidates) -> int | None:
+    def make_room(self, partition: int, chooser: Chooser) -> int | None:
         """The SPU that a list can have once others have given way, which they do; None: none."""
         # From each SPU: the list that would take it, and the SPU that this list would give up.
         ways: dict[int, tuple[int, int] | None] = {
@@ -317,7 +318,7 @@ class Exchanges:
         queue = deque(ways)
         while queue:
             spu_id = queue.popleft()
-            if candidates.give(spu_id):
+            if chooser.give(spu_id):
                 return self._walk_back(ways, spu_id)
             for holder in self.holders[spu_id]:
                 self._looks_left -= len(self.holders)

@@ -7,13 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.balanced.by_need import has_room_for_all, place_by_need
-from spu_assigner.core.balanced.failover import is_ordered, order_followers
-from spu_assigner.core.balanced.policy import place_balanced
-from spu_assigner.core.balanced.rounds import RoundsAhead
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import KAFKA_OWN, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
@@ -21,7 +16,7 @@ from spu_assigner.core.base.records import Mode, Reason
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
-from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.decision.answers import (
     Refusal,
     recorded_ring,
@@ -31,20 +26,25 @@ from spu_assigner.core.decision.answers import (
 )
 from spu_assigner.core.decision.assignment import (
     Assignment,
-    by_constraints,
     chain_after,
     departed_one_by_one,
-    lacking,
     refuse_described,
     refuse_size,
     refuse_taken,
-    resource_loads,
-    short_on_the_way,
-    shortage,
     too_many_looks,
     with_room,
 )
 from spu_assigner.core.decision.manual_placement import place_manual
+from spu_assigner.core.decision.shortage import (
+    short_of_room,
+    short_on_the_way,
+    shortage,
+    too_complex,
+    unsatisfied,
+)
+from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
+from spu_assigner.core.placement.request import ListsRequest, place_lists
+from spu_assigner.core.placement.rounds import lists_of_rounds
 from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, SCORING, PlacementRule
 from spu_assigner.core.policies.planner import Demand, ShortRingError, TooManyLooksError, place
 from spu_assigner.core.policies.striped import (
@@ -55,8 +55,7 @@ from spu_assigner.core.policies.striped import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
-from spu_assigner.core.state.leading import has_demoted, led_by_others
-from spu_assigner.core.state.loads import Layout, Loads
+from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import Ring, ranges_text
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
@@ -189,10 +188,8 @@ def automatic(
             looked for.
     """
     if policy is Policy.BALANCED:
-        assignment = _balanced(state, event, retry)
-        if not state.demoted:  # Else leads go to others than those who have the room for them.
-            return assignment
-    elif policy is Policy.KRAFT:
+        return _balanced(state, event, retry)
+    if policy is Policy.KRAFT:
         assignment = _kraft(state, event)
     else:
         assignment = _by_rule(state, event, policy, first_partition)
@@ -257,103 +254,64 @@ def _by_rule(
     )
 
 
-def _balanced(state: ClusterState, event: TopicCreate, retry: Work | None) -> Assignment | Refusal:
-    """Place by load, and by the rules of the topic. The chain rises by the number of partitions."""
+def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Assignment | Refusal:
+    """Place by the order of preference, under the rules of the topic. The chain rises by the number
+    of partitions; SPUs outside the ring that the topic tolerates do not move it."""
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:
-        return _constrained(state, event, constraints, retry)
-    if event.replication_factor > ring.size:
+        field = ruled_field(state, constraints, ignore_rack=event.ignore_rack)
+    elif event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
-    index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-    asked = {"partitions": event.partitions, "replicas": event.replication_factor, "start": index}
-    nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
-    may_exchange = nobody_fills
-    need = Need.of(event.demand, event.leader_demand)
-    mode, lists = Mode.BALANCED, None
-    if need is None and nobody_fills and not has_demoted(state):
-        rounds = _rounds(state, event.replication_factor, ignore_rack=event.ignore_rack)
-        lists = rounds.lists(state.ledger, partitions=event.partitions, start=index)
-    if lists is not None:
-        mode, matrix = Mode.BALANCED_ROUNDS, lists.matrix
-    elif need is None:
-        loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
-        matrix = place_balanced(loads, **asked)
     else:
-        loads = balanced_loads(state, state.ring_loads(), ignore_rack=event.ignore_rack)
-        resources = resource_loads(state, ring, loads, need)
-        may_exchange = may_exchange and has_room_for_all(resources, event.partitions)
-        matrix = place_by_need(loads, resources, **asked)
-        if len(matrix) < event.partitions:
-            return lacking(
-                resources,
-                ring_size=ring.size,
-                partition=len(matrix),
-                replicas=event.replication_factor,
-            )
-    full: tuple[int, ...] = ()
-    if not nobody_fills:
-        ids, counts = np.unique(matrix, return_counts=True)
-        full = tuple(ids[counts == state.ledger.free(ids)].tolist())
-    if len(matrix) < event.partitions:
-        return short_on_the_way(
-            ShortRingError(
-                partition=len(matrix),
-                needed=event.replication_factor,
-                found=ring.size - len(full),
-            )
-        )
-    order_followers(state, matrix, ignore_rack=event.ignore_rack, may_exchange=may_exchange)
-    departed = departed_one_by_one(matrix, full)
+        field = ring_field(ring, ignore_rack=event.ignore_rack)
+    index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
+    need = Need.of(event.demand, event.leader_demand)
+    asked = ListsRequest(
+        event.partitions, event.replication_factor, need, index or 0, event.ignore_rack
+    )
+    topic = state.topics.get(event.topic)
+    if topic is not None:
+        asked = asked.of_topic(topic)
+    try:
+        mode, lists = _placed(state, field, asked, work or Work())
+    except TooMuchWorkError as error:
+        return too_complex(event, error.given)
+    if lists is None and work is not None:
+        return Refusal(Code.INSUFFICIENT_CAPACITY, "there is still no room")
+    if lists is None:
+        if constraints is not None:
+            return unsatisfied(state, event, constraints)
+        return short_of_room(state, event, field.id_list, need)
+    departed: tuple[tuple[int, ...], ...] = ()
+    if state.ledger.free_floor(event.partitions) <= event.partitions:
+        ids, counts = np.unique(lists.matrix, return_counts=True)
+        is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
+        departed = departed_one_by_one(lists.matrix, tuple(ids[is_full].tolist()))
+    chain = None
+    if index is not None:
+        chain = chain_after(ring, Order.BALANCED, index, lists.matrix, departed)
     return Assignment(
         policy=Policy.BALANCED,
-        replicas=led_by_others(state, lists or ReplicaLists(matrix)),
+        replicas=lists,
         order=Order.BALANCED,
-        chain=chain_after(ring, Order.BALANCED, index, matrix, departed),
+        chain=chain,
         departed=departed,
         reason=_reason(state, mode, Order.BALANCED, index),
     )
 
 
-def _rounds(state: ClusterState, replicas: int, *, ignore_rack: bool) -> RoundsAhead:
-    """The lists that come next on SPUs alike; kept with the ring."""
-    kept, key = state.ring.kept, (Mode.BALANCED_ROUNDS, replicas, ignore_rack)
-    known: RoundsAhead | None = kept.get(key)
-    if known is None:
-        ids, layout = state.ring.ids, state.ring.layout()
-        if ignore_rack and not layout.is_one:
-            layout = Layout.of(ids, np.zeros_like(ids), layout.capacities)
-        is_shared = not is_ordered(state, replicas, ignore_rack=ignore_rack)
-        known = kept[key] = RoundsAhead(ids, layout, replicas, is_shared=is_shared)
-    return known
-
-
-def _constrained(
-    state: ClusterState, event: TopicCreate, constraints: Constraints, retry: Work | None
-) -> Assignment | Refusal:
-    """Place by the rules of the topic. SPUs outside the ring that it tolerates do not move the
-    chain."""
-    ring = state.ring
-    matrix = by_constraints(state, event, constraints, retry)
-    if isinstance(matrix, Refusal):
-        return matrix
-    departed: tuple[tuple[int, ...], ...] = ()
-    if state.ledger.free_floor(event.partitions) <= event.partitions:
-        ids, counts = np.unique(matrix, return_counts=True)
-        is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
-        departed = departed_one_by_one(matrix, tuple(ids[is_full].tolist()))
-    index, chain = None, None
-    if ring.size:
-        index = ring.index(Order.BALANCED, state.chains[Order.BALANCED])
-        chain = chain_after(ring, Order.BALANCED, index, matrix, departed)
-    return Assignment(
-        policy=Policy.BALANCED,
-        replicas=ReplicaLists(matrix),
-        order=Order.BALANCED,
-        chain=chain,
-        departed=departed,
-        reason=_reason(state, Mode.CONSTRAINED, Order.BALANCED, index),
-    )
+def _placed(
+    state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
+) -> tuple[Mode, ReplicaLists | None]:
+    """The lists of a request, and how they were found; None: they do not fit."""
+    if field.table is None and asked.need is None:
+        lists = lists_of_rounds(state, field, asked)
+        if lists is not None:
+            return Mode.BALANCED_ROUNDS, lists
+    matrix = place_lists(state, field, asked, work)
+    mode = Mode.BALANCED if field.table is None else Mode.CONSTRAINED
+    return mode, None if matrix is None else ReplicaLists(matrix)
 
 
 def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
@@ -396,15 +354,6 @@ def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) ->
         start_index=index,
         ring=recorded_ring(state, order),
     )
-
-
-def balanced_loads(state: ClusterState, loads: Loads, *, ignore_rack: bool) -> Loads:
-    """What `balanced` is to weigh: a demoted SPU as if it led all that it holds, so that it is the
-    last to be chosen as a leader."""
-    if state.demoted:
-        is_demoted = np.isin(loads.ids, sorted(state.demoted))
-        loads = replace(loads, leaders=np.where(is_demoted, loads.replicas, loads.leaders))
-    return loads.without_racks() if ignore_rack else loads
 
 
 def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:

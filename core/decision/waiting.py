@@ -35,9 +35,10 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import Refusal, rejected
 from spu_assigner.core.decision.assignment import Assignment, refuse_size
-from spu_assigner.core.decision.repair import RepairRun, repair
+from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.ring_changes import count_changes, granted
+from spu_assigner.core.placement.list_repair import RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 
 _GAINS: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)

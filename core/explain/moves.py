@@ -1,8 +1,8 @@
 """What a repair, a rebalance or another factor moved: from which SPU to which, and which other SPUs
 could have been chosen.
 
-These are named only where the state before the decision is at hand, and where no resources or
-constraints of the topic decide too.
+These are named only where the state before the decision is at hand: the chooser of the decision is
+asked again, move by move.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import Mode, Move, ReplicaMap
 from spu_assigner.core.decision.repair import repair
 from spu_assigner.core.decision.replication import ResizedLists, resize
-from spu_assigner.core.explain.loads import Load
+from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.explain.loads import load_of
 from spu_assigner.core.explain.placement_decision import MoveStep
+from spu_assigner.core.placement.choose import topic_chooser
 from spu_assigner.core.state.cluster_state import ClusterState
 
 BEST_MAX: Final = 8  # candidates that are named
-SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 
 
 def is_changed_so(state: ClusterState, replica_map: ReplicaMap, mode: Mode) -> bool:
@@ -64,11 +64,10 @@ def move_steps(
     racks = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
     rows = (lists.tolist() if lists_before is None else list(lists_before)).copy()
     candidates = None
-    is_plain = replica_map.need is None and replica_map.constraints is None
     is_named = mode in (Mode.REPAIR, Mode.REPLICATION) and len(moves) < MOVES_REPORTED_MAX
-    if is_before and is_plain and is_named and lists_before is not None:
+    if is_before and is_named and lists_before is not None:
         freed = moves if mode is Mode.REPLICATION else ()  # Such a change takes off first.
-        candidates = _Candidates(state, [move.gone for move in freed if move.gone is not None])
+        candidates = _Candidates(state, replica_map, freed)
     steps: dict[int, list[MoveStep]] = {}
     for move in moves:
         row = rows[move.partition]
@@ -81,7 +80,9 @@ def move_steps(
         if lists_before is not None:
             rows[move.partition] = [*others, *([] if move.taken is None else [move.taken])]
         if candidates is not None and move.taken is not None:
-            candidates.counts[move.taken] += 1
+            candidates.chooser.give(move.taken)
+        if candidates is not None and move.gone is not None and mode is Mode.REPAIR:
+            candidates.chooser.release(move.gone)
     return steps
 
 
@@ -99,36 +100,36 @@ def _step(move: Move, mode: Mode, others: list[int], racks: Mapping[int, str]) -
 
 
 class _Candidates:
-    """The SPUs that may take replicas, with what they hold as the moves go on."""
+    """The SPUs that may take replicas of a topic, as its moves go on."""
 
-    def __init__(self, state: ClusterState, freed: Sequence[int]) -> None:
-        self._capacities = {
-            int(spu_id): spu.capacity
-            for spu_id, spu in sorted(state.spus.items())
-            if spu.online and not spu.is_closed
-        }
-        self.counts = Counter({i: state.ledger.count(SpuId(i)) for i in self._capacities})
-        self.counts.subtract(freed)
+    def __init__(self, state: ClusterState, replica_map: ReplicaMap, moves: Sequence[Move]) -> None:
+        self._state, self._need = state, replica_map.need
+        name, topic = replica_map.topic, state.topics[replica_map.topic]
+        freed = [move.gone for move in moves if move.gone is not None]
+        changes = Counter({spu_id: -count for spu_id, count in Counter(freed).items()})
+        ring = ring_after(state, changes).ring if freed else None
+        self.chooser = topic_chooser(state, name, ring=ring, changes=changes)
+        if freed:
+            held = Counter(topic.replicas.lists().flat().tolist())
+            held.subtract(freed)
+            total = replica_map.replication_factor * len(topic.replicas.lists())
+            self.chooser.bind(held, total)
 
     def beside(self, step: MoveStep, others: list[int], racks: Mapping[int, str]) -> MoveStep:
         """The move with the SPUs that could have been chosen."""
-        used = Counter(racks[spu_id] for spu_id in others)
-        held = {*others, step.gone}
-        found = [
-            (used[racks[spu_id]], (self.counts[spu_id] << SHARE_BITS) // capacity, spu_id)
-            for spu_id, capacity in self._capacities.items()
-            if spu_id not in held and self.counts[spu_id] < capacity
-        ]
+        used, passed = {racks[spu_id] for spu_id in others}, [*others]
+        passed += [] if step.gone is None else [step.gone]
+        best: list[int] = []
+        while len(best) < BEST_MAX:
+            spu_id = self.chooser.best(others, without=[*passed, *best])
+            if spu_id is None:
+                break
+            best.append(spu_id)
+        has_room = self.chooser.has_room
+        found = [i for i in self.chooser.field.id_list if i not in passed and has_room(i)]
         return replace(
             step,
             candidates=len(found),
-            on_new_racks=sum(not on for on, _, _ in found) if any(racks.values()) else None,
-            best=tuple(
-                Load(
-                    spu_id=spu_id,
-                    count=self.counts[spu_id],
-                    capacity=self._capacities[spu_id],
-                )
-                for _, _, spu_id in sorted(found)[:BEST_MAX]
-            ),
+            on_new_racks=sum(racks[i] not in used for i in found) if any(racks.values()) else None,
+            best=tuple(load_of(self._state, i, self._need, leads=False) for i in best),
         )

@@ -1,4 +1,4 @@
-"""The plan of a rebalance: fair shares, then the fewest moves that reach them.
+"""The plan of a rebalance: repairs, fair shares, the fewest moves that reach them, leaders.
 
-Imports `state` and `base`.
+Imports `placement`, `constraints`, `state` and `base`.
 """

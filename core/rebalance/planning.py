@@ -1,7 +1,8 @@
 """The plan of `ClusterRebalance`: which replicas move, then which lists change their leader.
 
 Rules:
-- An SPU's band is one replica on either side of its fair share, never above its capacity: fair
+- An SPU's band is one replica on either side of its fair share (or, with a band of 0, the share
+  rounded down and up), never above its capacity: fair
   share = replicas on all online SPUs * capacity / capacity of all online SPUs, as far as the lists
   permit it (`fair`): a rack that must hold a replica of every list holds that, whatever its size.
 - A move replaces one online SPU in one list by another, which takes its position. Lists stay
@@ -14,9 +15,8 @@ Rules:
 - Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
   SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
 - An SPU that holds more than its capacity may take a replica only in place of one it has given.
-- Leaders: likewise within one of the fair share of leaders by capacity; an SPU leads at most what
-  it holds, and at least the lists that it alone can lead. The leader of a list and an online member
-  change places, in as few lists as can be.
+- Leaders: as even as the lists permit, over the SPUs and then within each topic (`leaders`). The
+  leader of a list and an online member change places.
 - SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
   count for the racks of a list. Lists led by one of them keep their leader.
 - Where topics say what they need of resources, a `ResourceGoal` is given: then the moves are those
@@ -25,28 +25,28 @@ Rules:
   Leaders are evened by number where they need what followers do; other lists keep the leader that
   the search gave them.
 - A demoted SPU takes no lead. What it leads after the moves, another member leads that can
-  (`state.leading`), also one that is not in `loads`; where none can, it stays.
+  (`state.leading`), also one that is not in `loads`; where none can, it stays. It stands last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import REBALANCE_MOVES_MAX
+from spu_assigner.core.base.limits import BAND, REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.fair_share import (
     Holders,
     Shares,
     fair_shares,
     kinds_of,
-    level_shares,
 )
 from spu_assigner.core.rebalance.flow import Bands, Flags, even_out
+from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief_search import find_relief
 from spu_assigner.core.rebalance.relief_state import Step
@@ -63,13 +63,12 @@ from spu_assigner.core.rebalance.ruled_lists import (
     Zones,
     able_to_lead,
 )
-from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool
+from spu_assigner.core.rebalance.transfer_candidates import ReplicaPool
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
 
 LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
-LEADER_LOOKS_MAX: Final = 5_000_000  # likewise for leaders
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
 
 
@@ -134,6 +133,7 @@ def plan_rebalance(
     *,
     racks: Mapping[int, int],
     max_moves: int,
+    band: int = BAND,
     choice: LeaderChoice | None = None,
     goal: ResourceGoal | None = None,
     ruled: RuledTopics | None = None,
@@ -170,7 +170,7 @@ def plan_rebalance(
     is_cut = False
     if goal is None:
         steps, is_cut = _steps_by_count(
-            lists, rack_of, rack_matrix, loads, ruled=under_rules, max_moves=max_moves
+            lists, rack_of, rack_matrix, loads, ruled=under_rules, max_moves=max_moves, band=band
         )
     else:
         movable = MovableLists(
@@ -184,20 +184,23 @@ def plan_rebalance(
         steps, is_cut = relief.steps, relief.is_cut
     moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
     leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
-    whole = lists
     if choice is not None:
         reorders += _give_leads_away(lists, choice, ruled, loads, leaders)
         leaders = loads.leaders - leads_before + _leads(lists, len(rack_of))
     able = _able_to_lead(lists, choice, goal, ruled)
-    lists = replace(lists, places=np.where(able, lists.places, len(rack_of)))
-    more_reorders, is_cut_too = _even_leaders(lists, leaders, loads.capacities)
+    places = np.where(able, lists.places, len(rack_of))
+    evened = even_leaders(lists.topics, places, leaders, loads.capacities)
+    for row, leader in evened.leader_of.items():
+        lists.lead(row, leader)
+    if choice is not None:
+        _demoted_last(lists, choice, ruled)
     return Rebalance(
         changed=_changed(topics, lists, before),
         moves=tuple(moves),
-        reorders=reorders + more_reorders,
+        reorders=reorders + len(evened.leader_of),
         size=size,
-        shares=None if relief is None else relief.shares(whole.places),
-        is_cut=is_cut or is_cut_too,
+        shares=None if relief is None else relief.shares(lists.places),
+        is_cut=is_cut or evened.is_cut,
     )
 
 
@@ -235,6 +238,7 @@ def _steps_by_count(
     *,
     ruled: RuledLists | None,
     max_moves: int,
+    band: int,
 ) -> tuple[Iterator[Step], bool]:
     """The fewest moves that bring the SPUs' numbers of replicas into their bands, and whether the
     search ended at its limit."""
@@ -243,7 +247,7 @@ def _steps_by_count(
     counts = loads.replicas.astype(np.int64)
     zones = None if ruled is None else ruled.zones()
     shares = _replica_shares(lists, rack_of, rack_matrix, loads, zones)
-    bands = _bands(shares, counts, loads.capacities, is_limited=True)
+    bands = _bands(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:
         raise TooManyMovesError(needed)
@@ -252,8 +256,8 @@ def _steps_by_count(
 
     def new_pool() -> ReplicaPool | RuledPool:
         if ruled is None:
-            return ReplicaPool(lists.places, rack_matrix, rack_of)
-        return RuledPool(ruled, rack_matrix, rack_of)
+            return ReplicaPool(lists.places, rack_matrix, rack_of, topics=lists.topics)
+        return RuledPool(ruled, rack_matrix, rack_of, topics=lists.topics)
 
     evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
     order = in_order(evened.pool.changes(), counts, evened.counts, shares, bands)
@@ -356,36 +360,19 @@ def _replica_shares(
     return fair_shares(holders, kinds_of(lists.places, rack_matrix, rack_of, zones))
 
 
-def _leader_shares(lists: _ClusterLists, leaders: CountArray, capacities: CountArray) -> Shares:
-    """The fair share of leaders of each online SPU."""
-    count = len(capacities)
-    places = lists.places[lists.places[:, 0] < count]
-    fixed = leaders - _leads(lists, count)
-    can_lead = np.bincount(places.ravel(), minlength=count + 1)[:count]
-    alone = places[(places < count).sum(axis=1) == 1, 0]
-    return level_shares(
-        int(leaders.sum()),
-        capacities.tolist(),
-        (fixed + np.bincount(alone, minlength=count)).tolist(),
-        (fixed + can_lead).tolist(),
-    )
-
-
-def _bands(
-    shares: Shares, counts: CountArray, capacities: CountArray, *, is_limited: bool
-) -> Bands:
-    """One unit on either side of the fair share, in whole units."""
+def _bands(shares: Shares, capacities: CountArray, band: int) -> Bands:
+    """So many replicas on either side of the fair share, in whole ones: of a band of 0 the share
+    rounded down and up."""
     floors, ceilings = [], []
     for share, capacity in zip(shares, capacities.tolist(), strict=True):
-        ceiling = floor(share + 1)
-        if is_limited:
-            ceiling = min(ceiling, capacity)
-        ceilings.append(ceiling)
-        floors.append(min(ceiling, max(0, ceil(share - 1))))
+        highest = floor(share + band) if band else ceil(share)
+        lowest = ceil(share - band) if band else floor(share)
+        ceilings.append(min(highest, capacity))
+        floors.append(min(ceilings[-1], max(0, lowest)))
     return Bands(
         floors=np.array(floors, dtype=np.int64),
         ceilings=np.array(ceilings, dtype=np.int64),
-        limits=capacities if is_limited else np.full_like(capacities, counts.sum()),
+        limits=capacities,
     )
 
 
@@ -412,23 +399,16 @@ def _leads(lists: _ClusterLists, count: int) -> CountArray:
     return np.bincount(lists.places[:, 0], minlength=count + 1)[:count].astype(np.int64)
 
 
-def _even_leaders(
-    lists: _ClusterLists, leaders: CountArray, capacities: CountArray
-) -> tuple[int, bool]:
-    """Even out leaders. Returns how many lists were reordered, and whether the search ended at its
-    limit."""
-    shares = _leader_shares(lists, leaders, capacities)
-    bands = _bands(shares, leaders, capacities, is_limited=False)
-    evened = even_out(
-        lambda: LeaderPool(lists.places, len(capacities)),
-        leaders,
-        bands,
-        looks_max=LEADER_LOOKS_MAX,
-    )
-    changes = evened.pool.changes()
-    for row, _, leader in changes:
-        lists.lead(row, leader)
-    return len(changes), evened.is_cut
+def _demoted_last(lists: _ClusterLists, choice: LeaderChoice, ruled: RuledTopics | None) -> None:
+    """Let those that are not to lead follow all others."""
+    is_demoted = np.isin(lists.ids, choice.demoted)
+    for topic, own in ({} if ruled is None else ruled.choices).items():
+        rows = lists.topics == topic
+        is_demoted[rows] = np.isin(lists.ids[rows], own.demoted)
+    ranks = np.where(lists.ids < 0, 2, is_demoted)[:, 1:]
+    order = np.argsort(ranks, axis=1, kind="stable")
+    for members in (lists.ids, lists.places):
+        members[:, 1:] = np.take_along_axis(members[:, 1:], order, axis=1)
 
 
 def _changed(

@@ -184,14 +184,16 @@ class RuledLists:
 class RuledPool:
     """Replicas with and without rules: `flow.Pool`."""
 
-    def __init__(self, lists: RuledLists, racks: IdMatrix, rack_of: CountArray) -> None:
-        """`racks` is parallel to the lists' places."""
+    def __init__(
+        self, lists: RuledLists, racks: IdMatrix, rack_of: CountArray, *, topics: IdArray
+    ) -> None:
+        """`racks` and `topics` are parallel to the lists' places."""
         self._lists = lists
         spus = len(rack_of)
         is_ruled = np.zeros((len(lists.places), 1), dtype=np.bool_)
         is_ruled[lists.rows] = True
         others = np.where(is_ruled, spus, lists.places)
-        self._others = ReplicaPool(others, racks, rack_of, closed=lists.closed)
+        self._others = ReplicaPool(others, racks, rack_of, topics=topics, closed=lists.closed)
         self._now: dict[tuple[int, int], int] = {}  # of a replica that is elsewhere
         self._own: list[list[tuple[int, int]]] = [[] for _ in range(spus)]  # row, place in it
         self._new: list[list[tuple[int, int]]] = [[] for _ in range(spus)]

@@ -1,26 +1,29 @@
-"""The units that a rebalance evens out: replicas (they move) and leaderships (they cost nothing).
+"""The units that a rebalance evens out: replicas.
 
-Both are `flow.Pool`s over rows, the replica lists of many topics one below the other. SPUs are
+A `flow.Pool` over rows, the replica lists of many topics one below the other. SPUs are
 positions 0 … n-1; n stands for whatever takes no part: offline members and the padding.
 
-`deal` passes many units in a few array operations, for a part of them in each of its rounds; what
-is left then is passed unit by unit.
+Among moves that cost the same those are made that spread over topics: `deal` passes what takes one
+step, to each SPU of each topic its part and from other lists first; `find` takes the topic of
+which the taker has the fewest replicas.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rebalance.flow import Flags, Positions
 from spu_assigner.core.state.ledger import CountArray
 
-ROUNDS_MAX: Final = 64  # of one deal
-EMPTY_ROUNDS: Final = 4  # after so many that passed nothing a deal ends
-DEAL_SHIFT: Final = 7_919  # rows further in the next round; a prime, so that all come in turn
+TURNS: Final = 3  # of one deal
+LOOKS_EACH: Final = 32  # at units, for one that an SPU may take; fewer, where there are
+LOOKS_MAX: Final = 400_000  # more in all; some 1 s
+LOOKS_LEAST: Final = 6
 
 
 class Transfer(NamedTuple):
@@ -82,11 +85,12 @@ class ReplicaPool:
         racks: IdMatrix,
         rack_of: CountArray,
         *,
+        topics: IdArray,
         closed: Flags | None = None,
     ) -> None:
         """`racks` is parallel to `places`, -1 for padding; `rack_of` has those of the SPUs;
-        `closed`: those that take nothing."""
-        self._closed = closed
+        `topics`: of the rows, ascending; `closed`: SPUs that take nothing."""
+        self._closed, self._topics = closed, topics
         self._spus = len(rack_of)
         self._rack_count = 1 + max(int(racks.max()), int(rack_of.max()))
         self._rack_of = rack_of
@@ -101,54 +105,105 @@ class ReplicaPool:
         self._holdings = Holdings(places, self._now, self._spus)
 
     def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
-        """See `flow.Pool`: rounds within racks, and between any two SPUs, in turns."""
+        """See `flow.Pool`: in the first turn of each list one replica at most."""
         if self._closed is not None:
             lack = np.where(self._closed, 0, lack)
-        change, empty = np.zeros_like(excess), 0
-        for number in range(ROUNDS_MAX):
+        change = np.zeros_like(excess)
+        for turn in range(TURNS):
             to_give, to_take = excess + change.clip(max=0), lack - change.clip(min=0)
-            if empty == EMPTY_ROUNDS or not to_give.any() or not to_take.any():
+            if not to_give.any() or not to_take.any():
                 break
-            passed = self._deal_some(to_give, to_take, number, within_racks=number % 2 == 0)
-            empty = 0 if len(passed) else empty + 1
-            np.subtract.at(change, passed[:, 0], 1)
-            np.add.at(change, passed[:, 1], 1)
+            self._deal_once(to_give, to_take, change, turn)
         self._look_at(np.flatnonzero((self._now != self._at_first).any(axis=1)))
         self._holdings = Holdings(self._at_first, self._now, self._spus)
         return change
 
-    def _deal_some(
-        self, excess: CountArray, lack: CountArray, number: int, *, within_racks: bool
-    ) -> IdMatrix:
-        """One round: SPUs that give, each with one that takes; of each row one replica at most."""
+    def _deal_once(
+        self, excess: CountArray, lack: CountArray, change: CountArray, turn: int
+    ) -> None:
+        """Give each SPU replicas at even distances among all that may go, which are by topic: so
+        each topic gives it its part. Of those near in the topic the SPU gives that holds most of
+        it, then the one that has most to give."""
         is_own = (self._now == self._at_first) & (self._now < self._spus)
-        owners = np.where(is_own, self._now, self._spus).ravel()
-        units = np.flatnonzero(np.append(excess > 0, False)[owners])
-        units = units[np.argsort(owners[units], kind="stable")]
-        held = np.bincount(owners[units], minlength=self._spus)
-        first_unit = np.cumsum(held) - held
-        givers, givers_rank = _in_turns(np.minimum(excess, held), 0)
-        takers, _ = _in_turns(lack, number + 1)
-        if within_racks:
-            at_giver, at_taker = _matched(self._rack_of[givers], self._rack_of[takers])
-            givers, givers_rank, takers = givers[at_giver], givers_rank[at_giver], takers[at_taker]
-        count = min(len(givers), len(takers))
-        givers, givers_rank, takers = givers[:count], givers_rank[:count], takers[:count]
-        each = np.maximum(np.bincount(givers, minlength=self._spus), 1)[givers]
-        # Rows from all of a giver's, at even distances: each topic gives its part.
-        spread = givers_rank * held[givers] // each + number * DEAL_SHIFT
-        flat = units[first_unit[givers] + spread % np.maximum(held[givers], 1)]
-        rows, places = np.divmod(flat, self._now.shape[1])
-        fit = (self._now[rows] != takers[:, None]).all(axis=1)
-        fit &= (self._at_first[rows] != takers[:, None]).all(axis=1)
-        to, is_far = self._rack_of[takers], self._rack_of[givers] != self._rack_of[takers]
-        there = (self._racks[rows] == to[:, None]).sum(axis=1)
-        limit = np.maximum(1, (self._racks_at_first[rows] == to[:, None]).sum(axis=1))
-        at = np.flatnonzero(fit & ~(is_far & (there >= limit)))
-        at = at[np.unique(rows[at], return_index=True)[1]]
-        self._now[rows[at], places[at]] = takers[at]
-        self._racks[rows[at], places[at]] = to[at]
-        return np.column_stack((givers[at], takers[at]))
+        owners = np.where(is_own, self._now, self._spus)
+        units = np.flatnonzero(np.append(excess > 0, False)[owners.ravel()])
+        if len(units) == 0:
+            return
+        rows, columns = (each.tolist() for each in np.divmod(units, self._now.shape[1]))
+        of_topics = self._topics[rows]
+        first_of = np.searchsorted(of_topics, of_topics).tolist()
+        left, count = excess.tolist(), len(units)
+        following = list(range(count + 1))  # of each unit itself, or one behind it if it is gone
+        moved: set[int] = set()
+        if turn == 0:
+            moved.update(np.flatnonzero((self._now != self._at_first).any(axis=1)).tolist())
+        held: dict[int, Counter[int]] = {}  # replicas of a topic, by SPU
+        total = int(min(excess.sum(), lack.sum()))
+        looks = min(LOOKS_EACH, max(LOOKS_LEAST, LOOKS_MAX // max(total, 1)))
+        for at, taker in self._places_dealt(lack, total, count):
+            unit, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
+            for _ in range(looks):
+                unit = _first_left(following, unit)
+                if unit == count:
+                    break
+                row = rows[unit]
+                giver, topic = int(owners[row, columns[unit]]), int(self._topics[row])
+                if left[giver] == 0 or row in moved:
+                    following[unit] = unit + 1
+                    continue
+                if best >= 0 and topic != self._topics[rows[best]]:
+                    break
+                if topic not in held:
+                    held[topic] = Counter(self._now[slice(*self._span(topic))].ravel().tolist())
+                key = held[topic][giver], left[giver]
+                if key > most and self._fits(row, giver, taker):
+                    best, most = unit, key
+                unit += 1
+            if best < 0:
+                continue
+            row, column = rows[best], columns[best]
+            giver, of_topic = int(owners[row, column]), held[int(self._topics[row])]
+            self._now[row, column], self._racks[row, column] = taker, self._rack_of[taker]
+            following[best] = best + 1
+            if turn == 0:
+                moved.add(row)
+            left[giver] -= 1
+            for spu, more in ((giver, -1), (taker, 1)):
+                of_topic[spu] += more
+                change[spu] += more
+
+    def _span(self, topic: int) -> tuple[int, int]:
+        """The rows of a topic: the first, and the one behind the last."""
+        return (
+            int(np.searchsorted(self._topics, topic)),
+            int(np.searchsorted(self._topics, topic, "right")),
+        )
+
+    @staticmethod
+    def _places_dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:
+        """Where each SPU begins to look, ascending: those that lack most take so many in all."""
+        takers = np.repeat(np.arange(len(lack)), lack)
+        before = np.arange(len(takers)) - np.repeat(np.cumsum(lack) - lack, lack)
+        order = np.lexsort((takers, before - lack[takers]))[:total]
+        takers, before = takers[order], before[order]
+        each = np.bincount(takers, minlength=len(lack))
+        known = np.flatnonzero(each)
+        shift = np.zeros(len(lack), dtype=np.int64)
+        shift[known] = np.arange(len(known))
+        steps = before * len(known) + shift[takers]
+        places = steps * count // (each[takers] * max(len(known), 1))
+        order = np.lexsort((takers, places))
+        return list(zip(places[order].tolist(), takers[order].tolist(), strict=True))
+
+    def _fits(self, row: int, giver: int, taker: int) -> bool:
+        """Whether an SPU may take a replica of another that has not passed."""
+        if taker in self._now[row].tolist() or taker in self._at_first[row].tolist():
+            return False
+        rack = int(self._rack_of[taker])
+        if rack == self._rack_of[giver]:
+            return True
+        first = self._racks_at_first[row].tolist()
+        return bool(self._racks[row].tolist().count(rack) < max(1, first.count(rack)))
 
     def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
         """See `flow.Pool`: SPUs that are to have back what was theirs come first."""
@@ -170,8 +225,15 @@ class ReplicaPool:
             was_there = (self._at_first[rows] == taker).any(axis=1)
             fit &= was_there == (cost + refund == 0)
             if cost + refund in (0, 1) and fit.any():
-                return int(rows[np.argmax(fit)])
+                return self._least_of_topic(rows[fit], taker)
         raise InvariantError(f"no replica that {giver} can pass to {taker} at cost {cost}")
+
+    def _least_of_topic(self, rows: Positions, taker: int) -> int:
+        """The first row of the topic of which an SPU has the fewest replicas."""
+        held = (self._holdings.own[taker], self._holdings.new[taker])
+        known, topics = np.sort(self._topics[np.concatenate(held)]), self._topics[rows]
+        counts = np.searchsorted(known, topics, "right") - np.searchsorted(known, topics)
+        return int(rows[np.argmin(counts)])
 
     def is_narrow(self, row: int, giver: int, taker: int) -> bool:
         """See `flow.Pool`: between racks."""
@@ -251,105 +313,11 @@ class ReplicaPool:
         return is_open if self._closed is None else np.logical_and(is_open, ~self._closed)
 
 
-class LeaderPool:
-    """Leaderships: any online member of a list may take it from the online SPU that leads."""
-
-    def __init__(self, places: IdMatrix, spus: int) -> None:
-        self._spus = spus
-        self._members = places
-        self._at_first = places[:, 0]
-        self._now = self._at_first.copy()
-        self._holdings = Holdings(places[:, :1], places[:, :1], spus)
-
-    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
-        """See `flow.Pool`: in each round lists go to the member that lacks most."""
-        change = np.zeros_like(excess)
-        for _ in range(ROUNDS_MAX):
-            to_give, to_take = excess + change.clip(max=0), lack - change.clip(min=0)
-            gives = np.append(to_give > 0, False)[self._now] & (self._now == self._at_first)
-            rows = np.flatnonzero(gives)
-            lacks = np.append(to_take, 0)[self._members[rows]]
-            best = lacks.argmax(axis=1)
-            lacks, takers = lacks.max(axis=1), self._members[rows, best]
-            at = np.flatnonzero(lacks > 0)
-            if len(at) == 0:
-                break
-            at = at[np.argsort(-lacks[at], kind="stable")]
-            at = at[_first_of_each(self._now[rows[at]], to_give)]
-            at = at[_first_of_each(takers[at], to_take)]
-            np.subtract.at(change, self._now[rows[at]], 1)
-            np.add.at(change, takers[at], 1)
-            self._now[rows[at]] = takers[at]
-        self._holdings = Holdings(self._at_first[:, None], self._now[:, None], self._spus)
-        return change
-
-    def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
-        """See `flow.Pool`."""
-        own, new = self._holdings.own[giver], self._holdings.new[giver]
-        if len(new):
-            yield -1, np.unique(self._at_first[new])
-        for rows, refund in ((new, 1), (own, 0)):
-            if len(rows):
-                member_of = np.bincount(self._members[rows].ravel(), minlength=self._spus + 1)
-                member_of[[giver, self._spus]] = 0
-                yield 1 - refund, np.flatnonzero(member_of)
-
-    def find(self, giver: int, taker: int, cost: int) -> int:
-        """See `flow.Pool`."""
-        rows = self._holdings.own[giver] if cost == 1 else self._holdings.new[giver]
-        fit = (self._members[rows] == taker).any(axis=1)
-        fit &= (self._at_first[rows] == taker) == (cost == -1)
-        if not fit.any():
-            raise InvariantError(f"no list that {giver} can leave to {taker} at cost {cost}")
-        return int(rows[np.argmax(fit)])
-
-    def is_narrow(self, row: int, giver: int, taker: int) -> bool:
-        """See `flow.Pool`: a list has one leader, so no two transfers meet in it."""
-        return False
-
-    def transfer(self, row: int, giver: int, taker: int) -> None:
-        """See `flow.Pool`."""
-        self._now[row] = taker
-        is_takers_own = bool(self._at_first[row] == taker)
-        self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=is_takers_own)
-
-    def changes(self) -> list[Transfer]:
-        """The lists that another SPU leads now."""
-        rows = np.flatnonzero(self._now != self._at_first)
-        return [
-            Transfer(row, int(self._at_first[row]), int(self._now[row])) for row in rows.tolist()
-        ]
-
-
-def _in_turns(amounts: CountArray, shift: int) -> tuple[Positions, Positions]:
-    """Each position as often as its amount says, that of which most is left first; with what came
-    of it before. `shift` turns the order among those of which as much is left."""
-    positions = np.repeat(np.arange(len(amounts)), amounts)
-    before = np.arange(len(positions)) - np.repeat(np.cumsum(amounts) - amounts, amounts)
-    left = amounts[positions] - before
-    turned = (positions + shift * left) % max(len(amounts), 1) if shift else positions
-    order = np.lexsort((turned, -left))
-    return positions[order], before[order]
-
-
-def _first_of_each(of: Positions, limits: CountArray) -> Positions:
-    """The indexes of the first so many entries that are of each position, ascending."""
-    order = np.argsort(of, kind="stable")
-    counts = np.bincount(of, minlength=len(limits))
-    rank = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.sort(order[rank < limits[of[order]]])
-
-
-def _matched(of_givers: CountArray, of_takers: CountArray) -> tuple[Positions, Positions]:
-    """Indexes of givers and takers, those of one rack matched in their order."""
-    keys = []
-    for racks in (of_givers, of_takers):
-        order = np.argsort(racks, kind="stable")
-        counts = np.bincount(racks)
-        rank = np.arange(len(racks)) - np.repeat(np.cumsum(counts) - counts, counts)
-        key = np.empty(len(racks), dtype=np.int64)
-        key[order] = racks[order] * (len(of_givers) + len(of_takers)) + rank
-        keys.append(key)
-    _, givers, takers = np.intersect1d(keys[0], keys[1], assume_unique=True, return_indices=True)
-    order = np.argsort(givers)
-    return givers[order], takers[order]
+def _first_left(following: list[int], unit: int) -> int:
+    """The first unit from here on that is not gone."""
+    last = unit
+    while following[last] != last:
+        last = following[last]
+    while following[unit] != last:  # The way is shorter the next time.
+        following[unit], unit = last, following[unit]
+    return last

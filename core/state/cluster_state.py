@@ -150,7 +150,7 @@ class ClusterState:
             self._waiting_next = None
 
     def loads(self, ids: IdArray) -> Loads:
-        """What `balanced` and a rebalance weigh of these SPUs, which are given by ascending id."""
+        """What a rebalance weighs of these SPUs, which are given by ascending id."""
         racks = [self.spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
         number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
         return Loads(
@@ -159,19 +159,6 @@ class ClusterState:
             capacities=self.ledger.capacities(ids),
             replicas=self.ledger.counts(ids),
             leaders=self.ledger.leaders(ids),
-        )
-
-    def ring_loads(self) -> Loads:
-        """What `balanced` weighs of the ring, which must not be empty."""
-        ring = self.ring
-        layout = ring.layout()
-        return Loads(
-            ids=ring.ids,
-            racks=layout.numbers,
-            capacities=layout.capacities,
-            replicas=self.ledger.counts(ring.ids),
-            leaders=self.ledger.leaders(ring.ids),
-            layout=layout,
         )
 
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:

@@ -27,13 +27,9 @@ from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import Layout
-from spu_assigner.core.state.resource_use import FloatArray
 
 START: Final = Chain()
 _new_tuple: Final = tuple.__new__
-NO_CAPACITY: Final = 2.0**-800  # stands for 0, by which shares could not be divided
-ResourceTable = tuple[tuple[str, ...], FloatArray]  # names, and amounts of slots, then of each name
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
@@ -47,11 +43,9 @@ class Ring:
 
     __slots__ = (
         "_index_of",
-        "_layout",
         "_orders",
         "_racks",
         "_resource_names",
-        "_resource_tables",
         "_spus",
         "_weights",
         "ids",
@@ -67,9 +61,7 @@ class Ring:
         self._index_of: dict[Order, tuple[Chain, int]] = {}
         self._racks: NDArray[np.str_] | None = None
         self._weights: CountArray | None = None
-        self._layout: Layout | None = None
         self._resource_names: frozenset[str] | None = None
-        self._resource_tables: dict[frozenset[str], ResourceTable] = {}
         self.kept: dict[Hashable, Any] = {}  # what others make of the ring: it lasts as long
 
     def order(self, order: Order) -> IdArray:
@@ -106,6 +98,10 @@ class Ring:
         racks = [""] * self.size if ignore_rack else self.racks().tolist()
         return dict(zip(ids, racks, strict=True))
 
+    def described(self) -> list[SpuChanged]:
+        """The members, by ascending id."""
+        return [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
+
     def weights(self) -> CountArray:
         """The capacity of each member by ascending id."""
         if self._weights is None:
@@ -113,39 +109,12 @@ class Ring:
             self._weights = np.array(capacities, dtype=np.int64)
         return self._weights
 
-    def layout(self) -> Layout:
-        """What `balanced` needs of the members, of whom there must be one. O(N log N) the first
-        time."""
-        if self._layout is None:
-            self._layout = Layout.of(self.ids, self.rack_numbers(self.ids), self.weights())
-        return self._layout
-
-    def resources(self, asked: Collection[str]) -> list[tuple[str, list[int]]]:
-        """What each member has, by ascending id, of each resource that a member has or is asked
-        for; by name."""
-        names = sorted(self.resource_names().union(asked))
-        spus = [dict(self._spus[SpuId(spu_id)].resources) for spu_id in self.ids.tolist()]
-        return [(name, [each.get(name, 0) for each in spus]) for name in names]
-
     def resource_names(self) -> frozenset[str]:
         """The resources that a member has."""
         if self._resource_names is None:
             spus = [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
             self._resource_names = frozenset(name for spu in spus for name, _ in spu.resources)
         return self._resource_names
-
-    def resource_table(self, asked: Collection[str]) -> ResourceTable:
-        """The same as an array, after the replica slots."""
-        asked = self.resource_names().union(asked)
-        known = self._resource_tables.get(asked)
-        if known is None:
-            found = self.resources(asked)
-            rows = np.array([self.weights().tolist(), *(each for _, each in found)], dtype=float)
-            rows[rows == 0] = NO_CAPACITY
-            rows.setflags(write=False)
-            known = tuple(name for name, _ in found), rows
-            self._resource_tables[asked] = known
-        return known
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""

@@ -4,8 +4,7 @@ When an SPU or a rack fails, the first replica that is left of a list leads it: 
 the first follower on another rack than the leader's. `balanced` keeps these even (`failover`).
 
 The counts are no part of the published state: they are made from the lists that there are when they
-are first asked for, and kept up to date from then on. A map counts when it is ordered, and is taken
-out again if what is counted next is another one.
+are first asked for, and kept up to date from then on.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class Takeovers:
         "_fair",
         "_later",
         "_later_cells",
-        "_newest",
         "_rack_numbers",
         "_rack_sizes",
         "capacities",
@@ -84,7 +82,6 @@ class Takeovers:
         self.nothing: Counts = []  # then of each
         self.rack_totals: list[int] = []  # what all together take over from each rack
         self._rack_sizes: list[int] = []
-        self._newest: IdMatrix | None = None  # counted as it was ordered, maybe not granted
         self._later: list[tuple[IdMatrix, int]] = []  # maps to be counted, and their sign
         self._later_cells = 0
         for spu_id, rack, capacity in spus:
@@ -134,11 +131,7 @@ class Takeovers:
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
-        matrix, newest, self._newest = lists.matrix, self._newest, None
-        if newest is not None:
-            if newest is matrix and sign == 1:
-                return
-            self._add(newest, -1)
+        matrix = lists.matrix
         if lists.ragged:  # A short list goes on with its leader, who is no heir of its own.
             matrix = np.where(matrix == PADDING, matrix[:, :1], matrix)
         if len(matrix) <= LATER_MIN:
@@ -155,22 +148,6 @@ class Takeovers:
             self._add(matrix, sign)
         self._later.clear()
         self._later_cells = 0
-
-    def begin(self, lists: IdMatrix) -> None:
-        """Count the first lists of a map, before heirs are sought for the others of it.
-
-        The map that was kept last is taken out, if it was not granted.
-        """
-        if self._newest is not None:
-            self._add(self._newest, -1)
-            self._newest = None
-        self.settle()
-        if len(lists):
-            self._add_many(lists, 1)
-
-    def keep(self, matrix: IdMatrix) -> None:
-        """Know the whole map, all of it counted: it is granted if it is what is counted next."""
-        self._newest = matrix
 
     def enough(self, fairness: Fairness) -> list[float]:
         """Of each rack: what an SPU takes over at the mean from it, weighed; where all are to take

@@ -47,6 +47,13 @@ class PackedLists(NamedTuple):
             return spu_id <= BYTE_MAX and spu_id in self.data
         return bool((self._array() == spu_id).any())
 
+    def ids(self) -> Sequence[int]:
+        """All ids, list after list, padding included; likewise."""
+        if self.width == 1:
+            return self.data
+        ids: list[int] = self._array().tolist()
+        return ids
+
     def leaders(self) -> Sequence[int]:
         """The first id of each list; likewise."""
         if self.width == 1:

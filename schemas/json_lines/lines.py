@@ -137,7 +137,7 @@ def _raise(error: LineError) -> NoReturn:
 # Fields that a line does not have where they are null, or hold nothing.
 _LEFT_OUT: Final = (
     *("occurred_at", "labels", "resources", "taints"),
-    *("demand", "leader_demand", "constraints", "max_bytes", "band_percent"),
+    *("demand", "leader_demand", "constraints", "max_bytes", "band_percent", "band"),
 )
 
 

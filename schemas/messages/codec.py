@@ -224,7 +224,7 @@ def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case 
             version = 3 if message.cordoned or message.demoted else 0
             needs, rules = bool(message.resources), None
         case ClusterRebalance():
-            version, rules = 0, None
+            version, rules = 0 if message.band is None else 3, None
             needs = message.max_bytes is not None or message.band_percent is not None
         case _:
             return 0

@@ -319,6 +319,7 @@ def topic_constraints(**given: Any) -> int:
 @click.option("--max-moves", type=int, required=True, help="Replicas that may move, at most.")
 @click.option("--max-bytes", type=BYTE_SIZE, help="Bytes that may move, at most, such as 50GB.")
 @click.option("--band-percent", type=int, help="Above the fair dominant share.  [default: 5]")
+@click.option("--band", type=int, help="Replicas from the fair share, 0 or 1.  [default: 1]")
 @_common
 def cluster_rebalance(**given: Any) -> int:
     """A cluster is to be evened out."""

@@ -2,8 +2,8 @@
 
 Rule: that of a decommission. Such topics (Kafka's own, the product's) are taken over by the core as
 they are, with all others of the Kafka cluster for their load, and the broker is decommissioned
-there: only its replicas move, to racks that the list has not yet, then to the least loaded broker,
-ties to the lowest id.
+there: only its replicas move, to the rack with the fewest replicas of the list, then to the least
+loaded broker.
 
     __t: [[1, 2], [2, 3]], broker 2 goes, 3 and 4 on one rack:  [[1, 4], [4, 3]] or as loads are
 """

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 import click
-from spu_assigner.core.base.limits import BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
+from spu_assigner.core.base.limits import BAND, BAND_MAX, BAND_PERCENT, BAND_PERCENT_MAX, MOVES_MAX
 from spu_assigner.stream.config.command_options import BYTE_SIZE
 from spu_assigner.stream.drain.options import carrying_out
 from spu_assigner.stream.plan.command import WIDTH
@@ -39,6 +39,12 @@ MORE_TO_DO: Final = 3  # exit status: run it again
     type=click.IntRange(0, BAND_PERCENT_MAX),
     help=f"Where topics have a demand: above the fair dominant share.  [default: {BAND_PERCENT}]",
 )
+@click.option(
+    "--band",
+    metavar="REPLICAS",
+    type=click.IntRange(0, BAND_MAX),
+    help=f"How far an SPU may stay from its fair share.  [default: {BAND}]",
+)
 @carrying_out
 def rebalance(
     *,
@@ -46,6 +52,7 @@ def rebalance(
     bytes_max: int | None,
     moves_max: int | None,
     band_percent: int | None,
+    band: int | None,
     wait_seconds: float,
     move_options: MoveOptions,
 ) -> int:
@@ -75,6 +82,7 @@ def rebalance(
         bytes_max=bytes_max,
         moves_max=moves_max,
         band_percent=band_percent,
+        band=band,
     )
     rebalancing.ask(wait_seconds)
     left = rebalancing.move()

@@ -56,6 +56,7 @@ class Rebalancing:
         bytes_max: to be copied by this run; None: no limit.
         moves_max: replicas that the job may move elsewhere for this run; None: no limit.
         band_percent: of a rebalance by resources; None: the job's default.
+        band: of a rebalance by numbers of replicas, likewise.
     """
 
     def __init__(
@@ -66,12 +67,13 @@ class Rebalancing:
         bytes_max: int | None,
         moves_max: int | None,
         band_percent: int | None,
+        band: int | None,
     ) -> None:
         self._request = request
         self._options = options
         self._bytes_max = bytes_max
         self._moves_max = moves_max
-        self._band_percent = band_percent
+        self._band_percent, self._band = band_percent, band
         self._before = PlanOutlook()
         self._planned = PlanOutlook()
         self._after = PlanOutlook()
@@ -204,6 +206,7 @@ class Rebalancing:
             cluster_id=self._request.cluster_id,
             max_moves=MOVES_MAX,
             band_percent=self._band_percent,
+            band=self._band,
         )
         if self._bytes_max is None and self._moves_max is None:
             return event

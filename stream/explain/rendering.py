@@ -61,7 +61,7 @@ MODE_NAMES: Final = {
     Mode.REBALANCE: "rebalance",
     Mode.ADOPTED: "adopted, as it was found in Kafka",
     Mode.REPLICATION: "another replication factor",
-    Mode.DEMOTION: "demotion of an SPU: another SPU of the list leads",
+    Mode.DEMOTION: "demotion of an SPU, or its end: SPUs of the list change places",
     Mode.SCORED: "rendezvous without racks",
     Mode.RACK_SCORED: "rendezvous over racks",
     Mode.STRIPED: "kraft: racks in turn, from drawn places, as Kafka 4",
@@ -208,8 +208,12 @@ def _changed(decision: PlacementDecision) -> list[str]:
     for move in decision.moves:
         lines += _move(decision, move)
     if decision.reason is not None and decision.reason.mode is Mode.DEMOTION:
-        given = "an SPU that is demoted" if before is None else f"SPU {before[0]}, which is demoted"
-        lines.append(f"SPU {decision.replicas[0]} leads now instead of {given}: no data moves")
+        leader = decision.replicas[0]
+        if before is not None and before[0] == leader:
+            lines.append("demoted SPUs stand last now: no data moves")
+        else:
+            instead = "" if before is None else f" instead of SPU {before[0]}"
+            lines.append(f"SPU {leader} leads now{instead}: no data moves")
     elif not decision.moves:
         lines.append("the same SPUs in another order, so that leaders are even: no data moves")
     elif before and decision.replicas and decision.replicas[0] != before[0]:
@@ -240,10 +244,7 @@ def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
         chosen += f", {move.on_new_racks} of them on racks that the others are not on"
     lines = [what, chosen]
     if move.best:
-        lines.append(
-            "the lowest share of capacity is chosen, then the lowest id: "
-            + _shares(move.best, decision)
-        )
+        lines.append(f"in the order of preference: {_shares(move.best, decision)}")
     return lines
 
 

@@ -410,6 +410,7 @@ def _loaded_event(common: dict[str, Any], source: _Bytes) -> Event:
                 max_moves=source.number(30),
                 max_bytes=source.one_of((None, 0, 9, 40, -1, 2**53)),
                 band_percent=source.one_of((None, 0, 5, 30, 1_000, -1, 1_001)),
+                band=source.one_of((None, 0, 1, -1, 2)),
             )
 
 

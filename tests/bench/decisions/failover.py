@@ -3,12 +3,11 @@
     python tests/bench/decisions/failover.py [--write]
 
 By policy the most that one of the others takes over beyond its fair share, and that share where it
-is largest. The fair share divides what the failed led equally by the SPUs on other racks; `balanced
-before` is `balanced` without the order of followers, as lists were dealt then. The first cluster is
-that of Fluvio's documents ("SPUs on racks a and b may get overwhelmed"). `exact` is the least that
-any order of the followers in the lists of `balanced` gives, found by HiGHS, which knows all topics
-in advance and weighs SPUs and racks together; `exact in turn` orders topic after topic, as
-`balanced` has to: each as good as it can be beside those before. With --write it goes to
+is largest. The fair share divides what the failed led equally by the SPUs on other racks. The first
+cluster is that of Fluvio's documents ("SPUs on racks a and b may get overwhelmed"). `exact` is the
+least that any order of the followers in the lists of `balanced` gives, found by HiGHS, which knows
+all topics in advance and weighs SPUs and racks together; `exact in turn` orders topic after topic,
+as `balanced` has to: each as good as it can be beside those before. With --write it goes to
 `results/failover.json`.
 """
 
@@ -21,14 +20,10 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from random import Random
 from typing import Any, Final
-from unittest import mock
 
 import highspy
 import numpy as np
-from spu_assigner.core.balanced import policy
-from spu_assigner.core.balanced.rounds import RoundsAhead
 from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
-from spu_assigner.core.decision import requests
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import FailureAnalysis
@@ -37,8 +32,7 @@ from spu_assigner.core.whatif.layout import layout_of_state
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, say
 
-BEFORE: Final = "balanced before"
-PLACERS: Final = ("fluvio", "kafka", "kraft", "redpanda", BEFORE, "balanced")
+PLACERS: Final = ("fluvio", "kafka", "kraft", "redpanda", "balanced")
 DOCUMENTS: Final = "abbccc"
 THREE: Final = "abc" * 21
 UNEVEN: Final = "a" * 50 + "b" * 30 + "c" * 20
@@ -58,7 +52,7 @@ CASES: Final[dict[str, tuple[str, list[int]]]] = {
 
 def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
     state = ClusterState("c")
-    placed_by = Policy.BALANCED if placer == BEFORE else Policy(placer)
+    placed_by = Policy(placer)
     shuffled = racks if len(racks) == len(DOCUMENTS) else Random(3).sample(racks, len(racks))
     for spu_id, rack in enumerate(shuffled):
         joined = SpuJoined(
@@ -79,10 +73,6 @@ def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
         )
         step(state, asked, default_policy=placed_by)
     return state
-
-
-def no_rows(*_: object, **__: object) -> None:
-    """In place of what `balanced` did not know before: lists in rounds, or dealt by leader."""
 
 
 def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
@@ -206,17 +196,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
     for name, (racks, topics) in CASES.items():
         for placer in PLACERS:
-            nothing = mock.Mock() if placer == BEFORE else None
-            with (
-                mock.patch.object(requests, "order_followers", nothing or requests.order_followers),
-                mock.patch.object(
-                    RoundsAhead, "lists", RoundsAhead.lists if nothing is None else no_rows
-                ),
-                mock.patch.object(
-                    policy, "rows_by_leader", policy.rows_by_leader if nothing is None else no_rows
-                ),
-            ):
-                state = filled(placer, racks, topics)
+            state = filled(placer, racks, topics)
             figures.setdefault(name, {})[placer] = found = unevenness(state)
             say(f"{name}: {placer}: {found}")
         if len({*racks}) > 1:

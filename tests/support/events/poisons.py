@@ -92,12 +92,13 @@ _REBALANCE: Final[dict[str, bytes]] = {
     "max_moves": long_bytes(1),
     "max_bytes": b"\x00",
     "band_percent": b"\x00",
+    "band": b"\x00",
 }
 _TAINT: Final = Taint("k", "", TaintEffect.EVICT)
 _DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
 CREATE_HEADER: Final = encode_event(Events().create(constraints=_DEMANDING))[:5]
 JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
-REBALANCE_HEADER: Final = encode_event(Events().rebalance(max_bytes=1))[:5]
+REBALANCE_HEADER: Final = encode_event(Events().rebalance(band=1))[:5]
 HUGE: Final = long_bytes(2**40)
 _FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
@@ -537,6 +538,7 @@ _NUMBERS: Final = [
     *_ends("max_moves", Code.INVALID_MAX_MOVES, _BELOW),
     *_ends("max_bytes", Code.INVALID_MAX_BYTES, _BEYOND, max_bytes=b"\x02"),
     *_ends("band_percent", Code.INVALID_BAND_PERCENT, (*_BELOW, 1_001), band_percent=b"\x02"),
+    *_ends("band", Code.INVALID_BAND, (*_BELOW, 2), band=b"\x02"),
     _rejected(
         "a shift of -1: below 0",
         Code.INVALID_SHIFT,

@@ -74,10 +74,10 @@ class Oracle:
         return (*pairs, -weight, min(self.rank(i) for i in row if self.may_lead(i)))
 
     def levels(self) -> list[tuple[str, int | None]]:
-        """Labels that lists are spread over, the outermost first, each with its maximum."""
+        """Labels that lists are spread over, in order of preference, each with its maximum."""
         levels = [(each["label"], each.get("max")) for each in self._rules.get("spread", ())]
         if all(label != "rack" for label, _ in levels):
-            levels.append(("rack", None))
+            levels.insert(0, ("rack", None))
         return levels
 
     def value(self, spu_id: int, label: str) -> str:
@@ -244,10 +244,16 @@ def worsened(
         for was, now in zip(before[name], after[name], strict=True):
             if record.constraints is not None and was != now and len(was) == len(now):
                 wanted = demanded(state, name, before)
+                is_repaired = _breaks(rules, now, labels, held[1]) < _breaks(
+                    rules, was, labels, held[0]
+                )
                 for fault in _of_list(
                     rules, was, now, labels, wanted, ignore_rack=record.ignore_rack
                 ):
-                    yield f"{name}: {was} became {now}: {fault}"
+                    if not is_repaired:
+                        yield f"{name}: {was} became {now}: {fault}"
+                if is_repaired:
+                    continue
                 led = [_rank(rules, labels[row[0]]) for row in (was, now)]
                 if was[0] not in followers and led[1] > led[0]:
                     yield f"{name}: {was} became {now}, led by one that is preferred less"
@@ -399,6 +405,29 @@ def _of_list(
     ]
     if weights[1] < weights[0]:
         yield f"preferences weigh {weights[1]}, not {weights[0]}"
+
+
+def _breaks(
+    rules: Constraints,
+    row: Sequence[int],
+    labels: Mapping[int, Mapping[str, str]],
+    held: Mapping[str, Collection[int]],
+) -> int:
+    """Replicas of a list that break a hard rule."""
+    count = 0
+    for spu in row:
+        of_spu = labels[spu]
+        count += (
+            not all(holds(each, of_spu) for each in rules.require)
+            or any(holds(each, of_spu) for each in rules.forbid)
+            or any(spu in held.get(other, ()) for other in rules.apart_from)
+            or any(spu not in held.get(other, (spu,)) for other in rules.together_with)
+        )
+    for level in rules.spread:
+        counts = Counter(labels[spu].get(level.label, "") for spu in row)
+        if level.max is not None:
+            count += sum(max(0, n - level.max) for n in counts.values())
+    return count
 
 
 def _rank(rules: Constraints, labels: Mapping[str, str]) -> int:

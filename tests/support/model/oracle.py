@@ -25,6 +25,7 @@ from support.model.plain_cluster import (
     release_cores,
     resized,
 )
+from support.model.plain_leaders import demoted_last, take_back
 from support.model.plain_repair import repair_topic, shortage
 from support.model.plain_requests import PARTITIONS_MAX, check_fields, place, place_by_hand
 
@@ -120,8 +121,8 @@ class Talk:
         is_update = before is not None and before.online
         cluster.report(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
-        if not is_update:
-            self._relead()
+        if not is_update and any(cluster.spus[i].demoted for i in cluster.leaders()):
+            self._demoted_last()
         if before is None or not before.online or capacity > before.capacity:
             self._serve()
 
@@ -149,11 +150,12 @@ class Talk:
 
     def spu_demote(self) -> None:
         if self._set("demoted", True, "demoted"):
-            self._relead()
+            self._demoted_last()
 
     def spu_undemote(self) -> None:
         if self._set("demoted", False, "undemoted"):
-            self._relead()
+            self._demoted_last()
+            self._say_reordered(take_back(self.cluster, self.event["spu_id"]))
 
     def _set(self, flag: str, value: bool, change: str) -> bool:
         cluster, spu_id = self.cluster, self.event["spu_id"]
@@ -167,14 +169,14 @@ class Talk:
         cluster.refresh()
         return True
 
-    def _relead(self) -> None:
-        led = self.cluster.leaders()
-        for name, topic in sorted(self.cluster.topics.items()):
-            before = deepcopy(topic.replicas)
-            self.cluster.relead(topic.replicas, topic.cores, led)
-            if topic.replicas != before:
-                topic.revision += 1
-                self._say_map(name, topic, self.event["event_id"])
+    def _demoted_last(self) -> None:
+        self._say_reordered(demoted_last(self.cluster))
+
+    def _say_reordered(self, names: list[str]) -> None:
+        for name in names:
+            topic = self.cluster.topics[name]
+            topic.revision += 1
+            self._say_map(name, topic, self.event["event_id"])
 
     def _decommission(self, spu_id: int, cause: str) -> None:
         cluster = self.cluster

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 
 from support.model.plain_cluster import Cluster, Refusal, Spu, Topic, release_cores, take_core
+from support.model.plain_leaders import settle
+from support.model.plain_repair import best_spu
 from support.model.plain_requests import PARTITIONS_MAX
 
 Lists = list[list[int]]
@@ -73,40 +76,29 @@ def resized_lists(cluster: Cluster, topic: Topic, factor: int) -> Lists:
     spus = deepcopy(cluster.spus)
     for ids in lists:
         while len(ids) > factor:
-            _drop(spus, ids)
+            _drop(spus, ids, ignore_rack=topic.ignore_rack)
+    trial = replace(cluster, spus=spus)
+    resized = replace(topic, widths=[factor] * len(lists))
     ring = sorted(i for i, spu in spus.items() if _is_in_ring(spu))
     given: dict[int, list[int]] = {spu_id: [] for spu_id in ring}  # to which lists, as it was given
     for number, ids in enumerate(lists):
         while len(ids) < factor:
-            taken = _taker(spus, ids)
-            if taken is None:
+            taken = best_spu(trial, resized, lists, ids, ring)
+            if taken is not None:
+                spus[taken].count += 1
+            else:
                 taken = _exchange(spus, lists, given, number)
             if taken is None:
                 others = [i for i, spu in spus.items() if spu.online and i not in ids]
                 is_full = factor - len(ids) <= len(others)
                 raise Refusal("INSUFFICIENT_CAPACITY" if is_full else "INSUFFICIENT_SPUS")
-            leads = not any(spus[i].online for i in ids)
-            ids.insert(0 if leads else len(ids), taken)
+            ids.append(taken)
             given[taken].append(number)
-    changed = [ids for ids, old in zip(lists, topic.replicas, strict=True) if ids != old]
-    cluster.relead(changed, None, cluster.leaders())
-    return lists
+    return settle(cluster, topic.replicas, lists)
 
 
 def _is_in_ring(spu: Spu) -> bool:
     return spu.online and not spu.cordoned and not spu.is_full
-
-
-def _taker(spus: dict[int, Spu], ids: list[int]) -> int | None:
-    """Who takes a replica of a list, as in a repair."""
-    free = [i for i, spu in spus.items() if _is_in_ring(spu) and i not in ids]
-    racks = [spus[i].rack or "" for i in ids]
-    elsewhere = [i for i in free if (spus[i].rack or "") not in racks]
-    shares = {i: (spus[i].count << 32) // spus[i].capacity for i in free}
-    taken = min(elsewhere or free, key=lambda i: (shares[i], i), default=None)
-    if taken is not None:
-        spus[taken].count += 1
-    return taken
 
 
 def _exchange(
@@ -133,23 +125,29 @@ def _exchange(
     return None
 
 
-def _drop(spus: dict[int, Spu], ids: list[int]) -> None:
+def _drop(spus: dict[int, Spu], ids: list[int], *, ignore_rack: bool) -> None:
     online = [i for i in ids if spus[i].online]
-    racks = [spus[i].rack or "" for i in ids]
+    alive = [i for i in ids if not spus[i].is_dead]
+    racks = ["" if ignore_rack else spus[i].rack or "" for i in ids]
 
-    def place(spu_id: int) -> tuple[bool, bool, bool, int, int]:
+    def place(spu_id: int) -> tuple[bool, bool, bool, int, int, int]:
         """The less, the earlier it goes."""
-        spu = spus[spu_id]
-        is_alone = racks.count(spu.rack or "") == 1
+        spu, is_follower = spus[spu_id], spu_id != ids[0]
         share = (spu.count << 32) // max(spu.capacity, 1)
-        return not spu.leaving, spu.online, is_alone, -share, spu_id
+        on_rack = racks[ids.index(spu_id)]
+        return (
+            not spu.leaving,
+            spu.online,
+            spu.online or is_follower,
+            -racks.count(on_rack),
+            -share,
+            spu_id,
+        )
 
-    may_go = [i for i in ids[1:] if not (spus[i].online and len(online) == 1)]
-    gone = min(may_go, key=place) if may_go else ids[0]
+    stay = online if len(online) == 1 else alive if len(alive) == 1 else []
+    if spus[ids[0]].online or not (alive or spus[ids[0]].leaving):
+        stay = [*stay, ids[0]]
+    may_go = [i for i in ids if i not in stay]
+    gone = min(may_go, key=place)
     spus[gone].count -= 1
-    was_leader = ids[0] == gone
     ids.remove(gone)
-    heirs = [i for i in ids if spus[i].online]
-    if was_leader and heirs:
-        ids.remove(heirs[0])
-        ids.insert(0, heirs[0])

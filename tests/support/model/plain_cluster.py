@@ -163,26 +163,6 @@ class Cluster:
             return None
         return self.indexes[self.order_of(topic.policy, ignore_rack=topic.ignore_rack)].value
 
-    def lead_new(self, lists: list[list[int]], cores: list[list[int]] | None) -> None:
-        """The same for lists that are not counted yet: first those that stay as they are."""
-        led = self.leaders() + Counter(ids[0] for ids in lists if not self.spus[ids[0]].demoted)
-        self.relead(lists, cores, led)
-
-    def relead(
-        self, lists: list[list[int]], cores: list[list[int]] | None, led: Counter[int]
-    ) -> None:
-        """Where a demoted SPU leads, let another lead that can: who leads the lowest share of its
-        capacity, each choice counted before the next, then the first of the list."""
-        for partition, ids in enumerate(lists):
-            able = [i for i in ids if self.spus[i].online and not self.spus[i].demoted]
-            if not self.spus[ids[0]].demoted or not able:
-                continue
-            heir = min(able, key=lambda i: (led[i] << 32) // max(self.spus[i].capacity, 1))
-            led[heir] += 1
-            place = ids.index(heir)
-            for row in (ids, *([] if cores is None else [cores[partition]])):
-                row[0], row[place] = row[place], row[0]
-
     def leaders(self) -> Counter[int]:
         """How many lists each SPU leads."""
         return Counter(ids[0] for topic in self.topics.values() for ids in topic.replicas)

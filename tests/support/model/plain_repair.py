@@ -5,7 +5,10 @@ Imports nothing of the product, which is held against it.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from support.model.plain_cluster import Cluster, Topic, release_cores, take_core
+from support.model.plain_leaders import can_lead, reorder, settle
 
 
 def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> bool:
@@ -13,26 +16,26 @@ def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> 
 
     With `only`, lists that do not hold it stay as they are. Returns whether a list changed.
     """
-    before, led = [list(ids) for ids in topic.replicas], cluster.leaders()
+    before, ring = [list(ids) for ids in topic.replicas], list(cluster.ring)
     released: list[tuple[int, int]] = []
     for partition, ids in enumerate(before):
         if only is not None and only not in ids:
             continue
         for spu_id in sorted(ids):
             if cluster.spus[spu_id].leaving and only in (None, spu_id):
-                released += _replace(cluster, topic, partition, spu_id, had=ids)
+                released += _replace(cluster, topic, partition, spu_id, had=ids, ring=ring)
         if _is_lost(cluster, topic.replicas[partition]):
             continue
         while only is None and len(topic.replicas[partition]) < topic.widths[partition]:
-            kept = topic.replicas[partition]
-            taken = _candidate(cluster, kept, racks_to_avoid=_racks(cluster, kept))
+            taken = best_spu(cluster, topic, topic.replicas, topic.replicas[partition], ring)
             if taken is None:
                 break
             _put(cluster, topic, partition, taken)
     release_cores(cluster, released)
-    changed = [number for number, ids in enumerate(before) if topic.replicas[number] != ids]
-    cores = None if topic.cores is None else [topic.cores[number] for number in changed]
-    cluster.relead([topic.replicas[number] for number in changed], cores, led)
+    lists, topic.replicas = topic.replicas, before  # Who leads is chosen by the counts before.
+    settled = settle(cluster, before, lists)
+    topic.replicas = lists
+    reorder(topic, settled)
     return topic.replicas != before
 
 
@@ -43,7 +46,7 @@ def _is_lost(cluster: Cluster, ids: list[int]) -> bool:
 
 
 def _replace(
-    cluster: Cluster, topic: Topic, partition: int, gone: int, *, had: list[int]
+    cluster: Cluster, topic: Topic, partition: int, gone: int, *, had: list[int], ring: list[int]
 ) -> list[tuple[int, int]]:
     """Give one replica of a leaving SPU to another; returns the core (SPU, core) that it held.
 
@@ -53,9 +56,7 @@ def _replace(
     kept = [spu_id for spu_id in ids if spu_id != gone]
     if all(cluster.spus[spu_id].is_dead for spu_id in had) and not set(kept) & set(had):
         return []
-    racks = _racks(cluster, kept)
-    was_alone_on_its_rack = (cluster.spus[gone].rack or "") not in racks
-    taken = _candidate(cluster, ids, racks_to_avoid=racks if was_alone_on_its_rack else [])
+    taken = best_spu(cluster, topic, topic.replicas, ids, ring)
     if taken is None and not any(cluster.spus[spu_id].online for spu_id in kept):
         return []
     place = ids.index(gone)
@@ -64,9 +65,6 @@ def _replace(
     released = []
     if topic.cores is not None:
         released.append((gone, topic.cores[partition].pop(place)))
-    if place == 0:
-        for heir in [i for i in kept if cluster.spus[i].online and i in had][:1]:
-            _to_the_front(topic, partition, ids.index(heir))
     if taken is not None:
         _put(cluster, topic, partition, taken)
     return released
@@ -82,23 +80,30 @@ def _put(cluster: Cluster, topic: Topic, partition: int, taken: int) -> None:
     cluster.refresh()
 
 
-def _to_the_front(topic: Topic, partition: int, place: int) -> None:
-    for lists in (topic.replicas, topic.cores):
-        if lists is not None:
-            row = lists[partition]
-            row.insert(0, row.pop(place))
+def best_spu(
+    cluster: Cluster, topic: Topic, lists: list[list[int]], ids: list[int], ring: list[int]
+) -> int | None:
+    """Who takes one more replica of a list that has these, by the order of preference.
 
+    The share of an SPU is that of the middle of its next replica: half of it is counted.
+    `lists`: all of the topic as they are now; `ring`: as it was when the topic's turn came.
+    """
+    spus = cluster.spus
+    staying = [i for i in ids if not spus[i].leaving]
+    racks = {i: "" if topic.ignore_rack else spus[i].rack or "" for i in spus}
+    held = Counter(i for each in lists for i in each)
+    whole, replicas = sum(spus[i].capacity for i in ring), sum(topic.widths)
+    free = [i for i in ring if i not in ids and not spus[i].is_full]
+    if not any(can_lead(cluster, i) for i in staying):
+        free = [i for i in free if not spus[i].demoted] or free
 
-def _candidate(cluster: Cluster, ids: list[int], *, racks_to_avoid: list[str]) -> int | None:
-    """Who takes a replica of a list: on another rack if there is such, then least used, then id."""
-    free = [spu_id for spu_id in cluster.ring if spu_id not in ids]
-    elsewhere = [i for i in free if (cluster.spus[i].rack or "") not in racks_to_avoid]
-    shares = {i: (cluster.spus[i].count << 32) // cluster.spus[i].capacity for i in free}
-    return min(elsewhere or free, key=lambda i: (shares[i], i), default=None)
+    def order(spu_id: int) -> tuple[int, bool, int, int, int]:
+        on_rack = [racks[i] for i in staying].count(racks[spu_id])
+        twice = max(-(-2 * replicas * spus[spu_id].capacity // max(whole, 1)), 1)
+        share = ((2 * spus[spu_id].count + 1) << 31) // (2 * spus[spu_id].capacity)
+        return on_rack, held[spu_id] >= twice, share, held[spu_id], spu_id
 
-
-def _racks(cluster: Cluster, ids: list[int]) -> list[str]:
-    return [cluster.spus[spu_id].rack or "" for spu_id in ids]
+    return min(free, key=order, default=None)
 
 
 def wanting(cluster: Cluster, topic: Topic) -> list[list[int]]:

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
+from support.model.plain_leaders import lead_new
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
 from support.model.plain_rendezvous import rendezvous_list
 
@@ -53,7 +54,7 @@ def place(
         placed = [_allocate(cluster, replicas) for _ in range(partitions)]
         lists = [[spu_id for spu_id, _ in row] for row in placed]
         cores = [[core for _, core in row] for row in placed]
-        cluster.lead_new(lists, cores)
+        lead_new(cluster, lists, cores)
         return lists, cores
     if policy == "rendezvous":
         rows = _rows_by_score(cluster, request)
@@ -61,7 +62,7 @@ def place(
         order = cluster.order_of(policy, ignore_rack=ignore_rack)
         rows = _rows_in_turn(cluster, request, policy, order)
     lists = [next(rows) for _ in range(partitions)]
-    cluster.lead_new(lists, None)
+    lead_new(cluster, lists, None)
     return lists, None
 
 

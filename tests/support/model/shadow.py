@@ -63,6 +63,8 @@ class Shadow:
         self.leaving: frozenset[int] = frozenset()
         self.offline: frozenset[int] = frozenset()
         self.demoted: frozenset[int] = frozenset()
+        self.last: frozenset[int] = frozenset()  # demoted with this event
+        self.barred: frozenset[int] = frozenset()  # tainted likewise, perhaps tolerated
         self.evicting: frozenset[int] = frozenset()
         self.event_ids: set[str] = set()
         self.given: set[str] = set()  # topics whose leaders came with their lists
@@ -78,6 +80,8 @@ class Shadow:
         before, lists = self.counts.copy(), dict(self.lists)
         needs = {name: record.need or Need(()) for name, record in self.maps.items()}
         self.evicting = frozenset(map(int, state.evicting))
+        self.last = frozenset(int(i) for i, spu in state.spus.items() if spu.demoted)
+        self.barred = frozenset(map(int, state.demoted)) - self.last
         for record in records:
             if isinstance(record, ReplicaMap):
                 old = self.lists.get(record.topic, [])
@@ -142,6 +146,7 @@ class Shadow:
             return
         if mode is Mode.REPLICATION and isinstance(event, TopicReplication):
             self._check_replication(name, old, new, event.replication_factor)
+            self._check_order(name, old, new)
             return
         if record.cause == event.event_id and isinstance(event, TopicGrow):
             _hold(new[: len(old)] == old, f"{name} grew, and old partitions changed")
@@ -150,6 +155,8 @@ class Shadow:
             _hold(full, f"{name} grew by short lists")
             return
         _hold(len(new) == len(old), f"{name} changed its partitions")
+        if mode in (Mode.DEMOTION, Mode.REPAIR):
+            self._check_order(name, old, new)
         is_rebalance = mode is Mode.REBALANCE
         leaver = event.spu_id if isinstance(event, SpuLeft) else None
         _hold(leaver is None or is_decommission(event), f"{name} changed by a leave for a while")
@@ -182,7 +189,7 @@ class Shadow:
         _hold(all(len(ids) == factor for ids in new), f"{name} has {new}, not {factor} each")
         _hold(len(new) == len(old), f"{name} changed its partitions")
         away = self.offline | self.leaving
-        may_stop = away | self.demoted  # leading
+        may_stop = away | self.demoted | self.evicting  # leading
         for was, now in zip(old, new, strict=True):
             gone, come = set(was) - set(now), set(now) - set(was)
             _hold(not gone or not come, f"{name}: {was} became {now}, which is a move")
@@ -192,6 +199,13 @@ class Shadow:
             _hold(kept == in_order or was[0] != now[0], f"{name}: {was} became {now}: the order")
             served = [spu_id for spu_id in now if spu_id not in away]
             _hold(bool(served) or not set(was) - away, f"{name}: {was} became {now}: all offline")
+
+    def _check_order(self, name: str, old: Lists, new: Lists) -> None:
+        """Demoted SPUs stand last in lists that changed, but one that leads on."""
+        for was, now in zip(old, new, strict=True):
+            followers = now[1:] if was != now else []
+            is_last = [i in self.last for i in followers if i not in self.barred]
+            _hold(is_last == sorted(is_last), f"{name}: {was} became {now}, demoted: not last")
 
     def _check_answers(
         self, state: ClusterState, event: Event, records: tuple[Record, ...]

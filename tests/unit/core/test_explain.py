@@ -57,6 +57,9 @@ def test_with_the_events_at_hand_every_list_is_recomputed_and_named(seeds: range
                     assert (reason.ring is None) == (reason.mode in GIVEN)
                     if reason.ring is not None:
                         assert absent(decision) == recorded(reason.ring)
+                    if reason.mode is Mode.REPAIR:
+                        chosen = [(move.best, move.taken) for move in decision.moves if move.best]
+                        assert all(best[0].spu_id == taken for best, taken in chosen if taken)
                     passed = Counter(
                         each.why for step in decision.replica_steps for each in step.passed
                     )

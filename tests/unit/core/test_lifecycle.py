@@ -234,12 +234,16 @@ def test_an_spu_that_fills_up_in_a_repair_leaves_the_ring_at_that_replica() -> N
     """Capacity holds for repairs too, and the ring's log says so."""
     life = OneCluster(*Events().joins(0))
     life.join(1, capacity=1)
-    life.join(2)
+    life.join(2, capacity=3)
     life.apply(life.build.manual("a", [0], [0]))
-    life.apply(life.build.manual("load", [2]))
+    life.apply(life.build.manual("load", [2], [2]))
     answers = life.leave(0, GONE)
     assert maps(answers) == {"a": [[1], [2]]}
-    assert ring_changes(answers) == [(0, RingChange.LEFT, 1), (1, RingChange.SATURATED, 1)]
+    assert ring_changes(answers) == [
+        (0, RingChange.LEFT, 0),
+        (1, RingChange.SATURATED, 0),
+        (2, RingChange.SATURATED, 0),
+    ]
 
 
 def test_a_leaving_spu_takes_no_manual_map() -> None:

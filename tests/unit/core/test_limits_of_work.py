@@ -23,7 +23,8 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import LOOKS_EACH
 from spu_assigner.core.base.records import Record, Status, TopicStatus
-from spu_assigner.core.decision import machine, repair, replication
+from spu_assigner.core.decision import machine, replication
+from spu_assigner.core.placement import list_repair
 from spu_assigner.core.policies import planner, striped
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -89,7 +90,7 @@ def test_what_one_event_does_not_move_the_next_ones_do(
     constraints: Constraints | None, evicts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a large topic, and of many; the answer says so, and nothing else has to be asked."""
-    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 1_500)
+    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 1_500)
     asking = Asking(4)
     for name, partitions in (("a", 80), ("b", 4), ("c", 4)):
         rules = {"partitions": partitions, "constraints": constraints}
@@ -117,7 +118,7 @@ def test_leads_that_one_event_does_not_give_away_the_next_ones_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A demoted SPU keeps none that another can take."""
-    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 300)
+    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 300)
     asking = Asking(3)
     for number in range(6):
         asking.do(TopicCreate, topic=f"t{number}", partitions=3, replication_factor=3)
@@ -138,9 +139,9 @@ def test_topics_share_the_candidates_of_a_repair(monkeypatch: pytest.MonkeyPatch
     for number in range(10):
         asking.do(TopicCreate, topic=f"t{number}", partitions=7, replication_factor=3)
     looks = []
-    found = repair.candidates_for
+    found = list_repair.topic_chooser
     monkeypatch.setattr(
-        repair, "candidates_for", lambda *given: looks.append(given[1]) or found(*given)
+        list_repair, "topic_chooser", lambda *given: looks.append(given[1]) or found(*given)
     )
     asking.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
     assert len(looks) == 1

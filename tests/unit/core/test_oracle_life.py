@@ -120,11 +120,10 @@ def test_counts_are_up_to_date_replica_by_replica() -> None:
     talk = Conversation()
     talk.join(0)
     talk.create("t", 2)
-    talk.join(1, capacity=1)
-    talk.join(2)
+    talk.join(1, 2, capacity=1)
     lines = talk.decommission(0)
     assert maps(lines) == [("t", 2, [[1], [2]], "e5")]
-    assert changes(lines) == [(0, "left", 1), (1, "saturated", 1)]
+    assert changes(lines) == [(0, "left", 0), (1, "saturated", 0), (2, "saturated", 0)]
 
 
 def test_cores_move_along_and_the_replacement_takes_the_least_loaded() -> None:
@@ -142,8 +141,7 @@ def test_cores_move_along_and_the_replacement_takes_the_least_loaded() -> None:
 def test_the_chain_stays_with_its_spu_when_a_repair_fills_it() -> None:
     """SPU 1 was to lead next; filled by the repair, it is followed by SPU 2."""
     talk = Conversation()
-    talk.join(0, 2, 3)
-    talk.join(1, capacity=1)
+    talk.join(0, 1, 2, 3, capacity=1)
     talk.create("t")
     assert maps(talk.decommission(0)) == [("t", 2, [[1]], "e6")]
     assert talk.create("u", 2)["replicas"] == [[2], [3]]

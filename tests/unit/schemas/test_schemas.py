@@ -454,6 +454,7 @@ def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path)
         "id 3 is given twice",
         "ClusterRebalance version 1: its fingerprint is not the schema's; was it edited?",
         "ClusterRebalance version 2: its fingerprint is not the schema's; was it edited?",
+        "ClusterRebalance version 3: its fingerprint is not the schema's; was it edited?",
     ]
 
 

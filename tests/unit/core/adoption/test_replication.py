@@ -99,16 +99,75 @@ def test_the_leader_stays_though_it_is_on_the_fullest_spu() -> None:
     assert lists_of(assigner) == [[0], [0], [0]]
 
 
-def test_the_leader_goes_where_only_one_replica_is_online_besides() -> None:
-    """Else the partition could not be served."""
+@pytest.mark.parametrize(
+    ("row", "offline", "factor", "left"),
+    [
+        ([3, 1, 2], [3], 2, [1, 2]),
+        ([0, 1, 2], [0, 2], 2, [1, 2]),
+        ([0, 1, 2], [0, 2], 1, [1]),
+        ([2, 0, 3, 1], [0, 1], 2, [2, 3]),
+        ([2, 0, 3, 1], [2, 1], 3, [0, 3, 1]),
+        ([2, 0, 3, 1], [0, 1, 2, 3], 1, [2]),
+    ],
+)
+def test_replicas_that_are_offline_go_first_the_leader_too(
+    row: list[int], offline: list[int], factor: int, left: list[int]
+) -> None:
+    """A leader that is offline serves nothing; who is online and stays succeeds it."""
     events = Events()
-    assigner = adopted(events, [[0, 1, 2]])
-    for spu_id in (0, 2):
+    assigner = adopted(events, [row])
+    for spu_id in offline:
         assigner.apply(events.leave(spu_id))
-    assigner.apply(events.replication("t", 2))
+    assigner.apply(events.replication("t", factor))
+    assert lists_of(assigner) == [left]
+
+
+def test_the_only_copy_that_can_be_read_stays_though_it_is_leaving() -> None:
+    """SPU 1 failed; SPU 0 is decommissioned and hands its data over."""
+    events = Events()
+    assigner = adopted(events, [[0, 1]])
+    for spu_id in (2, 3):
+        assigner.apply(events.cordon(spu_id))
+    assigner.apply(events.leave(1))
+    assigner.apply(events.leave(0, mode=LeaveMode.DECOMMISSION))
+    assert lists_of(assigner) == [[0, 1]]
+    assigner.apply(events.replication("t", 1))
+    assert lists_of(assigner) == [[0]]
+
+
+def test_of_two_that_are_offline_the_one_that_can_be_read_stays() -> None:
+    """SPU 0 failed and leads; SPU 1 is decommissioned and nobody can take its replica."""
+    events = Events()
+    assigner = adopted(events, [[0, 1]])
+    for spu_id in (2, 3):
+        assigner.apply(events.cordon(spu_id))
+    assigner.apply(events.leave(0))
+    assigner.apply(events.leave(1, mode=LeaveMode.DECOMMISSION))
     assert lists_of(assigner) == [[0, 1]]
     assigner.apply(events.replication("t", 1))
     assert lists_of(assigner) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("row", "racks", "factor", "left"),
+    [
+        ([0, 1, 2, 3, 4], "aabbb", 4, [0, 1, 3, 4]),
+        ([0, 1, 2, 3, 4], "aabbb", 2, [0, 4]),
+        ([4, 0, 1, 2, 3], "abbab", 3, [4, 2, 3]),
+        ([0, 3, 1, 2], "abba", 3, [0, 3, 2]),
+    ],
+)
+def test_the_rack_with_the_most_replicas_gives(
+    row: list[int], racks: str, factor: int, left: list[int]
+) -> None:
+    """So the list stays as even over racks as it can; all are as full."""
+    events = Events()
+    assigner = Assigner(Policy.BALANCED)
+    for spu_id, rack in enumerate(racks):
+        assigner.apply(events.join(spu_id, rack=rack))
+    assigner.apply(events.adopt("t", row))
+    assigner.apply(events.replication("t", factor))
+    assert lists_of(assigner) == [left]
 
 
 def test_a_replica_that_shares_its_rack_goes_before_one_that_is_alone() -> None:

@@ -15,11 +15,12 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy
 from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.constraints.conflict import RuledRequest, conflict_of, hard_rules
-from spu_assigner.core.constraints.placing import Placing
 from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, bound_table
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, TooMuchWorkError, Work
-from spu_assigner.core.decision import assignment
+from spu_assigner.core.decision import requests, shortage
 from spu_assigner.core.decision.machine import step
+from spu_assigner.core.placement.eligibility import ruled_field
+from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 
@@ -101,7 +102,7 @@ def test_a_create_that_waits_is_tried_again_without_a_search_for_the_conflict(
     def never(*_: object) -> None:
         raise AssertionError("a conflict is searched for")
 
-    monkeypatch.setattr(assignment, "conflict_of", never)
+    monkeypatch.setattr(shortage, "conflict_of", never)
     assert answer(state, events.delete("x")).status is Status.DELETED
     step(state, events.join(64, labels={"group": "1"}), default_policy=Policy.BALANCED)
     assert len(state.waiting) == 20
@@ -110,7 +111,7 @@ def test_a_create_that_waits_is_tried_again_without_a_search_for_the_conflict(
 def test_a_request_that_takes_too_much_work_says_how_many_partitions_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(assignment, "Work", partial(Work, looks=20_000))
+    monkeypatch.setattr(requests, "Work", partial(Work, looks=20_000))
     state, events = cluster(100, capacity=1_000_000)
     rules = Constraints(spread=(SpreadLevel("host"),))
     refused = answer(state, events.create("t", 100_000, 3, constraints=rules))
@@ -126,10 +127,10 @@ def test_what_is_counted_does_not_depend_on_what_is_kept_in_memory() -> None:
     """A replay, and a job that was started again, have to refuse the same requests."""
 
     def given(state: ClusterState, looks: int) -> int:
-        table, _ = bound_table(state, Constraints(spread=CROSSING[1:2]), ignore_rack=True)
-        placing = Placing(state, table, table.open, None, 3, Work(looks=looks))
+        field = ruled_field(state, Constraints(spread=CROSSING[1:2]), ignore_rack=True)
+        asked = ListsRequest(1_000, 3, need=None, start=0, ignore_rack=True)
         with pytest.raises(TooMuchWorkError) as error:
-            placing.rows(1_000)
+            place_lists(state, field, asked, Work(looks=looks))
         return error.value.given
 
     cold, (warm, events) = cluster(100)[0], cluster(100)

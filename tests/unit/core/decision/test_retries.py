@@ -16,9 +16,10 @@ from spu_assigner.core.base.records import (
     TopicStatus,
 )
 from spu_assigner.core.constraints import kept_rules
-from spu_assigner.core.decision import repair, waiting
+from spu_assigner.core.decision import waiting
 from spu_assigner.core.decision.assignment import Refusal
 from spu_assigner.core.decision.machine import step
+from spu_assigner.core.placement import list_repair
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.core.state.topic import Topic
 from support.events.builders import Events
@@ -47,7 +48,7 @@ def assigned(records: Sequence[Record]) -> list[str]:
 @pytest.fixture
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event tries one of what waits."""
-    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 1)
+    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 1)
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limi
         return placed(state, request, *given, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(waiting, "automatic", counted)
-    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
+    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
     apply(state, events.delete("full"))
     assert 5 < len(tried) < 15
     for _ in range(20):
@@ -219,7 +220,7 @@ def test_lists_that_use_up_an_event_without_a_move_do_not_hold_back_the_next_top
     apply(state, events.create("stuck", 200, 2, policy=Policy.BALANCED, constraints=rules))
     for name in ("t0", "t1"):
         apply(state, events.manual(name, [0, 2]))
-    monkeypatch.setattr(repair, "RETRY_LOOKS_MAX", 5_000)
+    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 5_000)
     apply(state, events.leave(0, mode=LeaveMode.DECOMMISSION))
     for _ in range(4):
         apply(state, events.delete("unknown"))

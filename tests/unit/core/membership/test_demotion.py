@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
-    ClusterRebalance,
     LeaveMode,
     Policy,
     SpuDemote,
@@ -77,7 +76,7 @@ def changes(answers: list[Answer]) -> list[tuple[int, RingChange, int, Code | No
 
 
 def test_what_it_leads_others_lead_and_nothing_moves() -> None:
-    """The leader and the new one change places; the ring stays as it is."""
+    """The SPU comes last in its lists; the ring stays as it is."""
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("t", 3, 2)  # 01 12 20
     answers = life.demote(1)
@@ -97,8 +96,8 @@ def test_who_leads_least_of_its_capacity_leads_then_the_first_of_the_list() -> N
     life.demote(0)
     # SPU 2 leads one already, so 1 leads a's first; then 1 and 2 tie, and 2 comes first in its
     # list; 3 leads the lowest share; then 1 leads one, 2 two.
-    assert life.lists("a") == [[1, 0, 2], [2, 0, 1]]
-    assert life.lists("b") == [[3, 2, 0], [1, 0, 2], [2, 1, 3]]
+    assert life.lists("a") == [[1, 2, 0], [2, 1, 0]]
+    assert life.lists("b") == [[3, 2, 0], [1, 2, 0], [2, 1, 3]]
 
 
 def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
@@ -113,16 +112,47 @@ def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
     assert maps(life.undemote(2)) == [("t", 3, [[1, 0], [2, 0]], Mode.DEMOTION)]
 
 
-def test_undemoted_nothing_comes_back_until_a_rebalance() -> None:
-    """It may lead again: a rebalance evens leaders."""
-    life = OneCluster(*Events().joins(0, 1))
-    life.create("t", 6, 2, policy=Policy.BALANCED)
+@pytest.mark.parametrize(("spus", "topics", "partitions"), [(2, 1, 6), (4, 3, 8), (5, 4, 10)])
+def test_undemoted_it_leads_its_share_again(spus: int, topics: int, partitions: int) -> None:
+    """Leaders are even over the cluster, then within each topic, as before; nothing moves."""
+    life = OneCluster(*Events().joins(*range(spus)))
+    for number in range(topics):
+        life.create(f"t{number}", partitions, 2, policy=Policy.BALANCED)
     life.demote(1)
-    assert {row[0] for row in life.lists("t")} == {0}
-    assert maps(life.undemote(1)) == []
-    life.apply(ClusterRebalance(event_id="r", cluster_id="c1", max_moves=0))
-    leads = Counter(row[0] for row in life.lists("t"))
-    assert abs(leads[0] - leads[1]) <= 2
+    assert all(row[0] != 1 for number in range(topics) for row in life.lists(f"t{number}"))
+    found = maps(life.undemote(1))
+    assert {(revision, mode) for _, revision, _, mode in found} == {(3, Mode.DEMOTION)}
+    leads = [Counter(row[0] for row in life.lists(f"t{number}")) for number in range(topics)]
+    assert is_even([sum(each[i] for each in leads) for i in range(spus)])
+    assert all(max(each.values()) <= -(-2 * partitions // spus) for each in leads)
+    assert maps(life.demote(1)) != []
+
+
+def is_even(counts: list[int]) -> bool:
+    return max(counts) - min(counts) <= 1
+
+
+def test_undemoted_it_takes_no_list_that_was_given_by_hand_or_is_pinned() -> None:
+    """As a rebalance; what it led before the demotion it does not lead again either."""
+    life = OneCluster(*Events().joins(0, 1))
+    life.manual("hand", *[[0, 1]] * 4)
+    life.apply(life.build.adopt("pinned", *[[0, 1]] * 4, pinned=True))
+    life.demote(0)
+    assert maps(life.undemote(0)) == []
+    life.apply(life.build.adopt("free", *[[1, 0]] * 2))
+    life.demote(0)
+    assert [name for name, *_ in maps(life.undemote(0))] == ["free"]
+    assert life.lists("free") == [[0, 1], [0, 1]]
+
+
+def test_demoted_spus_stand_last_where_they_follow_too() -> None:
+    """Two of them in their order; one that leads on, since nobody else can, stays in front."""
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
+    life.apply(life.build.adopt("t", [3, 0, 1, 2], [0, 1], [2, 0, 3], [1, 2, 3]))
+    life.demote(0)
+    assert life.lists("t") == [[3, 1, 2, 0], [1, 0], [2, 3, 0], [1, 2, 3]]
+    life.demote(1)
+    assert life.lists("t") == [[3, 2, 1, 0], [1, 0], [2, 3, 0], [2, 3, 1]]
 
 
 def test_what_is_so_already_is_answered_and_changes_nothing() -> None:
@@ -159,7 +189,7 @@ def test_a_join_keeps_it_and_a_leave_for_good_forgets_it() -> None:
         (Policy.FLUVIO, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 1, 2]]),
         (Policy.KAFKA, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]]),
         (Policy.REDPANDA, [[0, 1, 2]] * 4),
-        (Policy.BALANCED, [[0, 1, 2], [2, 0, 1], [2, 0, 1], [0, 2, 1]]),
+        (Policy.BALANCED, [[0, 2, 1], [2, 0, 1], [0, 2, 1], [2, 0, 1]]),
         (Policy.MANUAL, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [1, 0, 2]]),
     ],
 )
@@ -282,7 +312,7 @@ def test_explain_names_the_leader_that_was_passed_over() -> None:
         assigner.apply(event)
     [(_, [(partition, decision)]), _] = assigner.apply(build.demote(1))
     assert (partition, decision.before, decision.replicas) == (1, (1, 2), (2, 1))
-    said = "SPU 2 leads now instead of SPU 1, which is demoted: no data moves"
+    said = "SPU 2 leads now instead of SPU 1: no data moves"
     assert said in decision_lines(decision)
     [(_, reasons), _] = assigner.apply(build.create("u", 3, 2))
     passed = {

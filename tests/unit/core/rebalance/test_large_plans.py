@@ -11,7 +11,7 @@ from spu_assigner.core.base.records import Record, Status, TopicStatus
 from spu_assigner.core.decision import rebalance as deciding
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rebalance import planning
-from spu_assigner.core.rebalance.transfer_candidates import LeaderPool, ReplicaPool
+from spu_assigner.core.rebalance.transfer_candidates import ReplicaPool
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.model.plain_rebalance import Cluster
 
@@ -23,20 +23,19 @@ class Passed:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.alone = self.dealt = 0
-        for pool in (ReplicaPool, LeaderPool):
-            transfer, deal = pool.transfer, pool.deal
+        transfer, deal = ReplicaPool.transfer, ReplicaPool.deal
 
-            def transferred(*given: int, to: object = transfer) -> None:
-                self.alone += 1
-                to(*given)  # type: ignore[operator]
+        def transferred(*given: int) -> None:
+            self.alone += 1
+            transfer(*given)  # type: ignore[call-arg]
 
-            def dealt(*given: object, to: object = deal) -> object:
-                change = to(*given)  # type: ignore[operator]
-                self.dealt += int(change.clip(min=0).sum())
-                return change
+        def dealt(*given: object) -> object:
+            change = deal(*given)  # type: ignore[arg-type]
+            self.dealt += int(change.clip(min=0).sum())
+            return change
 
-            patch.setattr(pool, "transfer", transferred)
-            patch.setattr(pool, "deal", dealt)
+        patch.setattr(ReplicaPool, "transfer", transferred)
+        patch.setattr(ReplicaPool, "deal", dealt)
 
 
 def scaled_out() -> Cluster:
@@ -61,7 +60,6 @@ def test_most_units_pass_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_of_few_moves_passes_few_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten moves take no plan of thousands."""
     passed, cluster = Passed(monkeypatch), scaled_out()
-    monkeypatch.setattr(planning, "_even_leaders", lambda *_: (0, False))
     plan = cluster.plan(10)
     assert len(plan.moves) == 10
     assert passed.alone + passed.dealt < 20

@@ -1,7 +1,7 @@
 """Topics that name what they need of resources, against every way to place them.
 
 The oracle tries all lists of a request on a small cluster: what it finds possible must be placed,
-and no other way may have a smaller largest dominant share.
+and no other way has a largest dominant share that is smaller by more than one replica.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from spu_assigner.core import Assigner
-from spu_assigner.core.balanced import by_need
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent, Status, TopicStatus
@@ -88,6 +87,14 @@ class Small:
                     shares.append(Fraction(amount, has))
         return max(shares)
 
+    def largest_replica(self, demand: Amounts) -> Fraction:
+        """The largest share of an SPU that one replica takes."""
+        return max(
+            Fraction(demand.get(name, int(name == "slots")), amount)
+            for has in self.capacities.values()
+            for name, amount in has.items()
+        )
+
     def best(self, partitions: int, replicas: int, demand: Amounts) -> Fraction | None:
         """The least that the largest dominant share can be; None: no way to place it."""
         rows = [row for row in combinations(self.used, replicas) if self._is_apart(row, replicas)]
@@ -122,16 +129,16 @@ def random_cluster(random: Random, *, racks: int) -> Small:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("cells", [by_need.SMALL_REQUEST_CELLS_MAX, 0], ids=["few", "many"])
 @pytest.mark.parametrize("racks", [0, 2, 3])
-def test_no_other_way_to_place_has_a_smaller_largest_share(
-    racks: int, cells: int, monkeypatch: pytest.MonkeyPatch
+def test_no_other_way_to_place_has_a_largest_share_smaller_by_more_than_a_replica(
+    racks: int,
 ) -> None:
-    """And without racks, what is possible is granted, however little room there is."""
-    monkeypatch.setattr(by_need, "SMALL_REQUEST_CELLS_MAX", cells)
-    if not cells:
-        monkeypatch.setattr(by_need, "SHARES_AT_ONCE", 1)
-    granted = refused = 0
+    """And without racks, what is possible is granted, however little room there is.
+
+    List by list, the smallest share first, and no more than twice the fair share of a topic on one
+    SPU: so it may be one replica more than where all lists are known.
+    """
+    granted = refused = exact = 0
     for seed in range(CASES if racks == 0 else CASES // 3):
         random = Random(seed)
         small = random_cluster(random, racks=racks)
@@ -147,66 +154,14 @@ def test_no_other_way_to_place_has_a_smaller_largest_share(
                 assert status.code is Code.INSUFFICIENT_CAPACITY
             else:
                 granted += 1
-                assert small.largest(small.used) == best, (seed, number, lists)
+                largest = small.largest(small.used)
+                assert best is not None
+                assert largest is not None
+                assert largest <= best + small.largest_replica(demand), (seed, number, lists)
+                exact += largest == best
     assert granted > CASES // 2
+    assert exact > 0.9 * granted
     assert refused > CASES // 5 or racks
-
-
-def greedy(
-    small: Small, racks: Mapping[int, tuple[int, int]], total: int, limit: int, demand: Amounts
-) -> Fraction:
-    """The largest share once each replica was given to whom it leaves the smallest one."""
-    added = dict.fromkeys(small.used, 0)
-    of_racks = dict.fromkeys(racks, 0)
-    largest = small.largest(small.used)
-    for given in range(total):
-        must = sum(max(least - of_racks[rack], 0) for rack, (least, _) in racks.items())
-        shares = []
-        for spu_id, used in small.used.items():
-            rack = small.racks[spu_id] or ""
-            least, most = racks[rack]
-            if added[spu_id] < limit and of_racks[rack] < most:
-                if of_racks[rack] >= least and must == total - given:
-                    continue
-                share = max(
-                    Fraction(
-                        used[name] + (added[spu_id] + 1) * demand.get(name, int(name == "slots")),
-                        has,
-                    )
-                    for name, has in small.capacities[spu_id].items()
-                )
-                shares.append((share, spu_id))
-        share, spu_id = min(shares)
-        added[spu_id] += 1
-        of_racks[small.racks[spu_id] or ""] += 1
-        largest = max(largest or share, share)
-    assert largest is not None
-    return largest
-
-
-@pytest.mark.parametrize("racks", [0, 3, 4])
-@pytest.mark.parametrize("at_once", [1, 200, by_need.SHARES_AT_ONCE])
-def test_large_topics_too_give_each_replica_where_it_leaves_the_smallest_share(
-    racks: int, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many shares are computed at once, and whoever gets many."""
-    monkeypatch.setattr(by_need, "SHARES_AT_ONCE", at_once)
-    for seed in range(6):
-        random, small = Random(seed), Small()
-        sizes: dict[str, int] = {}
-        for spu_id in range(12):
-            rack = "abcd"[random.randrange(racks) if spu_id >= racks else spu_id] if racks else None
-            sizes[rack or ""] = sizes.get(rack or "", 0) + 1
-            kind = random.choice([1, 1, 5, 40])
-            small.join(spu_id, {"disk": 10**6 * kind, "net": 10**6}, rack, slots=10**4)
-        for number, lists in enumerate((7, 60, 200)):
-            demand = {"disk": random.randint(1, 90), "net": random.randint(0, 9)}
-            bounds = dict.fromkeys(sizes, (lists if racks == 3 else 0, lists))
-            if not racks:
-                bounds = {"": (3 * lists, 3 * lists)}
-            expected = greedy(small, bounds, 3 * lists, lists, demand)
-            assert small.create(f"t{number}", lists, 3, demand=demand)[0] is not None
-            assert small.largest(small.used) == expected, (seed, number)
 
 
 @pytest.mark.thorough

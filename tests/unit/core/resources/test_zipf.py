@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.core.base.events import ClusterRebalance, Policy
+from spu_assigner.core.base.events import ClusterRebalance
 from support.bench.zipf_cluster import ZipfCluster
-from support.events.one_cluster import OneCluster
 
 BAND_PERCENT = 2
 TARGET = 1.03
@@ -18,26 +17,6 @@ def test_creates_one_by_one_come_near_the_bound(spus: int, exponent: float) -> N
     cluster.place("balanced")
     assert cluster.is_diverse()
     assert cluster.largest() <= TARGET * max(cluster.bound(), cluster.largest_replica())
-
-
-def test_small_replicas_leave_room_for_large_ones_within_three_percent() -> None:
-    """Among SPUs of shares that count as alike those with the least room come first; beyond that it
-    is the smallest share."""
-    cluster = OneCluster()
-    for spu_id, disk in enumerate((1_000, 1_000, 4_000)):
-        cluster.join(spu_id, capacity=10**6, resources={"disk": disk})
-        cluster.apply(cluster.build.manual(f"held{spu_id}", [spu_id], demand={"disk": disk // 2}))
-    placed = []
-    for number in range(6):
-        topic = f"t{number}"
-        cluster.create(topic, 1, 1, policy=Policy.BALANCED, demand={"disk": 15})
-        placed += cluster.lists(topic)[0]
-    assert placed == [0, 1, 2, 2, 2, 2]
-    assert [cluster.state.resource_use.of(spu_id)["disk"] for spu_id in range(3)] == [
-        515,
-        515,
-        2_060,
-    ]
 
 
 @pytest.mark.thorough

@@ -33,9 +33,8 @@ def test_a_rebalance_moves_nothing_that_balanced_filled(scenario: Scenario) -> N
     """The rack rule may forbid shares by capacity alone: those are not to be sought."""
     cluster = OurCluster(Policy.BALANCED, scenario.hosts(divided_by=SCALE))
     fill(cluster, topics=TOPICS)
-    before = dict(cluster.topics)
     cluster.rebalance()
-    assert cluster.topics == before
+    assert cluster.moved == 0
 
 
 @each_scenario

@@ -11,10 +11,11 @@ RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: "c"}
 
 
 def test_a_replica_goes_to_the_rack_of_none_other_then_to_the_least_loaded() -> None:
-    """As in a decommission; `u` is not asked about, and counts as load of 4."""
+    """As in a decommission; `u` is not asked about, and counts as load of 4, which is then as much
+    as that of 3, but not of topic `__t`."""
     rows = {("__t", 0): (1, 2), ("__t", 1): (2, 3), ("u", 0): (4, 2)}
     assert emptied_lists(rows, ["__t"], brokers=RACKS, leaving=2) == EmptiedLists(
-        lists={("__t", 0): (1, 3), ("__t", 1): (3, 1)}
+        lists={("__t", 0): (1, 4), ("__t", 1): (3, 1)}
     )
 
 

@@ -86,8 +86,7 @@ def test_a_repair_is_reported_in_words_with_the_shares_that_decided() -> None:
         "before: [1, 0]",
         "SPU 1 is decommissioned and goes, SPU 2 comes",
         "of the ring 2 do not hold it, 2 of them on racks that the others are not on",
-        "the lowest share of capacity is chosen, then the lowest id: "
-        "SPU 2 held 0 of 10, SPU 3 held 1 of 10",
+        "in the order of preference: SPU 2 held 0 of 10, SPU 3 held 1 of 10",
         "SPU 0 leads now instead of SPU 1",
         "not in the ring: SPU 1, leaving",
         "repeated for this answer: the same comes out",

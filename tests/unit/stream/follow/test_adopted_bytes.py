@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.core.base.records import Status
 from spu_assigner.schemas.messages.wire import Origin
-from support.model.installation import Installation
+from support.events.installation import Installation
 
 DISK = "disk_bytes"
 

@@ -26,8 +26,8 @@ from spu_assigner.stream.follow.adoption import (
 )
 from spu_assigner.stream.plan.applied import AppliedRecords, adopted
 from spu_assigner.stream.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
+from support.events.installation import OPTIONS, Installation, Lists, rows
 from support.job.plans import record, recorded
-from support.model.installation import OPTIONS, Installation, Lists, rows
 
 
 def sent(decision: AdoptionDecision) -> Mapping[str, Rows]:

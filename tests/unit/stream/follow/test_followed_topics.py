@@ -17,7 +17,7 @@ from spu_assigner.core.base.records import Status
 from spu_assigner.stream.follow.adoption import FoundTopic, PublishedMaps
 from spu_assigner.stream.follow.followed_topics import FollowedTopics, TopicsTurn
 from spu_assigner.stream.plan.model import Rows
-from support.model.installation import Installation, rows
+from support.events.installation import Installation, rows
 
 
 class Following:

@@ -46,6 +46,7 @@ SLIPS: dict[str, list[Any]] = {
     "max_moves": [-1, 2**31, None],
     "max_bytes": [-1, 2**53, 10],
     "band_percent": [-1, 1_001, None],
+    "band": [-1, 2, None],
     "topic": ["a b", "", "..", "t0", 3],
     "cluster_id": ["", "c 1", "c2", None],
     "event_id": ["", "x" * 257, "e0", "e1", 5],

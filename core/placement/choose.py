@@ -1,0 +1,425 @@
+"""The best SPU for one place of a list, as replicas are handed out.
+
+Each kind has a heap of the keys of its SPUs (`preference`). A key that has risen since it was
+entered is corrected when it comes to the top; one that has fallen is entered again. So a place
+costs O(tier + log n), and what was kept from before never changes what is chosen.
+
+Where a cluster has very many kinds (each SPU on a rack of its own), all but those that share a
+cell with the list are as good as each other, level by level: there is a heap of the tops of each
+such group of kinds, and only the kinds that share a cell are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from heapq import heappop, heappush, heapreplace
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.chains import Order
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.replica_lists import tally
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.rule_table import binding_constraints
+from spu_assigner.core.placement.eligibility import (
+    PlacementField,
+    ring_field,
+    ruled_field,
+)
+from spu_assigner.core.placement.many_kinds import KindGroups
+from spu_assigner.core.placement.preference import (
+    NEVER,
+    POSITION_MASK,
+    SHARE_SHIFT,
+    Positions,
+    key,
+    levels_of,
+    share,
+    shares,
+    slot_share,
+    slot_shares,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.ring import Ring
+
+KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list have a heap of tops
+
+Score = tuple[int, ...]
+
+
+_Amounts = list[
+    tuple[int, CountArray, CountArray]
+]  # of each resource what a replica takes, used, has
+
+
+class _Resource(NamedTuple):
+    """One resource of the SPUs of a field."""
+
+    takes: int  # what a replica takes of it,
+    follower: int  # and a follower
+    used: list[int]
+    has: list[int]
+    leader: int  # what a leader takes
+
+
+class Chooser:
+    """Chooses SPUs for places of lists, of one topic after another."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        field: PlacementField,
+        need: Need | None,
+        *,
+        start: int = 0,
+        changes: Mapping[int, int] | None = None,
+        as_follower: bool = False,
+        most: int | None = None,
+        lists: int = 0,
+        led: CountArray | None = None,
+    ) -> None:
+        """Of the SPUs of a field, with counts that have changed by so many.
+
+        Args:
+            need: what a replica takes; a chosen SPU has room for it as a leader, too.
+            start: the chain index, from which positions count.
+            as_follower: replicas take what a follower needs alone.
+            most: no more places than that will be asked for.
+            lists: so many of them, each on SPUs of its own, if they are new ones.
+            led: of new lists the share of its capacity that each SPU leads, see `turn_on`.
+        """
+        self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
+        self.field = field
+        self._state = state
+        self._looks = 0
+        counts = state.ledger.counts(field.ids)
+        if changes:
+            more = [changes.get(spu_id, 0) for spu_id in field.id_list]
+            counts += np.array(more, dtype=np.int64)
+        self._counts: list[int] = counts.tolist()
+        self._resources: list[_Resource] = []
+        amounts: _Amounts = []
+        if need is not None:
+            self._resources, amounts = self._amounts(need, changes, as_follower)
+        self.leads: Positions | None = None  # in the order in which SPUs are to lead
+        if led is None:
+            self._positions = Positions(field.size, start)
+        else:
+            self._take_positions(start, 0, led)
+        self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
+        self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
+        levels, has_room = self._all_levels(counts, amounts)
+        self.is_scarce = lists > 0 and self._has_few(counts, amounts, has_room, lists)
+        self._most = None if self.is_scarce else most
+        self._keys: list[int] = []
+        self._entered = 0  # keys that fell, since heaps were made
+        self._heaps: list[list[int]] = []  # of each kind
+        self._lead_heaps: list[list[int]] = []  # likewise, of new lists
+        self._fronts: list[int] = []  # of each kind its best key, for `take_list`
+        self._take_keys(levels, has_room)
+        self._groups: KindGroups | None = None  # if there are very many kinds
+        if len(field.kinds) > KINDS_SCANNED_MAX:
+            self._groups = KindGroups(field, self.front, self.at_of_key)
+
+    def bind(self, of_topic: Mapping[int, int], total: int) -> None:
+        """Choose for another topic from now on.
+
+        Args:
+            of_topic: how many of its replicas SPUs hold, by id.
+            total: how many it has, with those that are to come.
+        """
+        before = self._of_topic
+        at_of = self.field.at_of
+        self._of_topic = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
+        self._limits = self.field.limits(total)
+        for at in {**before, **self._of_topic}:
+            self._rekey(at)
+        if self._entered > self.field.size:  # Keys that are entered again stay in their heaps.
+            self._entered = 0
+            self._heaps = self._all_heaps(np.array(self._keys, dtype=np.int64))
+            if self._groups is not None:
+                self._groups = KindGroups(self.field, self.front, self.at_of_key)
+        if self.leads is not None and self._of_topic:  # `take_list` looks at no outdated key.
+            keys = np.array(self._keys, dtype=np.int64)
+            self._take_keys(keys & ~POSITION_MASK, keys != NEVER)
+
+    def best(
+        self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
+    ) -> int | None:
+        """The best SPU for one more replica of a list; None: no other may have it.
+
+        Args:
+            without: SPUs that are not to get it, beside those of the list.
+            wanted: how many replicas the list is to have in the end; None: one more. A replica that
+                helps no `min` is refused where all that are to come are demanded by one.
+        """
+        at = self._best(row, without, wanted)
+        return None if at is None else self.field.id_list[at]
+
+    def take(
+        self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
+    ) -> int | None:
+        """The same, which is handed out."""
+        at = self._best(row, without, wanted)
+        if at is None:
+            return None
+        self._change(at, 1)
+        return self.field.id_list[at]
+
+    def give(self, spu_id: int) -> bool:
+        """Hand out a replica to this SPU, if it has room for it."""
+        at = self.field.at_of[spu_id]
+        if self._keys[at] == NEVER:
+            return False
+        self._change(at, 1)
+        return True
+
+    def release(self, spu_id: int) -> None:
+        """A replica of the topic leaves an SPU, which may be outside the field."""
+        at = self.field.at_of.get(spu_id)
+        if at is not None:
+            self._change(at, -1)
+
+    def has_room(self, spu_id: int) -> bool:
+        """Whether this SPU is one of the field, with room for a replica."""
+        at = self.field.at_of.get(spu_id)
+        return at is not None and self._keys[at] != NEVER
+
+    def score(self, row: Collection[int], spu_id: int) -> Score | None:
+        """The whole preference; None: it may not have a replica of this list.
+
+        An SPU of the list is scored as if it were to come to the others of it.
+        """
+        at = self.field.at_of.get(spu_id)
+        if at is None or self._keys[at] == NEVER:
+            return None
+        others = [each for each in row if each != spu_id]
+        counts = self.field.counts(self._state, others)
+        cost = self.field.cost(self.field.kinds[self.field.kind_of[at]], counts)
+        return None if cost is None else (*cost, *levels_of(self._keys[at]), spu_id)
+
+    def take_looks(self) -> int:
+        """What was looked at since the last call, beside what each replica takes."""
+        looks, self._looks = self._looks, 0
+        return looks
+
+    def _take_positions(self, start: int, turn: int, led: CountArray) -> None:
+        size, ranks = self.field.size, self.field.rank_array
+        self._positions = Positions(size, start, turn, [-led])
+        self.leads = Positions(size, start, turn, [led] if ranks is None else [ranks, led])
+
+    def _take_keys(self, levels: CountArray, has_room: NDArray[np.bool_]) -> None:
+        """Levels 4 to 6 of each SPU, to which the position is added."""
+        keys = np.where(has_room, levels | self._positions.array, NEVER)
+        self._keys = keys.tolist()
+        self._heaps = self._all_heaps(keys)
+        self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
+        if self.leads is not None:
+            keys = np.where(has_room, levels | self.leads.array, NEVER)
+            self._lead_heaps = self._all_heaps(keys)
+
+    def key_at(self, at: int) -> int:
+        """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
+        return self._keys[at]
+
+    def _has_few(
+        self, counts: CountArray, amounts: _Amounts, has_room: NDArray[np.bool_], lists: int
+    ) -> bool:
+        """Whether an SPU with room has none for so many lists."""
+        is_short = counts + lists > self.field.capacities
+        for takes, used, has in amounts:
+            if takes:
+                is_short |= used + takes * lists > has
+        return bool((is_short & has_room).any())
+
+    def _best(
+        self, row: Collection[int], without: Collection[int], wanted: int | None
+    ) -> int | None:
+        field = self.field
+        counts = field.counts(self._state, row)
+        is_demanded = False
+        if field.is_demanding and wanted is not None:
+            is_demanded = field.lacks(counts) >= wanted - len(row)
+        taken = {*row, *without} if without else row
+        if self._groups is not None and not field.is_demanding:
+            cells = [field.cells_of(self._state, spu_id) for spu_id in row]
+            found = self._groups.best(counts, cells, taken)
+            return None if found is None else self.at_of_key(found)
+        for tier, _ in field.turn(tuple(counts)).tiers:
+            self._looks += len(tier)
+            best = min([self.front(kind, taken) for kind in tier])
+            if best != NEVER:
+                if is_demanded and not self._helps(tier[0], counts):
+                    return None
+                return self.at_of_key(best)
+        return None
+
+    def _helps(self, kind: int, counts: list[int]) -> bool:
+        """Whether a replica of this kind meets some of what `min` demands."""
+        mins = self.field.mins
+        return any(counts[cell] < mins[cell] for cell in self.field.kinds[kind].cells)
+
+    def at_of_key(self, key: int) -> int:
+        """The place in the field of the SPU that has this key."""
+        return self._positions.at[key & POSITION_MASK]
+
+    def front(self, kind: int, taken: Collection[int]) -> int:
+        """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
+        heap, keys, ids = self._heaps[kind], self._keys, self.field.id_list
+        aside: list[int] = []
+        found = NEVER
+        while heap:
+            entered = heap[0]
+            at = self.at_of_key(entered)
+            now = keys[at]
+            if entered == now:
+                if ids[at] not in taken:
+                    found = now
+                    break
+                aside.append(heappop(heap))
+                while heap and heap[0] == now:  # entered twice
+                    heappop(heap)
+            elif entered < now != NEVER:
+                heapreplace(heap, now)
+            else:
+                heappop(heap)
+        for each in aside:
+            heappush(heap, each)
+        return found
+
+    def _note_filled(self, at: int) -> None:
+        spu_id = self.field.id_list[at]
+        if self.field.table is None or spu_id in self._state.ring:
+            self.filled.append(spu_id)
+
+    def _change(self, at: int, more: int) -> None:
+        self._count(at, more)
+        self._rekey(at)
+
+    def _count(self, at: int, more: int) -> None:
+        self._counts[at] += more
+        self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
+        for resource in self._resources:  # What leaves a list takes at least a follower's.
+            resource.used[at] += more * (resource.takes if more > 0 else resource.follower)
+        if more > 0 and self._counts[at] == self.field.capacity_list[at]:
+            self._note_filled(at)
+
+    def _rekey(self, at: int) -> None:
+        before, now = self._keys[at], self._key(at)
+        self._keys[at] = now
+        if now < before:
+            kind = self.field.kind_of[at]
+            heappush(self._heaps[kind], now)
+            self._entered += 1
+            if self._groups is not None:
+                self._groups.enter(kind, now)
+
+    def _key(self, at: int) -> int:
+        """Levels 4 to 8 of an SPU as it is now."""
+        capacity, count = self.field.capacity_list[at], self._counts[at] + 1
+        if count > capacity:
+            return NEVER
+        largest = share(count, capacity) if self._resources else slot_share(count, capacity)
+        for takes, _, used, has, _ in self._resources:
+            after = used[at] + takes
+            if takes and after > has[at]:
+                return NEVER
+            largest = max(largest, share(after, has[at]))
+        held = self._of_topic.get(at, 0)
+        return key(
+            is_twofold=held > 0 and held >= self._limits[at],
+            share=largest,
+            of_topic=held,
+            position=self._positions.of[at],
+        )
+
+    def _amounts(
+        self, need: Need, changes: Mapping[int, int] | None, as_follower: bool
+    ) -> tuple[list[_Resource], _Amounts]:
+        """Every resource of the SPUs: also what a replica does not take counts as a share."""
+        amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
+        found = self.field.resources(frozenset(amounts))
+        uses = self._state.resource_use.of_each(self.field.ids, found.names).astype(np.int64)
+        if changes:
+            less = [min(changes.get(each, 0), 0) for each in self.field.id_list]
+            followers = [amounts.get(name, (0, 0))[0] for name in found.names]
+            uses += np.outer(np.array(followers, dtype=np.int64), np.array(less, dtype=np.int64))
+        resources, arrays = [], []
+        for name, used, has, has_list in zip(
+            found.names, uses, found.capacities, found.capacity_lists, strict=True
+        ):
+            follower, leader = amounts.get(name, (0, 0))
+            takes = follower if as_follower else max(follower, leader)
+            resources.append(_Resource(takes, follower, used.tolist(), has_list, leader))
+            arrays.append((takes, used, has))
+        return resources, arrays
+
+    def _all_levels(
+        self, counts: CountArray, amounts: _Amounts
+    ) -> tuple[CountArray, NDArray[np.bool_]]:
+        """Levels 4 to 6 of each SPU, where the topic has no replica yet, and who has room."""
+        capacities = self.field.capacities
+        after = counts + 1
+        largest = (shares if amounts else slot_shares)(after, capacities)
+        has_room: NDArray[np.bool_] = after <= capacities
+        for takes, used, has in amounts:
+            more = used + takes
+            if takes:
+                has_room &= more <= has
+            largest = np.maximum(largest, shares(more, has))
+        return largest << SHARE_SHIFT, has_room
+
+    def _all_heaps(self, keys: CountArray) -> list[list[int]]:
+        """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""
+        by_kind, most = keys[self.field.order], self._most
+        heaps = []
+        for begin, end in pairwise(self.field.ends):
+            of_kind = by_kind[begin:end]
+            if most is not None and end - begin > 2 * most:
+                of_kind = np.partition(of_kind, most)[: most + 1]
+            heap: list[int] = of_kind.tolist()
+            heap.sort()
+            while heap and heap[-1] == NEVER:
+                heap.pop()
+            heaps.append(heap)
+        return heaps
+
+
+def topic_chooser(
+    state: ClusterState,
+    name: str,
+    *,
+    ring: Ring | None = None,
+    changes: Mapping[int, int] | None = None,
+) -> Chooser:
+    """Chooses for the lists of a living topic; on another ring, with counts that have changed."""
+    topic, constraints = state.topics[name], binding_rules(state, name)
+    if constraints is None:
+        ring = state.ring if ring is None else ring
+        field = ring_field(ring, ignore_rack=topic.ignore_rack)
+    else:
+        field = ruled_field(state, constraints, ignore_rack=topic.ignore_rack)
+    start = state.chain_index(Order.BALANCED) if state.ring.size else 0
+    chooser = Chooser(state, field, topic.need, start=start, changes=changes)
+    bind_topic(chooser, state, name)
+    return chooser
+
+
+def bind_topic(chooser: Chooser, state: ClusterState, name: str) -> None:
+    """Let a chooser go on with another living topic, to whose replicas the same rules apply."""
+    topic = state.topics[name]
+    lists = topic.replicas.lists()
+    ids, counts = tally(lists.flat())
+    chooser.bind(dict(zip(ids, counts, strict=True)), sum(topic.lengths_wanted(len(lists))))
+
+
+def binding_rules(state: ClusterState, name: str) -> Constraints | None:
+    """The rules for new replicas of a living topic; None: they may go to the ring as it is."""
+    topic = state.topics[name]
+    if topic.policy is not Policy.BALANCED and topic.constraints is None:
+        return None
+    return binding_constraints(state, name, topic.constraints)

@@ -1,0 +1,340 @@
+"""Who leads the lists of a request, and who follows first: the failover target.
+
+Of the members of a list that may lead, the first level that differs decides, the smaller value:
+
+| level | value |
+| --- | --- |
+| 1 rank | the first selector of `leaders` that it meets; a demoted SPU is behind all others |
+| 2 twofold | 1 if it leads twice its fair share of the topic's lists (rounded up), else 0 |
+| 3 share | where a leader needs more than a follower: its dominant share as the leader |
+| 4 share led | lists that it leads with this one ÷ capacity, over all topics |
+| 5 topic | lists of the topic that it leads |
+| 6 position | from the chain index on |
+
+Example: SPUs 0 and 1 lead 10 lists each, 2 has just joined. Of a topic of 6 × 2 on three SPUs alike
+the fair share is 2 lists, so 2 leads up to 4 of them and no more while another can.
+
+Lists are led one by one as they are made; then leadership is passed on along the lists of the
+request, from an SPU whose share led is larger to one whose share is smaller even with the list
+(`even_leaders`): so one list does not depend on which others came before it.
+
+The failover target leads when the leader's rack fails: the follower on another rack that has taken
+over least from the leader's rack and, in a small cluster, from the leader itself, counted over all
+topics (`core.state.takeovers`). It comes second; then the others, demoted ones last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.preference import (
+    POSITION_BITS,
+    SHARE_BITS,
+    SHARE_SHIFT,
+    TOPIC_MAX,
+    TWOFOLD,
+    Positions,
+    slot_share,
+    slot_shares,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, PAIR_WEIGHT
+
+# Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
+SPUS_MAX_WITHOUT_RACKS: Final = 16
+RANK_SHIFT: Final = SHARE_SHIFT + SHARE_BITS + 1
+RANK_MASK: Final = (1 << RANK_SHIFT) - 1
+ROWS_MAX: Final = 512  # lists, of which leadership is passed on along several
+TRIES_MAX: Final = 4  # SPUs that lead most, from which a way is looked for at a time
+NEARBY: Final = 8  # lists before and after a list, with which it may exchange followers
+
+
+class LeaderCounts:
+    """How many lists each SPU of a field leads, as a request is given."""
+
+    def __init__(
+        self,
+        field: PlacementField,
+        counts: CountArray,
+        positions: Positions,
+        led: Mapping[int, int],
+        lists: int,
+    ) -> None:
+        """
+        Args:
+            field: whose SPUs they are.
+            counts: of lists that each leads, over all topics.
+            positions: of SPUs that are equal but in position.
+            led: lists of the topic that SPUs lead, by id.
+            lists: of the topic in the end.
+        """
+        self.field = field
+        self.counts: list[int] = counts.tolist()
+        self._of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
+        self._positions = positions
+        self._limits = field.limits(lists)  # lists that are twice the fair share of each SPU
+        keys = slot_shares(counts + 1, field.capacities) << SHARE_SHIFT
+        keys |= positions.array
+        self._keys: list[int] = keys.tolist()
+        if field.ranks != (0,):
+            for at, kind in enumerate(field.kind_of):
+                self._keys[at] += field.kinds[kind].rank << RANK_SHIFT
+        for at in self._of_topic:
+            self._keys[at] = self._key(at)
+
+    def key(self, at: int) -> int:
+        """The levels of an SPU but the third, as one integer."""
+        return self._keys[at]
+
+    def share(self, at: int) -> int:
+        """The share of its capacity that an SPU leads with one list more; those that lead twice
+        their fair share of the topic come after all others."""
+        return (self._keys[at] & RANK_MASK) >> SHARE_SHIFT
+
+    def share_now(self, at: int) -> int:
+        """The same without one more."""
+        led = slot_share(self.counts[at], self.field.capacity_list[at])
+        is_beyond = self._of_topic.get(at, 0) > self._limits[at]
+        return led + (is_beyond << SHARE_BITS)
+
+    def shares_now(self) -> CountArray:
+        """The share that each SPU leads, with one list more."""
+        counts = np.array(self.counts, dtype=np.int64)
+        return slot_shares(counts + 1, self.field.capacities)
+
+    def rank(self, at: int) -> int:
+        """The rank of an SPU."""
+        return self.field.kinds[self.field.kind_of[at]].rank
+
+    def choose(self, row: Sequence[int]) -> int:
+        """The member that leads a list; at least one must be able to."""
+        keys = self._keys
+        best = row[0]
+        least = keys[best]
+        for at in row:
+            if keys[at] < least:
+                best, least = at, keys[at]
+        return best
+
+    def add(self, at: int, more: int = 1) -> None:
+        """Count a list that it leads, or take it out."""
+        self.counts[at] += more
+        self._of_topic[at] = self._of_topic.get(at, 0) + more
+        self._keys[at] = self._key(at)
+
+    def _key(self, at: int) -> int:
+        field, held = self.field, self._of_topic.get(at, 0)
+        capacity = field.capacity_list[at]
+        led = slot_share(self.counts[at] + 1, capacity)
+        key = led << SHARE_SHIFT | min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        if held >= self._limits[at]:
+            key += TWOFOLD
+        rank = field.kinds[field.kind_of[at]].rank
+        return key + (rank << RANK_SHIFT) if rank else key
+
+
+def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
+    """Let others lead lists where that makes the shares led more even, in place.
+
+    A list is passed on to one of its members, or along several lists: the first takes one from the
+    next. The SPU at the end then leads, with that list, less than the one at the beginning did. So
+    the sum of squares falls each time, and it ends. Of very many lists each is passed on once, and
+    to its own members.
+    """
+    if len(rows) > ROWS_MAX:
+        for row in rows:
+            counts.add(row[0], -1)
+            best = counts.choose(row)
+            counts.add(best)
+            at = row.index(best)
+            row[0], row[at] = best, row[0]
+        return
+    led: dict[int, list[list[int]]] = {}
+    for row in rows:
+        led.setdefault(row[0], []).append(row)
+    members = {at for row in rows for at in row}
+    tries = TRIES_MAX + len(rows)
+    while tries > 0:
+        least = min(map(counts.share, members))
+        givers = [(-counts.share_now(at), at) for at, own in led.items() if own]
+        for share, giver in sorted(givers)[:TRIES_MAX]:
+            tries -= 1
+            if -share <= least:
+                return
+            way = _way_from(counts, led, giver, -share)
+            if way:
+                break
+        else:
+            return
+        for row, place in reversed(way):
+            giver, taker = row[0], row[place]
+            led[giver].remove(row)
+            led.setdefault(taker, []).append(row)
+            row[0], row[place] = taker, giver
+            counts.add(giver, -1)
+            counts.add(taker)
+
+
+def _way_from(
+    counts: LeaderCounts, led: dict[int, list[list[int]]], giver: int, share: int
+) -> list[tuple[list[int], int]]:
+    """The shortest way along which leadership of a list is passed on to an SPU whose share stays
+    below this one: lists, each with the place of the member that takes it; the last one first."""
+    reached: dict[int, tuple[list[int], int]] = {}
+    queue = [giver]
+    rank = counts.rank(giver)
+    for at in queue:
+        for row in led.get(at, ()):
+            for place in range(1, len(row)):
+                other = row[place]
+                if other in reached or other == giver or counts.rank(other) != rank:
+                    continue
+                reached[other] = row, place
+                if counts.share(other) < share:
+                    return _back_from(other, giver, reached)
+                queue.append(other)
+    return []
+
+
+def _back_from(
+    taker: int, giver: int, reached: Mapping[int, tuple[list[int], int]]
+) -> list[tuple[list[int], int]]:
+    way = []
+    while taker != giver:
+        way.append(reached[taker])
+        taker = reached[taker][0][0]
+    return way
+
+
+class Failovers:
+    """Which follower of a list comes second, in places of a field.
+
+    What the lists of the request add is counted in the state's own counts until `undo`: they are
+    counted for good when the lists are given.
+    """
+
+    def __init__(
+        self, state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
+    ) -> None:
+        self.is_sought = _are_sought(state, ignore_rack=ignore_rack, replicas=replicas)
+        self._done: list[tuple[list[Any], int, int]] = []
+        self._kind_of = field.kind_of
+        if self.is_sought:
+            self._counted = counted = state.takeovers()
+            counted.settle()
+            numbers = counted.numbers
+            self._numbers = [numbers[spu_id] for spu_id in field.id_list]
+            self._fairness = counted.fairness(by_capacity=not field.is_even)
+            self._weights = self._fairness.weights
+            self._pair_weight = 0 if counted.from_spus is None else PAIR_WEIGHT
+
+    def least(self, leader: int, others: Sequence[int]) -> int:
+        """The one of these that takes over least from a leader, the first of equals."""
+        counted, numbers, weights = self._counted, self._numbers, self._weights
+        number = numbers[leader]
+        of_rack = counted.from_racks[counted.rack_of[number]]
+        of_spu = counted.nothing if counted.from_spus is None else counted.from_spus[number]
+        found, least = others[0], NEVER
+        for at in others:
+            other = numbers[at]
+            taken = of_rack[other] + of_spu[other]
+            if weights is not None:
+                taken *= weights[other]
+            if taken < least:
+                found, least = at, taken
+        return found
+
+    def order(self, row: list[int]) -> None:
+        """Put the failover target of a list second, in place, and count it."""
+        target = self.least(row[0], row[1:])
+        counted, leader, number = self._counted, self._numbers[row[0]], self._numbers[target]
+        of_rack = counted.from_racks[counted.rack_of[leader]]
+        if of_rack[number] == NEVER:
+            return
+        at = row.index(target)
+        row[1], row[at] = target, row[1]
+        of_rack[number] += 1
+        counted.rack_totals[counted.rack_of[leader]] += 1
+        self._done.append((of_rack, number, 1))
+        self._done.append((counted.rack_totals, counted.rack_of[leader], 1))
+        if counted.from_spus is not None:
+            counted.from_spus[leader][number] += self._pair_weight
+            self._done.append((counted.from_spus[leader], number, self._pair_weight))
+
+    def order_all(self, rows: Sequence[list[int]]) -> None:
+        """Order all lists of the request again. Where each follower of a list takes over more than
+        is fair, it exchanges one with a list nearby, for an SPU of the same kind."""
+        self.undo()
+        enough: Sequence[float] = ()
+        counted, fairness = self._counted, self._fairness
+        for number, row in enumerate(rows):
+            if number % NEARBY == 0:
+                enough = counted.enough(fairness)
+            leader = self._numbers[row[0]]
+            limit = enough[counted.rack_of[leader]]
+            limit *= 1 if self._weights is None else fairness.factors[leader]
+            least = self._taken(row[0], self.least(row[0], row[1:]))
+            if limit < least != NEVER:
+                self._exchange(rows, number, least)
+            self.order(row)
+
+    def _exchange(self, rows: Sequence[list[int]], number: int, least: float) -> None:
+        row, kind_of, numbers, found = rows[number], self._kind_of, self._numbers, None
+        counted, weights, leader = self._counted, self._weights, numbers[row[0]]
+        of_rack = counted.from_racks[counted.rack_of[leader]]
+        of_spu = counted.nothing if counted.from_spus is None else counted.from_spus[leader]
+        own = {kind_of[at]: at for at in row[1:]}
+        for near in range(max(number - NEARBY, 0), min(number + NEARBY + 1, len(rows))):
+            other = rows[near]
+            # Targets that are found stay.
+            for at in other[2:] if near < number else other[1:]:
+                given = own.get(kind_of[at])
+                if given is None:
+                    continue
+                taken = of_rack[numbers[at]] + of_spu[numbers[at]]
+                if weights is not None:
+                    taken *= weights[numbers[at]]
+                if taken < least and at not in row and given not in other:
+                    least, found = taken, (other, at, given)
+        if found is not None:
+            other, at, given = found
+            row[row.index(given)], other[other.index(at)] = at, given
+
+    def _taken(self, leader: int, at: int) -> float:
+        """What an SPU takes over from a leader and its rack."""
+        counted, number, other = self._counted, self._numbers[leader], self._numbers[at]
+        taken = counted.from_racks[counted.rack_of[number]][other]
+        taken += 0 if counted.from_spus is None else counted.from_spus[number][other]
+        return taken if self._weights is None else taken * self._weights[other]
+
+    def undo(self) -> None:
+        """Count nothing of the request any more."""
+        for counts, number, more in self._done:
+            counts[number] -= more
+        self._done.clear()
+
+
+def _are_sought(state: ClusterState, *, ignore_rack: bool, replicas: int) -> bool:
+    """Whether failovers are counted for such lists."""
+    ring = state.ring
+    if replicas < 2 or ignore_rack or not ring.size:
+        return False
+    known: bool | None = ring.kept.get("failovers")
+    if known is None:
+        racks = {spu.rack for spu in ring.described()}
+        alone = state.online_count - state.racked_count
+        known = (len(racks) + alone) * len(state.spus) <= COUNTS_MAX
+        if len(racks) in (1, ring.size) and len(state.spus) > SPUS_MAX_WITHOUT_RACKS:
+            known = False
+        ring.kept["failovers"] = known
+    return known
+
+
+def demoted_last(field: PlacementField, row: list[int]) -> None:
+    """Let demoted followers of a list of places stand last, in place."""
+    kinds, kind_of = field.kinds, field.kind_of
+    row[1:] = sorted(row[1:], key=lambda at: kinds[kind_of[at]].is_last)

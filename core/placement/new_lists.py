@@ -1,0 +1,235 @@
+"""The best SPUs for new lists, a whole list at a time.
+
+A list that is begun takes its SPUs out of the heaps until it is given, so that the tops of the
+heaps are always the best of each kind: a place costs one look at a tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+
+import numpy as np
+from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.placement.choose import Chooser
+from spu_assigner.core.placement.preference import (
+    FRACTION_BITS,
+    NEVER,
+    POSITION_BITS,
+    POSITION_MASK,
+    SHARE_MAX,
+    SHARE_SHIFT,
+    TOPIC_MAX,
+    TWOFOLD,
+    share,
+)
+from spu_assigner.core.state.ledger import CountArray
+
+
+class ListChooser(Chooser):
+    """Chooses SPUs for the new lists of one topic."""
+
+    def take_list(
+        self,
+        length: int,
+        work: Work,
+        first: Sequence[int] = (),
+    ) -> list[int] | None:
+        """The best list of this length, as places in the field. Its SPUs are handed out by
+        `commit`, or given back by `put_back`, before another one is taken.
+
+        Args:
+            length: of the list.
+            work: of the request; what is looked at is counted.
+            first: places that it begins with.
+
+        Returns None where too few SPUs have room, or a `max` or `min` cannot be held.
+        """
+        field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
+        at_position = self._positions.at
+        if self._groups is not None:
+            return self._take_grouped(length, first)
+        turn, row, keys, kind_of = field.first_turn, list[int](), self._keys, field.kind_of
+        if first:
+            self.take_out(first)
+            row += first
+            for at in first:
+                turn = field.turn_after(turn, field.kind_of[at])
+        for _ in range(length - len(row)):
+            if turn.mark is not mark:
+                work.look_once(turn, turn.counts, field.looks_a_turn)
+            for tier in turn.tiers:
+                best: int = min(tier[1](fronts))
+                if best != NEVER:
+                    break
+            else:
+                self.put_back(row)
+                return None
+            at = at_position[best & POSITION_MASK] if row else self._first_of(tier[0], length)
+            kind = kind_of[at]
+            row.append(at)
+            heap = heaps[kind]
+            if heap[0] == keys[at]:
+                heappop(heap)
+            elif keys[at] in heap:  # Equal but in position: the first takes its place.
+                heap[heap.index(keys[at])] = heap[0]
+                heappop(heap)
+            fronts[kind] = heap[0] if heap else NEVER
+            turn = turn.after.get(kind) or field.turn_after(turn, kind)
+        if field.is_demanding and field.lacks(turn.counts):
+            self.put_back(row)
+            return None
+        return row
+
+    def take_out(self, row: Sequence[int]) -> None:
+        """Take these SPUs as a list, whichever they are."""
+        if self._groups is None:
+            for at in row:
+                kind = self.field.kind_of[at]
+                heap = self._heaps[kind]
+                if self._keys[at] in heap:  # It may be one of those that are left out.
+                    heap.remove(self._keys[at])
+                    heapify(heap)
+                self._fronts[kind] = heap[0] if heap else NEVER
+
+    def put_back(self, row: Sequence[int]) -> None:
+        """Let the SPUs of a list that is not given be as before."""
+        if self._groups is None:
+            for at in row:
+                self._enter(self.field.kind_of[at], self._keys[at])
+
+    def commit(self, row: Sequence[int]) -> None:
+        """Hand out a replica to each SPU of a list that was taken."""
+        counts, of_topic, limits = self._counts, self._of_topic, self._limits
+        position_of = self._positions.of
+        field, keys, heaps, fronts = self.field, self._keys, self._heaps, self._fronts
+        if self._groups is not None:
+            for at in row:
+                self._change(at, 1)
+            return
+        capacities, kind_of = field.capacity_list, field.kind_of
+        has_resources = bool(self._resources)
+        for at in row:
+            counts[at] = count = counts[at] + 1
+            of_topic[at] = held = of_topic.get(at, 0) + 1
+            capacity = capacities[at]
+            largest = self._use(at, count + 1, capacity) if has_resources else -1
+            if count >= capacity or largest == NEVER:
+                keys[at] = NEVER
+                if count >= capacity:
+                    self._note_filled(at)
+                continue
+            if largest < 0:
+                largest = (2 * count + 1 << FRACTION_BITS) // (2 * capacity)
+            low = min(held, TOPIC_MAX) << POSITION_BITS | position_of[at]
+            now = largest << SHARE_SHIFT | low
+            if held >= limits[at]:
+                now += TWOFOLD
+            keys[at] = now
+            kind = kind_of[at]
+            heappush(heaps[kind], now)
+            fronts[kind] = min(fronts[kind], now)
+
+    def _use(self, at: int, count: int, capacity: int) -> int:
+        """Count what a replica takes; the dominant share with one more, of so many on the SPU."""
+        largest, fits = (count << FRACTION_BITS) // capacity, True
+        for takes, _, used, has, _ in self._resources:
+            used[at] = amount = used[at] + takes
+            amount += takes
+            if takes and amount > has[at]:
+                fits = False
+            elif has[at]:
+                share = (amount << FRACTION_BITS) // has[at]
+                largest = max(largest, share)
+            elif amount:
+                largest = SHARE_MAX
+        return min(largest, SHARE_MAX) if fits else NEVER
+
+    def turn_on(self, start: int, turn: int, led: CountArray) -> None:
+        """Let positions count from another chain index, in another order.
+
+        `led`: the share of its capacity that each SPU leads. Of equal SPUs the one that leads least
+        comes first for the first place of a list, the one that leads most for the others.
+        """
+        self._take_positions(start, turn, led)
+        keys = np.array(self._keys, dtype=np.int64)
+        self._take_keys(keys & ~POSITION_MASK, keys != NEVER)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether there are very many kinds."""
+        return self._groups is not None
+
+    def front_at(self, kind: int) -> int | None:
+        """The best SPU of a kind; None: it has none with room."""
+        front = self._fronts[kind] if self._groups is None else self.front(kind, ())
+        return None if front == NEVER else self.at_of_key(front)
+
+    def rooms(self) -> list[int]:
+        """How many replicas each SPU has room for."""
+        return [self.room(at) for at in range(self.field.size)]
+
+    def room(self, at: int) -> int:
+        """How many replicas an SPU has room for."""
+        room = self.field.capacity_list[at] - self._counts[at]
+        for takes, _, used, has, _ in self._resources:
+            if takes:
+                room = min(room, (has[at] - used[at]) // takes)
+        return max(room, 0)
+
+    def can_lead(self, at: int) -> bool:
+        """Whether an SPU has room for a replica that leads."""
+        return all(
+            not leader or used[at] + leader <= has[at]
+            for _, _, used, has, leader in self._resources
+        )
+
+    def lead_share(self, at: int) -> int:
+        """The dominant share of an SPU with a replica that leads."""
+        largest = share(self._counts[at] + 1, self.field.capacity_list[at])
+        for _, _, used, has, leader in self._resources:
+            largest = max(largest, share(used[at] + leader, has[at]))
+        return largest
+
+    def lead(self, at: int) -> None:
+        """The replica that `commit` hands out next to this SPU leads."""
+        for takes, _, used, _, leader in self._resources:
+            used[at] += leader - takes
+
+    def _first_of(self, kinds: Sequence[int], length: int) -> int:
+        """The SPU of these kinds for the first place of a new list: of those kinds that come to be
+        in it, and of equal SPUs of each, the one that leads least."""
+        leads, fronts = self.leads or self._positions, self._fronts
+        keys, at_position, best = self._keys, leads.at, POSITION_MASK
+        if len(kinds) > length:
+            kinds = sorted(kinds, key=fronts.__getitem__)[:length]
+        for kind in kinds:
+            heap = self._lead_heaps[kind]
+            while heap:
+                entered = heap[0]
+                position = entered & POSITION_MASK
+                now = keys[at_position[position]]
+                if now == NEVER:
+                    heappop(heap)
+                    continue
+                now = now & ~POSITION_MASK | position
+                if now == entered:
+                    best = min(best, position)
+                    break
+                heapreplace(heap, now)
+        return at_position[best]
+
+    def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
+        """The same, of very many kinds."""
+        ids = self.field.id_list
+        row = list(first)
+        while len(row) < length:
+            at = self._best([ids[at] for at in row], (), None)
+            if at is None:
+                return None
+            row.append(at)
+        return row
+
+    def _enter(self, kind: int, key: int) -> None:
+        heappush(self._heaps[kind], key)
+        self._fronts[kind] = min(self._fronts[kind], key)

@@ -1,0 +1,271 @@
+"""A whole request: its lists one by one, each the best that leaves room for those after it.
+
+A list takes its SPUs by the order of preference (`preference`), place by place. Then one of them
+leads it (`leaders`).
+
+Room. With N lists to come, this one included, an SPU can be in min(room, N) of them. They fit if
+these numbers together come to N times the replicas of a list; what they come to beyond that is the
+slack. An SPU is *critical* if it has room for N lists or more: each list that it is not in costs a
+unit of the slack. So a list leaves room for those after it if at most so many critical SPUs are
+not in it: where the slack is smaller than their number, that many are its first places. What fits
+is therefore never refused, and while there is ample room nothing is forced.
+
+Example: SPUs 0, 1, 2 with 3, 1 and 1 free slots. For two lists of 2 the numbers are 2, 1 and 1, the
+slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2]. For three lists of 1 they are 3, 1
+and 1, the slack is 2, and SPU 0 need not be in the first.
+
+Where hard levels of `spread` or leaders are short too, lists are counted and searched for instead
+(`core.constraints`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from spu_assigner.core.base.replica_lists import IdMatrix, tally
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.work import TooMuchWorkError, Work
+from spu_assigner.core.placement.eligibility import BARRED, PlacementField
+from spu_assigner.core.placement.leaders import (
+    Failovers,
+    LeaderCounts,
+    demoted_last,
+    even_leaders,
+)
+from spu_assigner.core.placement.new_lists import ListChooser
+from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
+from spu_assigner.core.placement.scarcity import CriticalSpus, ScarceLists
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import Topic
+
+LOOKS_A_REPLICA: Final = 8  # that it is counted as, by measurement
+
+Row = list[int]  # places in the field
+
+
+class ListsRequest(NamedTuple):
+    """New lists of one topic."""
+
+    partitions: int
+    replicas: int
+    need: Need | None
+    start: int  # the chain index
+    ignore_rack: bool
+    held: Mapping[int, int] = {}  # replicas of the topic that SPUs have already, by id,
+    led: Mapping[int, int] = {}  # lists that they lead,
+    lists: int = 0  # and how many there are
+
+    def of_topic(self, topic: Topic) -> ListsRequest:
+        """The same, for a living topic."""
+        lists = topic.replicas.lists()
+        held, led = (
+            dict(zip(*tally(each), strict=True)) for each in (lists.flat(), lists.matrix[:, 0])
+        )
+        return self._replace(held=held, led=led, lists=len(lists))
+
+
+def place_lists(
+    state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
+) -> IdMatrix | None:
+    """The lists, one a row, leader first; None: they do not fit.
+
+    Cost: O(n) in numpy, then O(replicas * log n).
+
+    Raises:
+        TooMuchWorkError: they take more than one request may; it says how many lists do not.
+    """
+    placing = _NewLists(state, field, asked, work)
+    rows: list[Row] = []
+    try:
+        if not placing.fill(rows):
+            return None
+        placing.finish(rows)
+    except TooMuchWorkError as error:
+        error.given = len(rows)
+        raise
+    finally:
+        placing.failovers.undo()
+    found: IdMatrix = field.ids[np.array(rows)]
+    return found
+
+
+class _NewLists:
+    """A request on the way."""
+
+    def __init__(
+        self, state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
+    ) -> None:
+        self._field = field
+        self._asked = asked
+        self._work = work
+        replicas, lists = asked.replicas, asked.partitions
+        by_name = () if asked.need is None else asked.need.by_name()
+        self.leads_alike = all(follower == leader for _, follower, leader in by_name)
+        led = state.ledger.leaders(field.ids)
+        self._chooser = chooser = ListChooser(
+            state,
+            field,
+            asked.need,
+            start=asked.start,
+            as_follower=True,
+            most=(lists + 1) * replicas,
+            lists=lists,
+            led=slot_shares(led + 1, field.capacities),
+        )
+        chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
+        work.look(field.size)
+        positions = chooser.leads or Positions(field.size, asked.start)
+        self.leads = LeaderCounts(field, led, positions, asked.led, asked.lists + lists)
+        self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
+        self._has_ranks = len(field.ranks) > 1 or BARRED in field.ranks
+        self._is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
+        self._critical: CriticalSpus | None = None
+        if chooser.is_scarce and self._is_counted:
+            self._critical = CriticalSpus(field, chooser, lists, replicas)
+        table = field.table
+        self._ruled: ScarceLists | None = None
+        if table is not None and not (self._is_counted and table.is_nested):
+            self._ruled = ScarceLists(field, table, chooser, replicas, work)
+
+    def fill(self, rows: list[Row]) -> bool:
+        """Append the lists, leader first; whether all of them fit."""
+        chooser, ruled = self._chooser, self._ruled
+        is_crossing = ruled is not None and not ruled.is_nested
+        is_short = chooser.is_scarce and not self._is_counted
+        lists, size = self._asked.partitions, self._field.size
+        a_turn = max(size // self._asked.replicas, 1)  # lists in which each SPU is about once
+        for left in range(lists, 0, -1):
+            done = lists - left
+            if done and done % a_turn == 0 and not chooser.has_groups:
+                chooser.turn_on(self._asked.start + done, done // a_turn, self.leads.shares_now())
+            row = self._next(left)
+            if ruled is None or not (is_crossing or is_short):
+                if row is None:
+                    return False
+                self._give(row, rows)
+                continue
+            if row is not None:
+                chooser.put_back(row)
+            if is_crossing:
+                row = ruled.searched(row)
+            found = None if row is None else [row]
+            if is_short:
+                found = ruled.instead_of(row, left)
+            if found is None:
+                return False
+            for each in found:
+                chooser.take_out(each)
+                self._give(each, rows)
+            if len(found) == left:
+                break
+        return True
+
+    def _give(self, row: Row, rows: list[Row]) -> None:
+        """A list that was taken: who leads it, and what it takes."""
+        chooser, leads = self._chooser, self.leads
+        self._work.look(LOOKS_A_REPLICA * len(row))
+        if self.leads_alike:
+            leader = leads.choose(row)
+        else:
+            able = [at for at in row if chooser.can_lead(at)]
+            leader = min(able, key=self._lead_key)
+        leads.add(leader)
+        at = row.index(leader)
+        row[0], row[at] = leader, row[0]
+        rows.append(row)
+        if not self.leads_alike:
+            chooser.lead(leader)
+        chooser.commit(row)
+        if self._critical is not None:
+            self._critical.give(row)
+
+    def finish(self, rows: list[Row]) -> None:
+        """Even out who leads, and let demoted SPUs stand last."""
+        if self.leads_alike:
+            even_leaders(self.leads, rows)
+        if self.failovers.is_sought:
+            self.failovers.order_all(rows)
+        if any(kind.is_last for kind in self._field.kinds):
+            for row in rows:
+                demoted_last(self._field, row)
+
+    def _next(self, left: int) -> Row | None:
+        """The next list, taken; None: there is none."""
+        chooser, replicas, work = self._chooser, self._asked.replicas, self._work
+        first: list[int] = []
+        if self._critical is not None:
+            forced = self._critical.first()
+            if forced is None:
+                return None
+            first = forced
+        if not self.leads_alike and not any(map(chooser.can_lead, first)):
+            leader = self._first_leader()
+            if leader is None or len(first) == replicas:
+                return None
+            first.append(leader)
+        row = chooser.take_list(replicas, work, first)
+        if row is not None and self._has_ranks and self.leads_alike:
+            return self._led_better(row, first)
+        return row
+
+    def _lead_key(self, at: int) -> tuple[int, int, int]:
+        """Who leads, where that takes other amounts."""
+        rank = self._field.kinds[self._field.kind_of[at]].rank
+        return rank, self._chooser.lead_share(at), self.leads.key(at)
+
+    def _first_leader(self) -> int | None:
+        """The SPU that leads the next list, where leaders take other amounts than followers."""
+        field, chooser = self._field, self._chooser
+        self._work.look(field.size)
+        for tier, _ in field.first_turn.tiers:
+            able = [
+                at
+                for kind in tier
+                if field.kinds[kind].rank < BARRED
+                for at in field.of_kind(kind)
+                if chooser.key_at(at) != NEVER and chooser.can_lead(at)
+            ]
+            if able:
+                return min(able, key=self._lead_key)
+        return None
+
+    def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
+        """A list as good at the levels above, of which a better leader is a member.
+
+        Where nobody in the list may lead: the best of those with one that may.
+        """
+        field, chooser = self._field, self._chooser
+        rank = min(field.kinds[field.kind_of[at]].rank for at in row)
+        if rank == field.ranks[0] < BARRED:
+            return row
+        best, least = (row, self._score(row)) if rank < BARRED else (None, ())
+        chooser.put_back(row)
+        for number, kind in enumerate(field.kinds):
+            top = chooser.front_at(number) if kind.rank < rank else None
+            if top is None or top in first or len(first) == len(row):
+                continue
+            trial = chooser.take_list(len(row), self._work, [*first, top])
+            if trial is not None:
+                chooser.put_back(trial)
+                score = self._score(trial)
+                if best is None or score < least:
+                    best, least = trial, score
+        if best is not None:
+            chooser.take_out(best)
+        return best
+
+    def _score(self, row: Row) -> tuple[int, ...]:
+        """What lists are compared by: pairs of replicas in one cell, level by level, less the
+        weights, then the rank of the best leader."""
+        field = self._field
+        counts = [0] * len(field.maxes)
+        kinds = [field.kinds[field.kind_of[at]] for at in row]
+        pairs = [0] * len(kinds[0].cells)
+        for kind in kinds:
+            for level, cell in enumerate(kind.cells):
+                pairs[level] += counts[cell]
+                counts[cell] += 1
+        weight = sum(kind.weight for kind in kinds)
+        return (*pairs, -weight, min(kind.rank for kind in kinds))

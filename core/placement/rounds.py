@@ -1,0 +1,277 @@
+"""Lists of SPUs alike as slices of a table: the one fast lane of the policy `balanced`.
+
+Where all SPUs of the ring have one capacity and a topic has no rules and no demand, the order of
+preference comes to a turn: each SPU gets one replica in each *round*, and in each *block*, as many
+lists as there are SPUs, each leads once. Which list comes next follows from how many lists there
+are, so the lists of a block are made once and kept with the ring; a request is the next rows.
+
+- Without racks, or with racks of one size, twice as many as replicas or more, a round deals one
+  replica to each rack (without racks: to each SPU), one after the other. The first place of a list
+  goes to the racks in turn. Those that lead no list which begins in the round follow in it, in an
+  order that is another one in each round.
+- With as many racks as replicas, of any sizes, each rack has one replica of each list, and they
+  lead in proportion to their sizes.
+- On a rack the SPUs that lead in a round do so in turn, by id; the others follow, in an order that
+  is another one in each round.
+
+Example: 6 SPUs without racks, lists of 2. Round 1: 0, 1, 2 lead, 3, 4, 5 follow: [0, 3], [1, 4],
+[2, 5]. Round 2: 3, 4, 5 lead, the others follow, two further on: [3, 2], [4, 0], [5, 1].
+
+The lists fit if the numbers of replicas and leaders of the SPUs are those that the rows before them
+give, but for what is the same for all SPUs (of a rack): so it is after each request of the kind,
+and whenever all are level at the end of a block. Other requests are placed as `request` says, which
+levels them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from math import lcm
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
+from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.leaders import Failovers
+from spu_assigner.core.placement.request import ListsRequest
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import CountArray, Ledger
+from spu_assigner.core.state.ring import Ring
+
+ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that
+SPUS_A_REPLICA_MIN: Final = 2  # fewer are not worth a table
+RACKS_A_REPLICA_MIN: Final = 2  # so that racks are left for a list in which a round ends
+NOBODY: Final = -1
+STEP: Final = 0.6180339887498949  # of the orders of followers from round to round
+
+
+class RoundTable:
+    """The lists of one ring, of one length, block by block."""
+
+    def __init__(self, ring: Ring, racks: Sequence[Sequence[int]], replicas: int) -> None:
+        """`racks`: of each its SPUs, as places in the ring."""
+        self._ids = ring.ids
+        self._racks = racks
+        self._replicas = replicas
+        self._size = ring.size
+        self._is_full = len(racks) == replicas  # each list has one of each rack
+        self._count = max(ROWS_MAX // ring.size, 1)  # of blocks, which are repeated then,
+        if self._is_full:  # as soon as all are level again
+            period = lcm(*map(len, racks), ring.size) // ring.size
+            self._count = max(self._count // period, 1) * period
+        self._blocks: dict[int, Table] = {}
+        self._given: ReplicaLists | None = None  # the last lists, until it is known what came of it
+        self._version = -1  # of the ledger before them
+        self._next = 0  # the index after them
+
+    def index(self, ledger: Ledger) -> int | None:
+        """Of the list that comes next; None: others than these were given, or taken away, since
+        all were level."""
+        if ledger.version == self._version + 1 and ledger.newest is self._given is not None:
+            return self._next
+        held, led = ledger.counts(self._ids), ledger.leaders(self._ids)
+        begin = int(led.sum())
+        return begin if self._is_next(held, led, begin) else None
+
+    def lists(self, begin: int, partitions: int) -> ReplicaLists:
+        """So many lists from this index on."""
+        number, first = divmod(begin, self._size)
+        block = self._block(number)
+        if first + partitions <= block.count:
+            return block.lists(first, partitions)
+        return ReplicaLists(self._rows(begin, partitions))
+
+    def note(self, lists: ReplicaLists, ledger: Ledger, begin: int) -> None:
+        """These lists are counted next, if they are given; then the index is this one."""
+        self._given, self._version, self._next = lists, ledger.version, begin
+
+    def _block(self, number: int) -> Table:
+        number %= self._count
+        known = self._blocks.get(number)
+        if known is None:
+            if self._is_full:
+                places = _full_block(self._racks, number)
+            else:
+                places = _block(self._racks, self._replicas, number)
+            if len(self._blocks) * self._size > ROWS_MAX:
+                self._blocks.clear()
+            known = self._blocks[number] = Table(self._ids[places])
+        return known
+
+    def _rows(self, begin: int, count: int) -> IdMatrix:
+        found = []
+        while count:
+            number, first = divmod(begin, self._size)
+            rows = self._block(number).rows[first : first + count]
+            found.append(rows)
+            begin += len(rows)
+            count -= len(rows)
+        return np.concatenate(found)
+
+    def _is_next(self, held: CountArray, led: CountArray, begin: int) -> bool:
+        """Whether the rows before this index give these numbers, but for the same for all."""
+        number, first = divmod(begin, self._size)
+        before = np.searchsorted(self._ids, self._block(number).rows[:first])
+        rest = led - np.bincount(before[:, 0], minlength=self._size)
+        if (rest != rest[0]).any():
+            return False
+        if not self._is_full:
+            rest = held - np.bincount(before.ravel(), minlength=self._size)
+            return bool((rest == rest[0]).all())
+        for rack, members in enumerate(self._racks):
+            rest = held[members]
+            turn, done = divmod(begin, len(members))
+            rest[_turn_of_rack(self._racks, rack, turn)[:done]] -= 1
+            if (rest != rest[0]).any():
+                return False
+        return True
+
+
+def lists_of_rounds(
+    state: ClusterState, field: PlacementField, asked: ListsRequest
+) -> ReplicaLists | None:
+    """The lists of a request whose topic has no rules and no demand; None: they are none of a
+    table."""
+    ring, ledger = state.ring, state.ledger
+    partitions, replicas, ignore_rack = asked.partitions, asked.replicas, asked.ignore_rack
+    key: Hashable = ("rounds", replicas, ignore_rack)
+    if key not in ring.kept:
+        racks = _racks_alike(ring, replicas, ignore_rack=ignore_rack)
+        ring.kept[key] = None if racks is None else RoundTable(ring, racks, replicas)
+    table: RoundTable | None = ring.kept[key]
+    if table is None or ledger.free_floor(partitions) <= partitions:
+        return None
+    begin = table.index(ledger)
+    if begin is None:
+        return None
+    lists = table.lists(begin, partitions)
+    failovers = Failovers(state, field, ignore_rack=ignore_rack, replicas=replicas)
+    if failovers.is_sought:
+        rows = [[field.at_of[spu_id] for spu_id in row] for row in lists.tolist()]
+        failovers.order_all(rows)
+        failovers.undo()
+        lists = ReplicaLists(field.ids[np.array(rows)])
+    table.note(lists, ledger, begin + partitions)
+    return lists
+
+
+def _racks_alike(ring: Ring, replicas: int, *, ignore_rack: bool) -> list[list[int]] | None:
+    """The places of the ring by rack; None: SPUs or racks are not alike, or too few."""
+    described = ring.described()
+    if not described or any(spu.is_barred for spu in described):
+        return None
+    if len({(spu.capacity, spu.demoted) for spu in described}) > 1 or described[0].demoted:
+        return None
+    by_rack: dict[str, list[int]] = {}
+    for place, spu in enumerate(described):
+        by_rack.setdefault("" if ignore_rack else spu.rack or "", []).append(place)
+    if ring.size < SPUS_A_REPLICA_MIN * replicas:
+        return None
+    racks = [by_rack[rack] for rack in sorted(by_rack)]
+    if len(racks) == 1:
+        racks = [[place] for place in racks[0]]
+    if len(racks) == replicas:
+        return racks
+    is_enough = len(racks) >= RACKS_A_REPLICA_MIN * replicas
+    return racks if is_enough and len({len(rack) for rack in racks}) == 1 else None
+
+
+def _block(racks: Sequence[Sequence[int]], replicas: int, number: int) -> IdMatrix:
+    """The lists of a block: each SPU leads one of them, and is in as many as a list has places."""
+    count, size = len(racks), len(racks[0])
+    lists = count * size
+    leads = [NOBODY] * (lists * replicas)
+    shift = number * (1 + int(count * STEP))
+    leads[::replicas] = [(shift + at) % count for at in range(lists)]
+    of_racks = _turns(count, leads, replicas, number * replicas)
+    found: NDArray[np.int32] = np.empty(len(of_racks), dtype=np.int32)
+    hits: list[list[int]] = [[] for _ in racks]
+    for at, rack in enumerate(of_racks):
+        hits[rack].append(at)
+    for rack, members in enumerate(racks):
+        own, leader = hits[rack], number * (rack + 1)
+        leads = []
+        for at in own:
+            leads.append(NOBODY if at % replicas else leader % size)
+            leader += at % replicas == 0
+        turns = _turns(size, leads, 0, (number * count + rack) * replicas)
+        found[own] = np.array(members, dtype=np.int32)[turns]
+    return found.reshape(-1, replicas)
+
+
+def _full_block(racks: Sequence[Sequence[int]], number: int) -> IdMatrix:
+    """The lists of a block where each has one SPU of each rack."""
+    size = sum(map(len, racks))
+    columns = []
+    for rack, members in enumerate(racks):
+        turn, done = divmod(number * size, len(members))
+        column: list[int] = []
+        while len(column) < done + size:
+            column += _turn_of_rack(racks, rack, turn)
+            turn += 1
+        columns.append(np.array(members, dtype=np.int32)[column[done : done + size]])
+    leading = np.array(_leading_racks(tuple(map(len, racks)))[0])
+    others = (leading[:, np.newaxis] + np.arange(len(racks))) % len(racks)
+    return np.array(columns).T[np.arange(size)[:, np.newaxis], others]
+
+
+def _turn_of_rack(racks: Sequence[Sequence[int]], rack: int, turn: int) -> list[int]:
+    """The SPUs of a rack, as numbers, in the order in which they get the replicas of a round."""
+    leading, led = _leading_racks(tuple(map(len, racks)))
+    size, count = len(leading), len(racks[rack])
+    shift = _shift(count, size, len(racks)) * rack
+    leads = []
+    for number in range(turn * count, (turn + 1) * count):
+        block, at = divmod(number, size)
+        leads.append((block * shift + led[at]) % count if leading[at] == rack else NOBODY)
+    return _turns(count, leads, 0, turn * len(racks) + rack)
+
+
+def _shift(count: int, lists: int, replicas: int) -> int:
+    """By how many of so many the one that leads first in a block is shifted from block to block:
+    few enough that none leads twice in a round."""
+    most = 2 * -(-count * count // lists)  # that lead at the end of a block and at the next begin
+    return 1 if replicas * 1 + most <= count else 0
+
+
+@lru_cache(maxsize=16)
+def _leading_racks(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """The rack that leads each list of a block, in proportion to their sizes, and how many lists of
+    the block it leads before."""
+    places = [
+        ((2 * number + 1) / size, rack, number)
+        for rack, size in enumerate(sizes)
+        for number in range(size)
+    ]
+    places.sort()
+    return [rack for _, rack, _ in places], [number for *_, number in places]
+
+
+def _turns(count: int, leads: Sequence[int], apart: int, number: int) -> list[int]:
+    """Which of so many comes at each place: each once in `count` places.
+
+    Where one leads it is that one; the others come in an order of the round.
+
+    Args:
+        count: of what comes.
+        leads: the one that leads at each place, or `NOBODY`.
+        apart: so many places from one that leads on are different ones; 0: they are so anyway.
+        number: of the first round.
+    """
+    found: list[int] = []
+    for begin in range(0, len(leads), count):
+        of_round = leads[begin : begin + count]
+        leading = {*of_round}
+        others = [each for each in range(count) if each not in leading]
+        turn = int((number + begin // count) * STEP * len(others))
+        others = [others[(turn + at) % len(others)] for at in range(len(others))]
+        for leader in of_round:
+            if leader != NOBODY:
+                found.append(leader)
+                continue
+            own = found[len(found) - len(found) % apart :] if apart else ()
+            at = next(at for at, other in enumerate(others) if other not in own)
+            found.append(others.pop(at))
+    return found

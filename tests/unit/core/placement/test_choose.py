@@ -1,0 +1,226 @@
+"""The best SPU for one place, held against a look at every SPU by the plain rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil
+from random import Random
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.placement import choose
+from spu_assigner.core.placement.choose import Chooser, bind_topic, topic_chooser
+from spu_assigner.core.placement.preference import (
+    FRACTION_BITS,
+    SHARE_MAX,
+    Positions,
+    share,
+    shares,
+    twofold,
+)
+from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.builders import Events
+from support.project.case_share import share_of
+
+RULES = (
+    None,
+    Constraints(spread=(SpreadLevel("zone", max=2),)),
+    Constraints(spread=(SpreadLevel("zone", min=1),), prefer=(Preference("ssd", 5),)),
+    Constraints(require=("ssd",), spread=(SpreadLevel("rack", max=1), SpreadLevel("zone"))),
+)
+
+
+@pytest.fixture(autouse=True, scope="module", params=[choose.KINDS_SCANNED_MAX, 0])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All kinds are scanned, or those that share no cell with a list have a heap of tops."""
+    with mock.patch.object(choose, "KINDS_SCANNED_MAX", request.param):
+        yield
+
+
+class Case:
+    """A random cluster with two topics of the same rules, and a plain count of what is on it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.state, events = ClusterState("c1"), Events()
+        self.need = random.choice([None, Need((("disk", random.randint(0, 9)), ("net", 2)))])
+        self.rules = random.choice(RULES)
+        racks = random.randint(1, 6)
+        for spu_id in range(random.randint(2, 12)):
+            resources = {"disk": random.randint(1, 60)}
+            join = events.join(
+                spu_id * 2,
+                rack=f"r{random.randrange(racks)}",
+                capacity=random.choice([3, 10, 10, 40, 2**31 - 1]),
+                labels={"zone": str(random.randrange(3)), **({"ssd": ""} if spu_id % 4 else {})},
+                resources=resources if self.need is None else {**resources, "net": 50},
+            )
+            step(self.state, join, default_policy=Policy.BALANCED)
+        ids = [spu_id for spu_id in self.state.spus if random.random() < 0.9]
+        rows = [random.sample(ids, min(len(ids), 2)) for _ in range(6)]
+        rows = [row for row in rows if row] or [[0]]
+        for name in "ab":
+            told = [events.adopt(name, *rows)]
+            if self.need is not None:
+                told.append(events.demand(name, demand=dict(self.need.demand)))
+            if self.rules is not None:
+                told.append(events.constraints(name, self.rules))
+            for event in told:
+                step(self.state, event, default_policy=Policy.BALANCED)
+        if random.random() < 0.3:
+            step(self.state, events.cordon(0), default_policy=Policy.BALANCED)
+        spus = self.state.spus
+        self.count = {int(i): self.state.ledger.count(i) for i in spus}
+        self.used = {int(i): Counter(self.state.resource_use.of(i)) for i in spus}
+        self.of_topic: Counter[int] = Counter()
+        self.total = 0
+
+    def change(self, spu_id: int, more: int) -> None:
+        """Count a replica that comes or goes."""
+        self.count[spu_id] += more
+        self.of_topic[spu_id] += more
+        for name, amount in () if self.need is None else self.need.demand:
+            self.used[spu_id][name] += more * amount
+
+    def has_room(self, spu_id: int) -> bool:
+        has = dict(self.state.spus[spu_id].resources)
+        needed = {} if self.need is None else dict(self.need.demand)
+        fits = all(
+            self.used[spu_id][name] + amount <= has.get(name, 0)
+            for name, amount in needed.items()
+            if amount
+        )
+        return fits and self.count[spu_id] < self.state.spus[spu_id].capacity
+
+    def share_with(self, spu_id: int) -> Fraction:
+        """The dominant share of an SPU with a replica more."""
+        spu = self.state.spus[spu_id]
+        if self.need is None:  # the middle of the replica
+            return Fraction(2 * self.count[spu_id] + 1, 2 * spu.capacity)
+        found = [Fraction(self.count[spu_id] + 1, spu.capacity)]
+        if self.need is not None:
+            for name, has in spu.resources:
+                found.append(
+                    Fraction(self.used[spu_id][name] + dict(self.need.demand).get(name, 0), has)
+                )
+        return max(found)
+
+    def best(self, chooser: Chooser, row: list[int]) -> int | None:
+        """By the order of preference, in fractions."""
+        spus, rules = self.state.spus, self.rules
+        able = list(chooser.field.id_list)
+        capacity = sum(spus[i].capacity for i in able)
+        labels = {i: {**dict(spus[i].labels), "rack": spus[i].rack or ""} for i in spus}
+        levels = [("rack", None, None)]
+        for level in () if rules is None else rules.spread:
+            levels = levels[level.label == "rack" :]
+            levels.append((level.label, level.max, level.min))
+        place_of = dict(zip(able, Positions(len(able), 0).of, strict=False))
+        options = []
+        for i in able:
+            if i in row or not self.has_room(i):
+                continue
+            counts, met, is_full = [], 0, False
+            for label, most, least in levels:
+                value = labels[i].get(label, "")
+                count = sum(labels[each].get(label, "") == value for each in row)
+                is_full |= most is not None and count >= most
+                demanded = {labels[each].get(label, "") for each in able}
+                met += least is not None and count < least and value in demanded
+                counts.append(count)
+            weight = 5 if rules is not None and rules.prefer and "ssd" in labels[i] else 0
+            fair = Fraction(self.total * spus[i].capacity, capacity)
+            held = self.of_topic[i]
+            is_twofold = held > 0 and held >= ceil(2 * fair)
+            if not is_full:
+                shown = self.share_with(i) * 2**FRACTION_BITS // 1
+                score = (-met, *counts, -weight, is_twofold, shown, held, place_of[i])
+                options.append((score, i))
+        return min(options)[1] if options else None
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
+    """Whatever was handed out, taken back, or bound before."""
+    found = 0
+    for seed in range(part * share_of(150), (part + 1) * share_of(150)):
+        case = Case(seed)
+        chooser = topic_chooser(case.state, "a")
+        for name in "aba":
+            bind_topic(chooser, case.state, name)
+            lists = case.state.topics[name].replicas.lists().tolist()
+            case.of_topic = Counter(spu_id for row in lists for spu_id in row)
+            case.total = len(case.of_topic) and sum(map(len, lists))
+            for row in lists:
+                if case.random.random() < 0.3:
+                    gone = case.random.choice(row)
+                    row.remove(gone)
+                    chooser.release(gone)
+                    case.change(gone, -1)
+                for _ in range(case.random.randint(0, 3)):
+                    expected = case.best(chooser, row)
+                    assert chooser.best(row) == expected, seed
+                    assert chooser.take(row) == expected, seed
+                    if expected is None:
+                        break
+                    found += 1
+                    case.change(expected, 1)
+                    row.append(expected)
+    assert found > share_of(150)
+
+
+def test_an_spu_has_the_best_score_if_it_is_chosen() -> None:
+    for seed in range(share_of(100)):
+        case = Case(seed)
+        chooser = topic_chooser(case.state, "a")
+        row = case.state.topics["a"].replicas.lists().tolist()[0]
+        scores = {
+            spu_id: score
+            for spu_id in case.state.spus
+            if spu_id not in row and (score := chooser.score(row, spu_id)) is not None
+        }
+        expected = min(scores, key=lambda spu_id: scores[spu_id], default=None)
+        assert chooser.best(row) == expected, seed
+
+
+def test_a_saturated_spu_is_named_once_in_order() -> None:
+    state, events = ClusterState("c1"), Events()
+    for spu_id, capacity in enumerate((2, 1, 3)):
+        step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
+    step(state, events.adopt("t", [0]), default_policy=Policy.BALANCED)
+    chooser = topic_chooser(state, "t")
+    assert [chooser.take([]) for _ in range(6)] == [2, 1, 2, 0, 2, None]
+    assert chooser.filled == [1, 0, 2]
+
+
+@given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
+def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
+    """Exact, however large the numbers are."""
+    [found] = shares(np.array([used]), np.array([capacity])).tolist()
+    assert found == share(used, capacity)
+    if capacity:
+        assert found == min(Fraction(used, capacity) * 2**FRACTION_BITS // 1, SHARE_MAX)
+
+
+def test_twice_the_fair_share_is_rounded_up() -> None:
+    """20 SPUs alike: of 48 replicas 4 are twice 2.4, rounded up to 5; of one replica 1."""
+    assert twofold(48, np.array([100, 200]), 2_000).tolist() == [5, 10]
+    assert twofold(1, np.array([100]), 2_000).tolist() == [1]
+
+
+@given(st.integers(1, 300), st.integers(0, 10**30))
+def test_each_spu_has_one_position_and_the_start_the_first(count: int, start: int) -> None:
+    positions = Positions(count, start)
+    found = positions.of
+    assert [positions.at[place] for place in found] == list(range(count))
+    assert sorted(found) == list(range(count))
+    assert found[start % count] == 0

@@ -1,0 +1,97 @@
+"""Failovers of `balanced` are even, counted over all topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from spu_assigner.core.base.events import Policy
+from support.events.one_cluster import OneCluster
+
+DOCUMENTS = "abbccc"
+
+
+class Failing:
+    """A cluster with these racks, and the lists of all its topics."""
+
+    def __init__(self, racks: str, capacities: Sequence[int] = (10**6,)) -> None:
+        """Capacities: of SPU 0, 1 …, then from the first one again."""
+        self.racks = racks
+        self.capacities = [capacities[at % len(capacities)] for at in range(len(racks))]
+        self.life = OneCluster()
+        self.lists: list[list[int]] = []
+        for spu_id, (rack, capacity) in enumerate(zip(racks, self.capacities, strict=True)):
+            self.life.join(spu_id, rack=None if rack == "-" else rack, capacity=capacity)
+
+    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
+        self.life.create(topic, partitions, replicas, policy=Policy.BALANCED)
+        self.lists += self.life.lists(topic)
+
+    def worst(self) -> float:
+        """The most that one SPU takes over beyond its fair share by capacity, whichever SPU or rack
+        fails."""
+        racks = [
+            {spu for spu, each in enumerate(self.racks) if each == rack}
+            for rack in sorted({*self.racks} - {"-"})
+        ]
+        return max(map(self._beyond_fair, [*racks, *({spu} for spu in range(len(self.racks)))]))
+
+    def _beyond_fair(self, failed: set[int]) -> float:
+        racks = {self.racks[spu_id] for spu_id in failed} - {"-"}
+        others = [
+            spu_id
+            for spu_id, rack in enumerate(self.racks)
+            if spu_id not in failed and rack not in racks
+        ]
+        targets = Counter(
+            next(spu_id for spu_id in row if spu_id not in failed)
+            for row in self.lists
+            if row[0] in failed
+        )
+        whole = sum(self.capacities[spu_id] for spu_id in others)
+        return max(
+            targets[spu_id] - targets.total() * self.capacities[spu_id] / whole for spu_id in others
+        )
+
+
+@pytest.mark.parametrize(
+    ("racks", "most"),
+    [(DOCUMENTS, 1.5), ("abc" * 3, 2), ("abc" * 7, 2.5), ("abcde" * 4, 2.5), ("-" * 6, 2)],
+)
+def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: float) -> None:
+    """Whatever the sizes of topics are."""
+    cluster, random = Failing(racks), Random(7)
+    for number in range(100):
+        cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))
+    assert cluster.worst() <= most
+
+
+@pytest.mark.parametrize(("spus_a_rack", "most"), [(7, 5), (4, 8)])
+def test_spus_of_different_capacity_take_over_by_capacity(spus_a_rack: int, most: float) -> None:
+    """A third of them are four times as large as the smallest: if all took over as much, some would
+    be 12 leaders beyond that."""
+    cluster = Failing("abc" * spus_a_rack, [10**6] * 3 + [2 * 10**6] * 3 + [4 * 10**6] * 3)
+    for number in range(150):
+        cluster.create(f"t{number}", 8)
+    assert cluster.worst() <= most
+
+
+@pytest.mark.parametrize(
+    ("racks", "replicas", "most"),
+    [
+        (DOCUMENTS, 3, 1.5),
+        ("abc" * 21, 3, 2),
+        ("a" * 50 + "b" * 30 + "c" * 20, 3, 2),
+        ("abcdef" * 10, 3, 3),
+        ("abcd" * 10, 4, 2),
+        ("ab" * 10, 2, 2),
+    ],
+)
+def test_of_one_large_topic_each_failure_is_taken_over_evenly(
+    racks: str, replicas: int, most: float
+) -> None:
+    cluster = Failing(racks)
+    cluster.create("t", 1_000, replicas)
+    assert cluster.worst() <= most

@@ -1,0 +1,192 @@
+"""Lists of living topics that replicas leave or come to, on every path."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel, Taint
+from spu_assigner.core.base.constraints import TaintEffect as Effect
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.records import Status, TopicStatus
+from support.events.builders import Events
+from support.events.one_cluster import OneCluster
+from support.project.case_share import share_of
+
+GONE = LeaveMode.DECOMMISSION
+EVICTED = Taint("worn", "yes", Effect.EVICT)
+
+
+def on_racks(racks: str) -> OneCluster:
+    """SPUs 0, 1, … on these racks, a letter each."""
+    events = Events()
+    return OneCluster(*[events.join(spu_id, rack=rack) for spu_id, rack in enumerate(racks)])
+
+
+@pytest.mark.parametrize("policy", [Policy.BALANCED, Policy.FLUVIO, Policy.MANUAL])
+@pytest.mark.parametrize(
+    ("racks", "row", "gone", "taken"),
+    [
+        ("aaabbb", [0, 3, 1, 4], 3, 5),
+        ("aaabbb", [0, 3, 1, 4], 1, 2),
+        ("bbbaaa", [0, 3, 1, 4], 4, 5),
+        ("aabbccc", [0, 2, 4, 1, 3, 5], 5, 6),
+        ("aaaabbbb", [4, 0, 5, 1, 6, 2], 6, 7),
+    ],
+)
+def test_a_replacement_keeps_the_list_even_over_racks(
+    policy: Policy, racks: str, row: list[int], gone: int, taken: int
+) -> None:
+    """Also with more replicas than racks, where no rack is free of them."""
+    life = on_racks(racks)
+    life.apply(life.build.adopt("t", row, policy=policy))
+    life.leave(gone, GONE)
+    assert life.lists("t") == [[*[spu_id for spu_id in row if spu_id != gone], taken]]
+
+
+@pytest.mark.parametrize(
+    ("racks", "row", "factor", "counts"),
+    [
+        ("aaabbb", [0, 3], 4, [2, 2]),
+        ("aaabbb", [0, 1], 4, [2, 2]),
+        ("aaabbb", [0], 6, [3, 3]),
+        ("aabbcc", [0, 1], 5, [2, 2, 1]),
+        ("aaaabc", [0, 4], 5, [3, 1, 1]),
+    ],
+)
+def test_a_higher_factor_fills_racks_evenly(
+    racks: str, row: list[int], factor: int, counts: list[int]
+) -> None:
+    """As far as each rack has SPUs."""
+    life = on_racks(racks)
+    life.apply(life.build.adopt("t", row))
+    life.apply(life.build.replication("t", factor))
+    [found] = life.lists("t")
+    assert found[: len(row)] == row
+    assert sorted(Counter(racks[spu_id] for spu_id in found).values(), reverse=True) == counts
+
+
+def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None:
+    """Both lists come to two replicas on each rack."""
+    life = on_racks("aaabbb")
+    life.apply(life.build.adopt("t", [0, 3, 1, 4], policy=Policy.BALANCED))
+    life.join(3, rack="b", taints=(EVICTED,))
+    assert life.lists("t") == [[0, 1, 4, 5]]
+    life.cordon(2)
+    life.leave(5, GONE)
+    life.leave(1, GONE)
+    assert life.lists("t") == [[0, 4]]
+    life.join(6, rack="b")
+    life.join(7, rack="a")
+    assert life.lists("t") == [[0, 4, 6, 7]]
+
+
+def test_preferences_come_after_racks_and_before_load() -> None:
+    """SPU 4 is preferred on the rack that is to take it, SPU 2 on the other one."""
+    life = OneCluster()
+    for spu_id, (rack, disk) in enumerate(
+        [("a", "hdd"), ("b", "hdd"), ("a", "ssd"), ("b", "hdd"), ("b", "ssd")]
+    ):
+        life.join(spu_id, rack=rack, labels={"disk": disk})
+    life.apply(life.build.adopt("load", [4], [4], [4]))
+    life.apply(life.build.adopt("t", [0, 1], policy=Policy.BALANCED))
+    life.apply(life.build.constraints("t", Constraints(prefer=(Preference("disk=ssd", 5),))))
+    life.leave(1, GONE)
+    assert life.lists("t") == [[0, 4]]
+
+
+@pytest.mark.parametrize("lists", [3, 12, 20])
+def test_a_new_spu_takes_twice_its_share_of_a_topic_and_no_more(lists: int) -> None:
+    """SPU 5 is empty, the others hold 50 replicas each, and still get the rest."""
+    life = OneCluster(*Events().joins(0, 1, 2))
+    life.apply(life.build.adopt("load", *[[1, 2]] * 50))
+    life.apply(life.build.adopt("t", *[[0]] * lists))
+    life.join(5)
+    life.leave(0, GONE)
+    held = Counter(spu_id for row in life.lists("t") for spu_id in row)
+    assert held[5] == -(-2 * lists // 3)
+
+
+def test_a_topic_is_spread_where_loads_are_equal() -> None:
+    """SPU 2 holds the topic already, SPU 3 as many replicas of another one."""
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
+    life.apply(life.build.adopt("u", [3, 1]))
+    life.apply(life.build.adopt("t", [0, 1], [1, 2]))
+    life.leave(0, GONE)
+    assert life.lists("t")[0] == [1, 3]
+
+
+def test_levels_of_spread_come_after_racks() -> None:
+    """Of the SPUs on the rack that is to take it, the one in the zone with fewest."""
+    life = OneCluster()
+    for spu_id, (rack, zone) in enumerate(["ax", "bx", "cx", "cy", "ay"]):
+        life.join(spu_id, rack=rack, labels={"zone": zone})
+    life.apply(life.build.adopt("load", [3], [3]))
+    life.apply(life.build.adopt("t", [0, 1, 4], policy=Policy.BALANCED))
+    life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone"),))))
+    life.leave(4, GONE)
+    assert life.lists("t") == [[0, 1, 3]]
+
+
+@pytest.mark.parametrize(("rows", "counts"), [([[0]], {2: 1}), ([[0]] * 4, {2: 4})])
+def test_a_list_that_nobody_could_lead_gets_one_that_can(
+    rows: list[list[int]], counts: dict[int, int]
+) -> None:
+    """SPU 1 is demoted and empty, SPU 2 has the load; with SPU 2 in the list 1 may come."""
+    life = OneCluster(*Events().joins(0, 1, 2))
+    life.apply(life.build.adopt("load", *[[2]] * 20))
+    life.apply(life.build.adopt("t", *rows))
+    life.demote(1)
+    life.leave(0, GONE)
+    assert Counter(row[0] for row in life.lists("t")) == counts
+    life.apply(life.build.replication("t", 2))
+    assert life.lists("t") == [[2, 1]] * len(rows)
+
+
+def test_a_factor_of_a_topic_with_a_demand_is_refused_where_no_spu_has_room() -> None:
+    """The ring is empty before and after, though replicas go (found by a seed)."""
+    life = OneCluster()
+    life.join(3, capacity=0, resources={"disk": 7})
+    life.join(6, capacity=1, resources={"disk": 38})
+    life.apply(life.build.adopt("t", [6, 3], [3, 6], demand={"disk": 6}))
+    life.apply(life.build.replication("t", 1))
+    assert life.lists("t") == [[6], [3]]
+    [status] = life.apply(life.build.replication("t", 2))
+    assert isinstance(status, TopicStatus)
+    assert (status.status, status.code) == (Status.REJECTED, Code.INSUFFICIENT_CAPACITY)
+
+
+@settings(max_examples=share_of(200), deadline=None)
+@given(data=st.data())
+def test_each_replica_that_comes_is_on_a_rack_with_fewest_and_each_that_goes_on_one_with_most(
+    data: st.DataObject,
+) -> None:
+    """As the ring's room allowed: no SPU that has room is on a rack where it would be more even."""
+    racks = data.draw(st.text("abc", min_size=3, max_size=9))
+    capacities = data.draw(st.lists(st.integers(2, 9), min_size=len(racks), max_size=len(racks)))
+    life = OneCluster()
+    for spu_id, (rack, capacity) in enumerate(zip(racks, capacities, strict=True)):
+        life.join(spu_id, rack=rack, capacity=capacity)
+    ids = st.lists(st.integers(0, len(racks) - 1), min_size=1, max_size=5, unique=True)
+    for name in ("t", "u"):
+        life.apply(life.build.adopt(name, *data.draw(st.lists(ids, min_size=1, max_size=4))))
+    before = {name: life.lists(name) for name in ("t", "u")}
+    is_leave = data.draw(st.booleans())
+    if is_leave:
+        life.leave(data.draw(st.integers(0, len(racks) - 1)), GONE)
+    else:
+        life.apply(life.build.replication("t", data.draw(st.integers(1, 5))))
+    free = life.state.ring.ids.tolist()
+    for name in ("t", "u"):
+        for was, now in zip(before[name], life.lists(name), strict=True):
+            if not life.state.leaving.isdisjoint(now):
+                continue
+            counts = Counter(racks[spu_id] for spu_id in now)
+            for new in set(now) - set(was):
+                others = [counts[racks[spu_id]] for spu_id in free if spu_id not in now]
+                assert all(counts[racks[new]] - 1 <= count for count in others)
+            for gone in set() if is_leave else set(was) - set(now):
+                assert all(counts[racks[i]] - 1 <= counts[racks[gone]] for i in now[1:])

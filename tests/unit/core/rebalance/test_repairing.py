@@ -1,0 +1,122 @@
+"""A rebalance repairs first: lists uneven over racks, and lists that break a rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import TopicStatus
+from support.events.one_cluster import OneCluster
+from support.project.case_share import share_of
+
+
+def asked(life: OneCluster, max_moves: int = 1_000, **given: int) -> TopicStatus:
+    found = life.apply(life.build.rebalance(max_moves, **given))
+    return next(each for each in found if isinstance(each, TopicStatus))
+
+
+def on_racks(racks: str, capacity: int = 100) -> OneCluster:
+    """One SPU for each letter, which is its rack."""
+    life = OneCluster()
+    for spu_id, rack in enumerate(racks):
+        life.join(spu_id, rack=rack, capacity=capacity)
+    return life
+
+
+def adopt(life: OneCluster, *lists: list[int], topic: str = "t") -> None:
+    life.apply(life.build.adopt(topic, *lists, policy=Policy.BALANCED))
+
+
+def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
+    """Not the one that is alone on its rack, though its SPU holds most."""
+    life = on_racks("abb")
+    adopt(life, [0, 2, 1], [0, 1, 2])
+    life.join(3, rack="c", capacity=100)
+    assert asked(life).moves == 2
+    assert all({0, 3} < set(row) for row in life.lists("t"))
+
+
+@pytest.mark.parametrize("racks", ["aab", "aabc", "aaab"])
+def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
+    life = on_racks(racks)
+    adopt(life, [0, 1])
+    assert asked(life).message == (
+        "1 replica moves (1 to repair lists, 0 to even out), 0 lists get another leader from among "
+        "their replicas"
+    )
+    assert len({racks[spu] for spu in life.lists("t")[0]}) == 2
+
+
+@pytest.mark.parametrize(("racks", "row"), [("aaabbb", [0, 1, 2, 3]), ("aaaabb", [0, 1, 2, 3])])
+def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str, row: list[int]) -> None:
+    """Two and two."""
+    life = on_racks(racks)
+    adopt(life, row)
+    asked(life)
+    assert sorted(Counter(racks[spu] for spu in life.lists("t")[0]).values()) == [2, 2]
+
+
+def test_few_moves_repair_as_much_as_they_may() -> None:
+    """And the answer says what is left; leaders alone repair nothing."""
+    life = on_racks("aabb")
+    adopt(life, *[[0, 1]] * 5)
+    assert (asked(life, 0).moves, asked(life, 2).moves) == (0, 2)
+    answer = asked(life, 1)
+    assert (answer.moves, "2 lists are left to be repaired" in (answer.message or "")) == (1, True)
+    assert "left" not in (asked(life).message or "")
+
+
+def test_repairs_count_as_bytes() -> None:
+    life = OneCluster()
+    for spu_id, rack in enumerate("aabb"):
+        life.join(spu_id, rack=rack, capacity=100, resources={"disk_bytes": 10_000})
+    adopt(life, *[[0, 1]] * 5)
+    life.apply(life.build.demand("t", demand={"disk_bytes": 10}))
+    answer = asked(life, max_bytes=35)
+    assert answer.moves == 3
+    assert (answer.message or "").startswith("3 replicas of 30 bytes move (3 to repair lists")
+
+
+def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
+    life = on_racks("aabb")
+    life.create("t", 2, 2, policy=Policy.FLUVIO, ignore_rack=True)
+    assert "to repair" not in (asked(life).message or "")
+
+
+def test_a_level_with_too_many_is_repaired() -> None:
+    """`VIOLATED` since its constraints changed."""
+    life = OneCluster()
+    for spu_id in range(6):
+        life.join(spu_id, capacity=100, labels={"zone": "ab"[spu_id % 2]})
+    adopt(life, *[[0, 2]] * 4)
+    life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone", 1),))))
+    asked(life)
+    assert all(sorted(spu % 2 for spu in row) == [0, 1] for row in life.lists("t"))
+
+
+@settings(max_examples=share_of(300), deadline=None)
+@given(st.data())
+def test_no_further_move_makes_a_list_more_even(data: st.DataObject) -> None:
+    """On random clusters; what evens out may make room for further repairs, the next time."""
+    racks = data.draw(st.text("abcd", min_size=2, max_size=8))
+    life = on_racks(racks, capacity=data.draw(st.sampled_from([6, 100])))
+    ids = range(len(racks))
+    rows = st.lists(st.sampled_from(ids), min_size=1, max_size=5, unique=True)
+    for number in range(data.draw(st.integers(1, 3))):
+        adopt(life, *data.draw(st.lists(rows, min_size=1, max_size=4)), topic=f"t{number}")
+    for spu_id in data.draw(st.sets(st.sampled_from(ids), max_size=2)):
+        life.leave(spu_id)
+    while "to repair" in (asked(life).message or ""):
+        pass
+    state = life.state
+    for topic in state.topics.values():
+        for row in topic.replicas.lists().tolist():
+            counts = Counter(racks[spu] for spu in row)
+            for gone in row:
+                for taken in state.ring.ids.tolist() if state.spus[SpuId(gone)].online else ():
+                    is_better = counts[racks[gone]] >= counts[racks[taken]] + 2
+                    assert taken in row or not is_better, (row, gone, taken)
