@@ -15,7 +15,6 @@ from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     Policy,
-    SpuId,
     TopicAdopted,
     TopicConstraints,
     TopicDemand,
@@ -45,14 +44,11 @@ from spu_assigner.core.decision.assignment import (
     refuse_size,
 )
 from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.repair import revised
-from spu_assigner.core.decision.requests import (
-    shown_index,
-)
+from spu_assigner.core.decision.repair import cores_of, revised
+from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
@@ -83,7 +79,7 @@ def adopt(
         changed = _redescribed(state, topic, event, Mode.ADOPTED)
         return [replace(changed, need=need, reason=Reason(mode=Mode.ADOPTED)), adopted]
     replicas = ReplicaLists.of_lists(rows)
-    cores = _cores(state, topic, rows) if policy is Policy.REDPANDA else None
+    cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
     lengths = _uneven_lengths(rows)
     too_large = refuse_size(replicas, cores, None if lengths is None else bytes(lengths))
     if too_large is not None:
@@ -169,27 +165,6 @@ def _uneven_lengths(rows: Rows) -> tuple[int, ...] | None:
     return None if len(set(lengths)) == 1 else lengths
 
 
-def _cores(state: ClusterState, topic: Topic | None, rows: Rows) -> ReplicaLists:
-    """A replica that stays keeps its core, the others take the first of least weight."""
-    known: list[dict[int, int]] = []
-    if topic is not None and topic.cores is not None:
-        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
-        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
-    known += [{}] * (len(rows) - len(known))
-    scratch: dict[SpuId, list[int]] = {}
-    return ReplicaLists.of_lists(
-        [
-            [
-                before[spu_id]
-                if spu_id in before
-                else first_core(state.core_weights, scratch, SpuId(spu_id))
-                for spu_id in row
-            ]
-            for row, before in zip(rows, known[: len(rows)], strict=True)
-        ]
-    )
-
-
 def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:
     """The next map of a topic with another demand or other constraints, or the refusal.
 
@@ -225,15 +200,6 @@ def _redescribed(
     mode: Mode,
 ) -> ReplicaMap:
     """The next map of a topic that keeps its lists."""
-    ring, chains = state.ring, state.chains
-    changed = revised(
-        state,
-        event.topic,
-        cause=event.event_id,
-        replicas=topic.replicas.lists(),
-        cores=None if topic.cores is None else topic.cores.lists(),
-        chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
-        mode=mode,
-        moves=(),
-    )
-    return replace(changed, own_events=own_events_after(topic, event.event_id))
+    lists, cause = topic.replicas.lists(), event.event_id
+    changed = revised(state, event.topic, cause=cause, replicas=lists, mode=mode)
+    return replace(changed, own_events=own_events_after(topic, cause))
