@@ -35,7 +35,6 @@ from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
-    entered,
     ignored,
     ring_event,
     ring_with,
@@ -114,8 +113,7 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     if was_in_ring and (full or closed):
         ring, chains = ring_without(ring, chains, (spu_id,))
     entering = [] if full or was_in_ring or closed else [spu_id]
-    ring = ring_with(state, {spu_id: spu}, entering, ring)
-    chains = entered(ring, chains)
+    ring, chains = ring_with(state, {spu_id: spu}, entering, ring, chains)
     is_update = before is not None and before.online
     changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
     if closed is not was_closed:
@@ -244,11 +242,10 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
         changes.append(RingChange.SATURATED)
     registration = state.registration_next if entering else spu.registration
     opened = replace(opened, registration=registration)
-    ring = ring_with(state, {spu_id: opened}, entering)
+    ring, chains = ring_with(state, {spu_id: opened}, entering, state.ring, state.chains)
     records: list[Record] = [
         ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
     ]
-    chains = entered(ring, state.chains)
     registration_next = max(state.registration_next, registration + 1)
     return [*records, opened, *chains_changed(state, chains, registration_next)]
 

@@ -17,7 +17,6 @@ from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
     chains_changed,
-    entered,
     ring_event,
     ring_with,
     ring_without,
@@ -83,10 +82,10 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
     for spu_id in restored:
         described[spu_id] = replace(spu_entry(state, spu_id), registration=registration)
         registration += 1
-    ring = ring_with(state, described, restored, ring)
+    ring, chains = ring_with(state, described, restored, ring, chains)
     return RingAfter(
         ring=ring,
-        chains=entered(ring, chains),
+        chains=chains,
         described=described,
         registration=registration,
         changes=(
