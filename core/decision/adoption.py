@@ -52,8 +52,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
-Rows = list[list[int]]
-
 
 def adopt(
     state: ClusterState,
@@ -73,14 +71,15 @@ def adopt(
     rows = [list(row) for row in event.replicas]
     adopted = status(state, event.topic, Status.ADOPTED, event.event_id)
     need = _need_after(topic, event)
-    if topic is not None and _is_so(topic, policy, event.pinned, rows):
+    known = None if topic is None else (topic.policy, topic.pinned, topic.replicas.lists().tolist())
+    if topic is not None and known == (policy, event.pinned, rows):
         if need == topic.need:
             return [adopted]
         changed = _redescribed(state, topic, event, Mode.ADOPTED)
         return [replace(changed, need=need, reason=Reason(mode=Mode.ADOPTED)), adopted]
     replicas = ReplicaLists.of_lists(rows)
     cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
-    lengths = _uneven_lengths(rows)
+    lengths = tuple(map(len, rows)) if replicas.ragged else None
     too_large = refuse_size(replicas, cores, None if lengths is None else bytes(lengths))
     if too_large is not None:
         return [rejected(state, event.topic, too_large, event.event_id)]
@@ -112,10 +111,6 @@ def adopt(
         *_settled(state, event),
         *after.records(state, event.event_id),
     ]
-
-
-def _is_so(topic: Topic, policy: Policy, pinned: bool, rows: Rows) -> bool:
-    return (topic.policy, topic.pinned, topic.replicas.lists().tolist()) == (policy, pinned, rows)
 
 
 def _need_after(topic: Topic | None, event: TopicAdopted) -> Need | None:
@@ -158,11 +153,6 @@ def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
     if any(spu_id in state.leaving for row in event.replicas for spu_id in row):
         return []
     return [status(state, event.topic, Status.ASSIGNED, waiting.cause), settled]
-
-
-def _uneven_lengths(rows: Rows) -> tuple[int, ...] | None:
-    lengths = tuple(map(len, rows))
-    return None if len(set(lengths)) == 1 else lengths
 
 
 def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:
