@@ -217,10 +217,6 @@ _HOMES: Final = (
     "explain.placement_decision",
     "explain.explaining_assigner",
     "explain.loads",
-    "explain.moves",
-    "explain.replay_placement",
-    "explain.replay_striped",
-    "explain.ring_history",
 )
 
 if not TYPE_CHECKING:  # A type checker would take every name for known.

@@ -146,41 +146,34 @@ class SpuJoined(BaseEvent, frozen=True, kw_only=True):
     """What it says against replicas."""
 
 
-class SpuLeft(BaseEvent, frozen=True, kw_only=True):
-    """An SPU is gone, for a while or for good."""
+class BaseSpuEvent(BaseEvent, frozen=True, kw_only=True):
+    """What every event about one SPU that is known has."""
 
     spu_id: int
     """Of a known SPU."""
+
+
+class SpuLeft(BaseSpuEvent, frozen=True, kw_only=True):
+    """An SPU is gone, for a while or for good."""
+
     mode: LeaveMode = LeaveMode.OFFLINE
     """What becomes of its replicas."""
 
 
-class SpuCordon(BaseEvent, frozen=True, kw_only=True):
+class SpuCordon(BaseSpuEvent, frozen=True, kw_only=True):
     """An SPU is to take no new replicas; it keeps what it has, until `SpuUncordon`."""
 
-    spu_id: int
-    """Of a known SPU."""
 
-
-class SpuUncordon(BaseEvent, frozen=True, kw_only=True):
+class SpuUncordon(BaseSpuEvent, frozen=True, kw_only=True):
     """A cordoned SPU may take new replicas again."""
 
-    spu_id: int
-    """Of a known SPU."""
 
-
-class SpuDemote(BaseEvent, frozen=True, kw_only=True):
+class SpuDemote(BaseSpuEvent, frozen=True, kw_only=True):
     """An SPU is to lead nothing where another can, until `SpuUndemote`."""
 
-    spu_id: int
-    """Of a known SPU."""
 
-
-class SpuUndemote(BaseEvent, frozen=True, kw_only=True):
+class SpuUndemote(BaseSpuEvent, frozen=True, kw_only=True):
     """A demoted SPU may lead again; nothing comes back to it by that alone."""
-
-    spu_id: int
-    """Of a known SPU."""
 
 
 class BaseTopicEvent(BaseEvent, frozen=True, kw_only=True):

@@ -137,8 +137,6 @@ class ListSearch:
         found: Row | None,
         accept: Callable[[Row], bool],
         work: Work,
-        *,
-        is_whole: bool = True,
     ) -> Row | None:
         """The best list that is accepted, if it is better than the one that was found."""
         best, bound = found, None if found is None else self.score(found)
@@ -152,7 +150,7 @@ class ListSearch:
             work.search(len(kinds) - kind_number)
             if bound is not None and self._least(row, length) >= bound:
                 continue
-            if is_whole and self._least_lack(row, length):
+            if self._least_lack(row, length):
                 continue
             if len(row) == length:
                 if self._leading_rank(row) < self._last_rank and accept(row):

@@ -15,7 +15,6 @@ from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     Policy,
-    SpuId,
     TopicAdopted,
     TopicConstraints,
     TopicDemand,
@@ -45,18 +44,13 @@ from spu_assigner.core.decision.assignment import (
     refuse_size,
 )
 from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.repair import revised
-from spu_assigner.core.decision.requests import (
-    shown_index,
-)
+from spu_assigner.core.decision.repair import cores_of, revised
+from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import first_core
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
-
-Rows = list[list[int]]
 
 
 def adopt(
@@ -77,14 +71,15 @@ def adopt(
     rows = [list(row) for row in event.replicas]
     adopted = status(state, event.topic, Status.ADOPTED, event.event_id)
     need = _need_after(topic, event)
-    if topic is not None and _is_so(topic, policy, event.pinned, rows):
+    known = None if topic is None else (topic.policy, topic.pinned, topic.replicas.lists().tolist())
+    if topic is not None and known == (policy, event.pinned, rows):
         if need == topic.need:
             return [adopted]
         changed = _redescribed(state, topic, event, Mode.ADOPTED)
         return [replace(changed, need=need, reason=Reason(mode=Mode.ADOPTED)), adopted]
     replicas = ReplicaLists.of_lists(rows)
-    cores = _cores(state, topic, rows) if policy is Policy.REDPANDA else None
-    lengths = _uneven_lengths(rows)
+    cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
+    lengths = tuple(map(len, rows)) if replicas.ragged else None
     too_large = refuse_size(replicas, cores, None if lengths is None else bytes(lengths))
     if too_large is not None:
         return [rejected(state, event.topic, too_large, event.event_id)]
@@ -116,10 +111,6 @@ def adopt(
         *_settled(state, event),
         *after.records(state, event.event_id),
     ]
-
-
-def _is_so(topic: Topic, policy: Policy, pinned: bool, rows: Rows) -> bool:
-    return (topic.policy, topic.pinned, topic.replicas.lists().tolist()) == (policy, pinned, rows)
 
 
 def _need_after(topic: Topic | None, event: TopicAdopted) -> Need | None:
@@ -164,32 +155,6 @@ def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
     return [status(state, event.topic, Status.ASSIGNED, waiting.cause), settled]
 
 
-def _uneven_lengths(rows: Rows) -> tuple[int, ...] | None:
-    lengths = tuple(map(len, rows))
-    return None if len(set(lengths)) == 1 else lengths
-
-
-def _cores(state: ClusterState, topic: Topic | None, rows: Rows) -> ReplicaLists:
-    """A replica that stays keeps its core, the others take the first of least weight."""
-    known: list[dict[int, int]] = []
-    if topic is not None and topic.cores is not None:
-        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
-        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
-    known += [{}] * (len(rows) - len(known))
-    scratch: dict[SpuId, list[int]] = {}
-    return ReplicaLists.of_lists(
-        [
-            [
-                before[spu_id]
-                if spu_id in before
-                else first_core(state.core_weights, scratch, SpuId(spu_id))
-                for spu_id in row
-            ]
-            for row, before in zip(rows, known[: len(rows)], strict=True)
-        ]
-    )
-
-
 def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:
     """The next map of a topic with another demand or other constraints, or the refusal.
 
@@ -225,15 +190,6 @@ def _redescribed(
     mode: Mode,
 ) -> ReplicaMap:
     """The next map of a topic that keeps its lists."""
-    ring, chains = state.ring, state.chains
-    changed = revised(
-        state,
-        event.topic,
-        cause=event.event_id,
-        replicas=topic.replicas.lists(),
-        cores=None if topic.cores is None else topic.cores.lists(),
-        chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
-        mode=mode,
-        moves=(),
-    )
-    return replace(changed, own_events=own_events_after(topic, event.event_id))
+    lists, cause = topic.replicas.lists(), event.event_id
+    changed = revised(state, event.topic, cause=cause, replicas=lists, mode=mode)
+    return replace(changed, own_events=own_events_after(topic, cause))

@@ -205,19 +205,13 @@ def ring_with(
     state: ClusterState,
     changed: Mapping[SpuId, SpuChanged],
     entering: Iterable[int],
-    ring: Ring | None = None,
-) -> Ring:
-    """The ring after SPUs have entered it or were described again.
-
-    Nothing has to be made if none was.
-    """
-    ring = state.ring if ring is None else ring
-    return ring.with_members(entering, {**state.spus, **changed}) if changed else ring
-
-
-def entered(ring: Ring, chains: Mapping[Order, Chain]) -> dict[Order, Chain]:
-    """The chains on a ring that members have entered."""
-    return {order: ring.chain_entered(order, chain) for order, chain in chains.items()}
+    ring: Ring,
+    chains: Mapping[Order, Chain],
+) -> tuple[Ring, dict[Order, Chain]]:
+    """The ring and its chains after SPUs have entered it or were described again."""
+    if changed:
+        ring = ring.with_members(entering, {**state.spus, **changed})
+    return ring, {order: ring.chain_entered(order, chain) for order, chain in chains.items()}
 
 
 def chains_changed(

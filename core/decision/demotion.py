@@ -21,12 +21,7 @@ import numpy as np
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists
-from spu_assigner.core.decision.repair import (
-    TOPIC_LOOKS,
-    moved_cores,
-    revised,
-)
-from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.decision.repair import TOPIC_LOOKS, revised
 from spu_assigner.core.placement.list_repair import RepairRun, lead_rank
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice, LeaderRank
@@ -90,7 +85,7 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
         if changed:  # Where a demoted SPU leads on, it is looked at with each event.
             run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + matrix.size
             lists = ReplicaLists(matrix, ragged=topic.replicas.ragged)
-            yield [_reordered(state, name, cause, lists)]
+            yield [revised(state, name, cause=cause, replicas=lists, mode=Mode.DEMOTION)]
 
 
 def _taken_back(
@@ -112,7 +107,8 @@ def _taken_back(
             row: list[int] = matrix[at].tolist()
             row.remove(spu_id)
             matrix[at] = [spu_id, *row]
-        yield [_reordered(state, name, cause, ReplicaLists(matrix, ragged=replicas.ragged))]
+        changed = ReplicaLists(matrix, ragged=replicas.ragged)
+        yield [revised(state, name, cause=cause, replicas=changed, mode=Mode.DEMOTION)]
 
 
 class _OtherLists:
@@ -183,19 +179,3 @@ class _OtherLists:
             else:
                 return name
         return None
-
-
-def _reordered(state: ClusterState, name: str, cause: str, replicas: ReplicaLists) -> Record:
-    topic = state.topics[name]
-    return revised(
-        state,
-        name,
-        cause=cause,
-        replicas=replicas,
-        cores=moved_cores(state.core_weights, topic, replicas),
-        chain_index=shown_index(
-            state, topic.policy, state.ring, state.chains, ignore_rack=topic.ignore_rack
-        ),
-        mode=Mode.DEMOTION,
-        moves=(),
-    )

@@ -35,7 +35,6 @@ from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import (
     Refusal,
     chains_changed,
-    entered,
     ignored,
     ring_event,
     ring_with,
@@ -43,12 +42,16 @@ from spu_assigner.core.decision.answers import (
 )
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.parts import spu_entry
 
 DROPPED_NAMED: Final = 8  # in the answer to a join
 
 
 def change(state: ClusterState, event: SpuEvent) -> list[Record]:
     """What an event of `spu-events` changes, or the answer that it is ignored."""
+    if not isinstance(event, SpuJoined) and event.spu_id not in state.spus:
+        found = f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
+        return [ignored(state, event.spu_id, Refusal(Code.SPU_UNKNOWN, found), event.event_id)]
     match event:
         case SpuJoined():
             return join(state, event)
@@ -110,8 +113,7 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     if was_in_ring and (full or closed):
         ring, chains = ring_without(ring, chains, (spu_id,))
     entering = [] if full or was_in_ring or closed else [spu_id]
-    ring = ring_with(state, {spu_id: spu}, entering, ring)
-    chains = entered(ring, chains)
+    ring, chains = ring_with(state, {spu_id: spu}, entering, ring, chains)
     is_update = before is not None and before.online
     changes = [RingChange.UPDATED if is_update else RingChange.JOINED]
     if closed is not was_closed:
@@ -194,19 +196,14 @@ def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
 def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     """An SPU is gone, for a while or, with DECOMMISSION, as soon as no list holds it."""
     spu_id = SpuId(event.spu_id)
-    spu = state.spus.get(spu_id)
-    if spu is None:
-        return [_unknown(state, event.spu_id, event.event_id)]
+    spu = spu_entry(state, spu_id)
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
     was_there = spu.online or (spu.leaving and event.mode is LeaveMode.DECOMMISSION)
     unreachable = leaving and (spu.unreachable or not was_there)
-    ring, chains = state.ring, dict(state.chains)
-    if spu_id in ring:
-        ring, chains = ring_without(ring, chains, (spu_id,))
-    weights = tuple(state.core_weights[spu_id])
+    ring, chains = ring_without(state.ring, state.chains, (spu_id,))
     return [
         ring_event(state, spu_id, RingChange.LEFT, ring.size, event.event_id),
-        replace(spu, online=False, leaving=leaving, unreachable=unreachable, core_weights=weights),
+        replace(spu, online=False, leaving=leaving, unreachable=unreachable),
         *chains_changed(state, chains),
     ]
 
@@ -217,18 +214,13 @@ def cordon(state: ClusterState, event: SpuCordon) -> list[Record]:
     One that is offline or leaving may be cordoned too: it will not be in the ring when it is back.
     """
     spu_id = SpuId(event.spu_id)
-    spu = state.spus.get(spu_id)
-    if spu is None:
-        return [_unknown(state, event.spu_id, event.event_id)]
+    spu = spu_entry(state, spu_id)
     if spu.cordoned:
         return [_unchanged(state, spu_id, "is cordoned already", event.event_id)]
-    ring, chains = state.ring, dict(state.chains)
-    if spu_id in ring:
-        ring, chains = ring_without(ring, chains, (spu_id,))
-    weights = tuple(state.core_weights[spu_id])
+    ring, chains = ring_without(state.ring, state.chains, (spu_id,))
     return [
         ring_event(state, spu_id, RingChange.CORDONED, ring.size, event.event_id),
-        replace(spu, cordoned=True, core_weights=weights),
+        replace(spu, cordoned=True),
         *chains_changed(state, chains),
     ]
 
@@ -237,13 +229,10 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
     """An SPU may take new replicas again; in the order of registration it comes last, as one that
     is back."""
     spu_id = SpuId(event.spu_id)
-    spu = state.spus.get(spu_id)
-    if spu is None:
-        return [_unknown(state, event.spu_id, event.event_id)]
+    spu = spu_entry(state, spu_id)
     if not spu.cordoned:
         return [_unchanged(state, spu_id, "is not cordoned", event.event_id)]
-    weights = tuple(state.core_weights[spu_id])
-    opened = replace(spu, cordoned=False, core_weights=weights)
+    opened = replace(spu, cordoned=False)
     is_full = state.ledger.count(spu_id) >= spu.capacity
     changes = [RingChange.UNCORDONED]
     entering = [spu_id] if spu.online and not is_full and not opened.is_closed else []
@@ -253,11 +242,10 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
         changes.append(RingChange.SATURATED)
     registration = state.registration_next if entering else spu.registration
     opened = replace(opened, registration=registration)
-    ring = ring_with(state, {spu_id: opened}, entering)
+    ring, chains = ring_with(state, {spu_id: opened}, entering, state.ring, state.chains)
     records: list[Record] = [
         ring_event(state, spu_id, change, ring.size, event.event_id) for change in changes
     ]
-    chains = entered(ring, state.chains)
     registration_next = max(state.registration_next, registration + 1)
     return [*records, opened, *chains_changed(state, chains, registration_next)]
 
@@ -265,14 +253,12 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
 def set_demoted(state: ClusterState, event: SpuDemote | SpuUndemote) -> list[Record]:
     """An SPU is demoted or undemoted; its place in the ring stays as it is."""
     spu_id = SpuId(event.spu_id)
-    spu = state.spus.get(spu_id)
-    if spu is None:
-        return [_unknown(state, event.spu_id, event.event_id)]
+    spu = spu_entry(state, spu_id)
     demoted = isinstance(event, SpuDemote)
     if spu.demoted is demoted:
         found = "is demoted already" if demoted else "is not demoted"
         return [_unchanged(state, spu_id, found, event.event_id)]
-    changed = replace(spu, demoted=demoted, core_weights=tuple(state.core_weights[spu_id]))
+    changed = replace(spu, demoted=demoted)
     changes = [RingChange.DEMOTED if demoted else RingChange.UNDEMOTED]
     if not demoted and changed.is_barred:  # A taint keeps it from leading.
         changes.append(RingChange.DEMOTED)
@@ -280,13 +266,6 @@ def set_demoted(state: ClusterState, event: SpuDemote | SpuUndemote) -> list[Rec
         *[ring_event(state, spu_id, each, state.ring.size, event.event_id) for each in changes],
         changed,
     ]
-
-
-def _unknown(state: ClusterState, spu_id: int, cause: str) -> RingEvent:
-    refusal = Refusal(
-        Code.SPU_UNKNOWN, f"no SPU {bounded_repr(spu_id)} in cluster {state.cluster_id!r}"
-    )
-    return ignored(state, spu_id, refusal, cause)
 
 
 def _unchanged(state: ClusterState, spu_id: int, found: str, cause: str) -> RingEvent:

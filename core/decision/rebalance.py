@@ -33,8 +33,7 @@ from spu_assigner.core.decision.answers import (
     rejected,
     status,
 )
-from spu_assigner.core.decision.repair import moved_cores, revised
-from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.decision.repair import revised
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import (
     ListMove,
@@ -353,26 +352,23 @@ def _maps(
     weights: dict[SpuId, list[int]] = dict(state.core_weights)
     records: list[Record] = []
     for name, (replicas, moves) in changed.items():
-        topic = state.topics[name]
-        cores = moved_cores(weights, topic, replicas)
-        if cores is not None:
-            after = held_by_cores(replicas.matrix, cores.matrix)
-            weights.update(weights_after(weights, topic.held_by_cores(), after))
-        records.append(
-            revised(
-                state,
-                name,
-                cause=cause,
-                replicas=replicas,
-                cores=cores,
-                chain_index=shown_index(
-                    state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
-                ),
-                mode=Mode.REBALANCE,
-                moves=[
-                    Move(partition=move.partition, gone=move.gone, taken=move.taken)
-                    for move in moves or ()
-                ],
-            )
+        changed_map = revised(
+            state,
+            name,
+            cause=cause,
+            replicas=replicas,
+            mode=Mode.REBALANCE,
+            moves=[
+                Move(partition=move.partition, gone=move.gone, taken=move.taken)
+                for move in moves or ()
+            ],
+            ring=ring,
+            chains=chains,
+            weights=weights,
         )
+        records.append(changed_map)
+        if changed_map.cores is not None:
+            after = held_by_cores(replicas.matrix, changed_map.cores.matrix)
+            before = state.topics[name].held_by_cores()
+            weights.update(weights_after(weights, before, after))
     return records

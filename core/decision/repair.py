@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from spu_assigner.core.base.chains import Order
+from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
@@ -52,6 +52,7 @@ from spu_assigner.core.placement.choose import binding_rules
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
+from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic
 
 # What repairs take in looks, by measurement.
@@ -166,7 +167,6 @@ def _changed(
     filled: list[int],
 ) -> list[Record]:
     """The new map, and what the ring has lost by it."""
-    topic = state.topics[name]
     ring, chains = state.ring, dict(state.chains)
     for spu_id in filled:
         ring, chains = ring_without(ring, chains, (spu_id,))
@@ -176,12 +176,10 @@ def _changed(
             name,
             cause=cause,
             replicas=replicas,
-            cores=moved_cores(state.core_weights, topic, replicas),
-            chain_index=shown_index(
-                state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack
-            ),
             mode=Mode.REPAIR,
             moves=moves,
+            ring=ring,
+            chains=chains,
         )
     ]
     records += [
@@ -197,16 +195,23 @@ def revised(
     *,
     cause: str,
     replicas: ReplicaLists,
-    cores: ReplicaLists | None,
-    chain_index: int | None,
     mode: Mode,
-    moves: Iterable[Move],
+    moves: Iterable[Move] = (),
+    ring: Ring | None = None,
+    chains: Mapping[Order, Chain] | None = None,
+    weights: Mapping[SpuId, list[int]] | None = None,
 ) -> ReplicaMap:
     """The next map of a living topic, some of whose replicas are elsewhere.
 
-    Its reason lists the moves by partition, and no more than a message has room for.
+    Its reason lists the moves by partition, and no more than a message has room for. `ring`,
+    `chains` and the `weights` of cores are those after it; None: they are as in the state.
     """
     topic = state.topics[name]
+    ring = state.ring if ring is None else ring
+    chains = state.chains if chains is None else chains
+    cores = None
+    if topic.cores is not None:
+        cores = cores_of(state.core_weights if weights is None else weights, topic, replicas)
     reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
     return ReplicaMap(
         cluster_id=state.cluster_id,
@@ -215,7 +220,7 @@ def revised(
         policy=topic.policy,
         replicas=replicas,
         cores=cores,
-        chain_index=chain_index,
+        chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
         cause=cause,
         replication_factor=topic.replication_factor,
         ignore_rack=topic.ignore_rack,
@@ -232,22 +237,21 @@ def revised(
     )
 
 
-def moved_cores(
-    weights: Mapping[SpuId, list[int]], topic: Topic, replicas: ReplicaLists
-) -> ReplicaLists | None:
-    """The cores of changed lists: a replica that stays keeps its core, a new one takes the first
-    of least weight."""
-    if topic.cores is None:
-        return None
+def cores_of(
+    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
+) -> ReplicaLists:
+    """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
+    the first of least weight."""
+    known: list[dict[int, int]] = []
+    if topic is not None and topic.cores is not None:
+        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
+        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
     scratch: dict[SpuId, list[int]] = {}
     rows: list[list[int]] = []
-    before = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
-    for row, (old_row, old_cores) in zip(replicas.tolist(), before, strict=True):
-        core_of = dict(zip(old_row, old_cores, strict=True))
-        for spu_id in row:
-            if spu_id not in core_of:
-                core_of[spu_id] = first_core(weights, scratch, SpuId(spu_id))
-        rows.append([core_of[spu_id] for spu_id in row])
+    known += [{}] * (len(replicas) - len(known))
+    for row, before in zip(replicas.tolist(), known[: len(replicas)], strict=True):
+        new = {i: first_core(weights, scratch, SpuId(i)) for i in row if i not in before}
+        rows.append([new[i] if i in new else before[i] for i in row])
     return ReplicaLists.of_lists(rows)
 
 

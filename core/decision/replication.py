@@ -36,8 +36,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size
-from spu_assigner.core.decision.repair import moved_cores, outcome, revised
-from spu_assigner.core.decision.requests import shown_index
+from spu_assigner.core.decision.repair import outcome, revised
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.decision.shortage import what_lacks
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
@@ -99,12 +98,10 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         event.topic,
         cause=event.event_id,
         replicas=replicas,
-        cores=moved_cores(state.core_weights, topic, replicas),
-        chain_index=shown_index(
-            state, topic.policy, after.ring, after.chains, ignore_rack=topic.ignore_rack
-        ),
         mode=Mode.REPLICATION,
         moves=resized.moves,
+        ring=after.ring,
+        chains=after.chains,
     )
     leaving = leaving_spus(state, topic)
     held = [row for row in resized.rows if not leaving.isdisjoint(row)]

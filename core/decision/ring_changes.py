@@ -17,7 +17,6 @@ from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import (
     chains_changed,
-    entered,
     ring_event,
     ring_with,
     ring_without,
@@ -26,6 +25,7 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import own_events_after
+from spu_assigner.core.state.parts import spu_entry
 from spu_assigner.core.state.ring import Ring
 
 
@@ -80,15 +80,12 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
     described: dict[SpuId, SpuChanged] = {}
     registration = state.registration_next
     for spu_id in restored:
-        weights = tuple(state.core_weights[spu_id])
-        described[spu_id] = replace(
-            state.spus[spu_id], registration=registration, core_weights=weights
-        )
+        described[spu_id] = replace(spu_entry(state, spu_id), registration=registration)
         registration += 1
-    ring = ring_with(state, described, restored, ring)
+    ring, chains = ring_with(state, described, restored, ring, chains)
     return RingAfter(
         ring=ring,
-        chains=entered(ring, chains),
+        chains=chains,
         described=described,
         registration=registration,
         changes=(

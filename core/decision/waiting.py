@@ -108,14 +108,6 @@ def _may_take_more(spu: SpuChanged, known: SpuChanged) -> bool:
     )
 
 
-def in_turn(state: ClusterState, kind: Wait) -> list[Waiting]:
-    """What waits of this kind, the oldest first."""
-    return sorted(
-        (waiting for waiting in state.waiting.values() if waiting.kind is kind),
-        key=lambda waiting: waiting.sequence,
-    )
-
-
 def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[Sequence[Record]]:
     """Try what waits; each part must be applied before the next.
 
@@ -147,7 +139,7 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
             if were_lists:
                 yield from _gone(state)  # Lists come first, and leave SPUs.
                 were_lists = False
-            room = _free_slots(state) if room is None else room
+            room = int(state.ledger.free(state.ring.ids).sum()) if room is None else room
             if _may_fit(state, waiting, room):
                 work = Work()
                 records = _served(state, waiting, work)
@@ -167,9 +159,10 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
 
 
 def _in_turn(state: ClusterState, due: Retries) -> Iterator[Waiting]:
-    """What is still to be tried, in turn."""
+    """What is still to be tried, the oldest of each kind first."""
     for kind in TURNS[TURNS.index(due.kind) :]:
-        for waiting in in_turn(state, kind):
+        of_kind = [waiting for waiting in state.waiting.values() if waiting.kind is kind]
+        for waiting in sorted(of_kind, key=lambda waiting: waiting.sequence):
             if kind is not due.kind or waiting.sequence >= due.sequence:
                 yield waiting
 
@@ -179,10 +172,6 @@ def _gone(state: ClusterState) -> Iterator[Sequence[Record]]:
     for spu_id in sorted(state.leaving):
         if state.ledger.count(spu_id) == 0:
             yield [SpuGone(cluster_id=state.cluster_id, spu_id=spu_id)]
-
-
-def _free_slots(state: ClusterState) -> int:
-    return int(state.ledger.free(state.ring.ids).sum())
 
 
 def _may_fit(state: ClusterState, waiting: Waiting, room: int) -> bool:

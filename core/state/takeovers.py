@@ -31,7 +31,6 @@ WEIGHT: Final = 1_024  # of a list that is taken over by an SPU of the largest c
 ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
 LATER_MIN: Final = 512  # lists of a map; more are counted when the counts are asked for,
 LATER_CELLS_MAX: Final = 2**18  # replicas, or when there are so many to be counted: 1 MB
-UNRACKED: Final = -1
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
 
 Counts = list[float]  # what each SPU takes over, in the order in which they came
@@ -61,7 +60,6 @@ class Takeovers:
         "ids",
         "nothing",
         "numbers",
-        "placed_on",
         "rack_of",
         "rack_totals",
     )
@@ -74,7 +72,6 @@ class Takeovers:
         self.numbers: dict[int, int] = {}  # of each SPU, by its id
         self.ids: list[int] = []  # and its id, by the number
         self.rack_of: list[int] = []
-        self.placed_on: list[int] = []  # the same, but that all SPUs without one are on one
         self.capacities: list[int] = []
         self._fair: dict[bool, Fairness] = {}
         self.from_racks: list[Counts] = []
@@ -118,7 +115,6 @@ class Takeovers:
             counts.append(NEVER if other == home else 0)
         self.ids.append(spu_id)
         self.rack_of.append(home)
-        self.placed_on.append(UNRACKED if rack is None else home)
         self.capacities.append(capacity)
         self.nothing.append(0)
         self._rack_sizes[home] += 1

@@ -36,16 +36,7 @@ class Building:
     def constrain(self, name: str, rules: Constraints) -> None:
         """Rules that bind a topic, without a look at its lists."""
         lists = self.state.topics[name].replicas.lists()
-        changed = revised(
-            self.state,
-            name,
-            cause=name,
-            replicas=lists,
-            cores=None,
-            chain_index=None,
-            mode=Mode.CONSTRAINTS,
-            moves=(),
-        )
+        changed = revised(self.state, name, cause=name, replicas=lists, mode=Mode.CONSTRAINTS)
         evolve(self.state, replace(changed, constraints=rules))
 
     def create(self, topics: int, partitions: int, replicas: int, **fields: Any) -> None:
