@@ -7,20 +7,15 @@ has a band of counts. A path of transfers takes one unit from its first SPU and 
 last; those between keep their counts.
 
 Rules:
-- First paths from SPUs above their band to SPUs below it, then from above to any with room, then
-  from any that can spare one to below. Where that leaves some outside their bands, paths between
-  any two that make the sum of the squared distances outside the bands smaller: they share evenly
-  what cannot be evened out.
-- Always a path that costs no more than any other: so each number of paths has cost least in all.
-  The least cost never falls from one path to the next, so any path found at that cost will do.
-- The first paths go in one step, at cost 1: nothing was passed, so none costs less. While no SPU
-  gives what it took, none costs less after them either. Most units pass so, and the pool finds such
-  paths for many at once (`deal`).
-- Between bands a path may end at an SPU with room and continue at one that can spare a unit: the
-  node `hub`, at no cost, stands for all that are within their band.
-- In the last stage an SPU that is the first of some paths and the last of others counts as if it
-  were two, with the counts it had before: that costs no less than the truth, and the same in the
-  end, since the squares are convex.
+- Paths are between any two SPUs, as long as one makes the sum of the squared distances outside the
+  bands smaller: what cannot be evened out is shared evenly. Of these always one that makes the sum
+  the least, and of those one that costs no more than any other. Without a circle of transfers that
+  costs less than nothing, which such paths never make, the end is the least sum at the least cost.
+- The first paths go in one step, at cost 1: nothing was passed, so none costs less. Most units pass
+  so, and the pool finds such paths for many at once (`deal`).
+- In one search an SPU that is the first of some paths and the last of others counts as if it were
+  two, with the counts it had before: that costs no less than the truth, since the squares are
+  convex. So another search follows, until one finds nothing.
 - Ties go to the SPU furthest outside its band, then to the lowest position.
 
 Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive shortest paths) and
@@ -29,10 +24,10 @@ Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,87 +104,37 @@ class Evened(Generic[AnyPool]):
     is_cut: bool  # it ended before nothing was left to do
 
 
-class _Goal(NamedTuple):
-    """From whom to whom units are to pass: SPUs above or below their band, or the hub."""
-
-    from_above: bool
-    to_below: bool
-
-
-_INTO_BANDS: Final = (_Goal(True, True), _Goal(True, False), _Goal(False, True))
-
-
-def even_out(
-    new_pool: Callable[[], AnyPool], counts: CountArray, bands: Bands, *, looks_max: int
-) -> Evened[AnyPool]:
+def even_out(pool: AnyPool, counts: CountArray, bands: Bands, *, looks_max: int) -> Evened[AnyPool]:
     """Pass units until no SPU can be brought nearer to its band, with the fewest out of place.
 
     Cost: about one visit of each SPU for each length of path, and one of each SPU on a path for
-    each unit. Where not all can be brought into their bands it starts over with bands so wide that
-    all are in them, and halves what they are wider by: that leaves little to the last stage, which
-    goes from loss to loss. After `looks_max` it ends with what has been passed, which costs the
-    least for what it brings.
+    each unit. After `looks_max` it ends with what has been passed.
     """
-    pool = new_pool()
     flow = _Flow(pool, counts, bands, looks_max)
     flow.deal()
-    for goal in _INTO_BANDS:
-        flow.run(goal)
-    first = Evened(pool, flow.counts, flow.is_cut)
-    if (outside := flow.outside()) == 0 or flow.is_cut:
-        return first
-    pool, penalty = new_pool(), flow.penalty()
-    flow = _Flow(pool, counts, bands, flow.looks_left)
-    for width in [2**power for power in reversed(range(outside.bit_length()))] + [0]:
-        flow.widen(width)
-        for goal in _INTO_BANDS:
-            flow.run(goal)
-    flow.run(None)
-    if flow.is_cut:
-        flow.widen(0)
-        if flow.penalty() >= penalty:
-            return Evened(first.pool, first.counts, is_cut=True)
+    while flow.run():
+        pass
     return Evened(pool, flow.counts, flow.is_cut)
 
 
 class _Flow:
-    """The search for paths; node i is the SPU at position i, the last node is the hub."""
+    """The search for paths; node i is the SPU at position i."""
 
     def __init__(self, pool: Pool, counts: CountArray, bands: Bands, looks: int) -> None:
         self.counts = counts.copy()
         self.looks_left = looks
         self._pool = pool
-        self._bands = bands
+        self._floors, self._ceilings = bands.floors, bands.ceilings
         self._limits = np.maximum(bands.limits, counts)
-        self._hub = len(counts)
-        self._only_hub = np.array([self._hub])
-        self._unit = 2 * self._hub + 4  # more than twice the steps of any path
-        self._has_hub = True
+        self._spus = len(counts)
+        self._unit = 2 * self._spus + 4  # more than twice the steps of any path
         self._given = np.zeros_like(counts)  # as the first of a path
         self._taken = np.zeros_like(counts)  # as the last
-        self.widen(0)
-
-    def widen(self, width: int) -> None:
-        """Let the bands be wider by this on either side, but never above the limits.
-
-        Going from wide to narrow keeps what was passed the cheapest for the counts: a narrower band
-        only takes steps through the hub away.
-        """
-        bands = self._bands.wider(width)
-        self._floors, self._ceilings = bands.floors, bands.ceilings
 
     @property
     def is_cut(self) -> bool:
         """Whether it has used up its looks."""
         return self.looks_left <= 0
-
-    def penalty(self) -> int:
-        """The sum of the squared distances outside the bands."""
-        return int(self._penalties(self.counts).sum())
-
-    def outside(self) -> int:
-        """How far the SPU furthest outside its band is from it."""
-        return int(np.maximum(*self._outside_by()).max(initial=0))
 
     def deal(self) -> None:
         """Pass what takes one step, while nothing was passed: from above to below, then what is
@@ -209,46 +154,28 @@ class _Flow:
         above, below = self.counts - self._ceilings, self._floors - self.counts
         return above.clip(min=0), below.clip(min=0)
 
-    def run(self, goal: _Goal | None) -> None:
-        """Pass units along shortest paths until there is none that helps.
-
-        None: between any two SPUs, which makes the sum of squares smaller.
-        """
-        if goal is None:
-            self._has_hub = False
-            self._given[:] = self._taken[:] = 0
+    def run(self) -> bool:
+        """Pass units along shortest paths between any two SPUs until none makes the sum of squares
+        smaller; whether any passed."""
+        self._given[:] = self._taken[:] = 0
         bound = -FAR
         while True:
-            starts, ends = self._terminals(goal)
+            starts, ends = self._terminals()
             distances = self._distances(starts, ends, bound)
-            if self.is_cut:
-                return
             cost = int((distances + ends).min()) // self._unit
-            if cost >= (0 if goal is None else FAR // self._unit):
-                return
+            if self.is_cut or cost >= 0:
+                return bool(self._given.any()) and not self.is_cut
             bound = (cost + 1) * self._unit - 1
-            self._pass_at(bound, goal, distances)
+            self._pass_at(bound, distances)
 
-    def _terminals(self, goal: _Goal | None) -> tuple[CountArray, CountArray]:
+    def _terminals(self) -> tuple[CountArray, CountArray]:
         """What it adds to a path's length to start, or end, at each node; FAR: it cannot."""
-        starts, ends = np.full((2, self._hub + 1), FAR)
-        if goal is None:
-            first = self.counts + self._given - self._taken
-            low, high = first - self._given, first + self._taken
-            weight = self._unit * self._unit
-            starts[:-1] = weight * (self._penalties(low - 1) - self._penalties(low))
-            ends[:-1] = weight * (self._penalties(high + 1) - self._penalties(high))
-            ends[:-1][high >= self._limits] = FAR
-            return starts, ends
-        if goal.from_above:
-            starts[:-1][self.counts > self._ceilings] = 0
-        else:
-            starts[-1] = 0
-        if goal.to_below:
-            ends[:-1][self.counts < self._floors] = 0
-        else:
-            ends[-1] = 0
-        return starts, ends
+        first = self.counts + self._given - self._taken
+        low, high = first - self._given, first + self._taken
+        weight = self._unit * self._unit
+        starts = weight * (self._penalties(low - 1) - self._penalties(low))
+        ends = weight * (self._penalties(high + 1) - self._penalties(high))
+        return starts, np.where(high < self._limits, ends, FAR)
 
     def _penalties(self, counts: CountArray) -> CountArray:
         """The square of the distance outside the band."""
@@ -260,14 +187,7 @@ class _Flow:
 
         Length is cost * unit + 1: of paths that cost the same, those with fewer steps come first.
         """
-        self.looks_left -= LOOK + self._hub // SPUS_A_LOOK
-        if node == self._hub:
-            can_spare = (self.counts > self._floors) & (self.counts <= self._ceilings)
-            yield 1, np.flatnonzero(can_spare)
-            return
-        has_room = self._floors[node] <= self.counts[node] < self._ceilings[node]
-        if has_room and self._has_hub:
-            yield 1, self._only_hub
+        self.looks_left -= LOOK + self._spus // SPUS_A_LOOK
         self.looks_left -= int(self.counts[node])
         for cost, takers in self._pool.reach(node):
             yield cost * self._unit + 1, takers
@@ -304,24 +224,24 @@ class _Flow:
                 break
         return distances
 
-    def _pass_at(self, bound: int, goal: _Goal | None, distances: CountArray) -> None:
+    def _pass_at(self, bound: int, distances: CountArray) -> None:
         """Pass units along paths no longer than `bound`, until the distances show no more."""
-        given_up = np.zeros(self._hub + 1, dtype=np.bool_)
+        given_up = np.zeros(self._spus, dtype=np.bool_)
         has_passed = True
         while has_passed:
             has_passed = False
-            starts, ends = self._terminals(goal)
+            starts, ends = self._terminals()
             for source in self._sources(starts, ends, bound, distances):
                 if self.is_cut:
                     return
-                self.looks_left -= self._hub // SPUS_A_PATH
+                self.looks_left -= self._spus // SPUS_A_PATH
                 if given_up[source] or starts[source] > distances[source]:
                     continue
                 path = self._path(source, (starts, ends), distances, given_up, bound)
                 if path:
                     self._apply(path)
                     has_passed = True
-                    starts, ends = self._terminals(goal)
+                    starts, ends = self._terminals()
 
     def _sources(
         self, starts: CountArray, ends: CountArray, bound: int, distances: CountArray, /
@@ -330,7 +250,7 @@ class _Flow:
         least_rest = int(ends.min()) - self._unit * self._unit // 2
         fit = (starts < FAR) & (starts <= distances) & (starts + least_rest <= bound)
         sources = np.flatnonzero(fit)
-        excess = np.append(self.counts - self._ceilings, 0)[sources]
+        excess = (self.counts - self._ceilings)[sources]
         found: list[int] = sources[np.argsort(-excess, kind="stable")].tolist()
         return found
 
@@ -381,8 +301,6 @@ class _Flow:
             targets = takers[ends[takers] <= budget - length]
             if len(targets) == 0:
                 continue
-            if targets[0] == self._hub:
-                return self._hub, length
             lack = self._floors[targets] - self.counts[targets]
             return int(targets[np.argmax(lack)]), length
         return None
@@ -390,21 +308,15 @@ class _Flow:
     def _apply(self, path: list[tuple[int, int, int]]) -> None:
         """Pass one unit along the path."""
         rows = [
-            -1
-            if self._hub in (giver, taker)
-            else self._pool.find(giver, taker, length // self._unit)
-            for giver, taker, length in path
+            self._pool.find(giver, taker, length // self._unit) for giver, taker, length in path
         ]
         transfers = [(row, giver, taker) for row, (giver, taker, _) in zip(rows, path, strict=True)]
-        first, last = path[0][0], path[-1][1]
-        if self._hub not in (first, last):
-            self._given[first] += 1
-            self._taken[last] += 1
+        self._given[path[0][0]] += 1
+        self._taken[path[-1][1]] += 1
         for row, giver, taker in self._shortened(transfers):
-            if row >= 0:  # Steps to and from the hub pass nothing.
-                self._pool.transfer(row, giver, taker)
-                self.counts[giver] -= 1
-                self.counts[taker] += 1
+            self._pool.transfer(row, giver, taker)
+            self.counts[giver] -= 1
+            self.counts[taker] += 1
 
     def _shortened(self, path: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         """The path without the detour between two transfers that might hinder each other.
@@ -413,7 +325,7 @@ class _Flow:
         """
         kept: list[tuple[int, int, int]] = []
         for row, giver, taker in path:
-            narrow = row >= 0 and self._pool.is_narrow(row, giver, taker)
+            narrow = self._pool.is_narrow(row, giver, taker)
             for at, (row_before, giver_before, taker_before) in enumerate(kept):
                 if (
                     narrow

@@ -22,6 +22,7 @@ Source: Harvey, Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -83,16 +84,17 @@ class _LeadSearch:
         self._count, self._looks = spus, 0
         self._led, self._capacities = led.tolist(), np.maximum(capacities, 1).tolist()
         self._topic = dict(zip(rows.tolist(), self._topics.tolist(), strict=True))
-        self._members = {
-            row: [spu for spu in members if spu < spus]
-            for row, members in zip(rows.tolist(), self._places.tolist(), strict=True)
-        }
+        lists = self._places.tolist()
+        for at in np.flatnonzero((self._places == spus).any(axis=1)).tolist():
+            lists[at] = [spu for spu in lists[at] if spu < spus]
+        self._members = dict(zip(rows.tolist(), lists, strict=True))
         self.leader = {row: members[0] for row, members in self._members.items()}
         self._rows: list[dict[int, None]] = [{} for _ in range(spus)]  # that each leads
-        self._of_topic: dict[Node, dict[int, None]] = {}  # likewise, of each topic
         for row, spu in self.leader.items():
             self._rows[spu][row] = None
-            self._of_topic.setdefault((spu, self._topic[row]), {})[row] = None
+        leads = zip(self.leader.values(), self._topic.values(), strict=True)
+        self._of_topic: dict[Node, int] = Counter(leads)  # how many of each topic each leads
+        self._by_topic: dict[int, dict[int, dict[int, None]]] = {}  # their lists, once asked for
         self._bound_looks = 0
         self._more, self._less = [0] * spus, [0] * spus
         for spu in range(spus):
@@ -111,14 +113,15 @@ class _LeadSearch:
 
     def even_out(self) -> None:
         """Rule 1: in single steps, then along paths, the SPU with the most by capacity first."""
-        more, has_changed = self._more, True
+        more, less, has_changed = self._more, self._less, True
         while has_changed and not self.is_cut:
             has_changed = False
-            for row in self._improvable():
+            rows = self._improvable()
+            self._looks += len(rows)
+            for row in rows:
                 members = self._members[row]
-                self._looks += 1
                 least = min([more[spu] for spu in members])
-                if least < self._less[self.leader[row]]:
+                if least < less[self.leader[row]]:
                     best = [spu for spu in members if more[spu] == least]
                     if len(best) > 1:
                         best.sort(key=lambda spu: self._in_topic(spu, row))
@@ -160,12 +163,12 @@ class _LeadSearch:
         """Rule 2; whether anything was passed."""
         beyond = sorted(
             (topic, spu)
-            for (spu, topic), rows in self._of_topic.items()
-            if len(rows) > 1 and len(rows) > self._bound(spu, topic)
+            for (spu, topic), count in self._of_topic.items()
+            if count > 1 and count > self._bound(spu, topic)
         )
         has_changed = False
         for topic, spu in beyond:
-            while len(self._of_topic[spu, topic]) > self._bound(spu, topic):
+            while self._of_topic[spu, topic] > self._bound(spu, topic):
                 path = self._way_out(spu, topic)
                 if not path:
                     break
@@ -181,7 +184,7 @@ class _LeadSearch:
         last = min(self._bound_looks + PATH_LOOKS_MAX, BOUND_LOOKS_MAX)
         for node in queue:
             spu, bound_to = node
-            rows = self._rows[spu] if bound_to == FREE else self._of_topic[spu, bound_to]
+            rows = self._rows[spu] if bound_to == FREE else self._led_of(spu)[bound_to]
             for row in rows:
                 of = self._topic[row]
                 for taker in self._members[row]:
@@ -205,6 +208,14 @@ class _LeadSearch:
                 if self._bound_looks > last:
                     return []
         return []
+
+    def _led_of(self, spu: int) -> dict[int, dict[int, None]]:
+        """The lists that an SPU leads, by topic."""
+        if spu not in self._by_topic:
+            found = self._by_topic[spu] = dict[int, dict[int, None]]()
+            for row in self._rows[spu]:
+                found.setdefault(self._topic[row], {})[row] = None
+        return self._by_topic[spu]
 
     def spread_topics(self) -> bool:
         """Rule 3; whether anything was passed."""
@@ -241,12 +252,16 @@ class _LeadSearch:
     def _pass(self, hops: list[Hop]) -> None:
         for row, taker in hops:
             giver, topic = self.leader[row], self._topic[row]
-            del self._rows[giver][row], self._of_topic[giver, topic][row]
+            del self._rows[giver][row]
+            if giver in self._by_topic:
+                del self._by_topic[giver][topic][row]
             self._rows[taker][row] = None
-            self._of_topic.setdefault((taker, topic), {})[row] = None
+            if taker in self._by_topic:
+                self._by_topic[taker].setdefault(topic, {})[row] = None
             self.leader[row] = taker
             for spu, change in ((giver, -1), (taker, 1)):
                 self._led[spu] += change
+                self._of_topic[spu, topic] = self._of_topic.get((spu, topic), 0) + change
                 self._weigh(spu)
 
     def _improvable(self) -> list[int]:
@@ -282,7 +297,7 @@ class _LeadSearch:
         self._less[spu] = ((2 * led - 1) << SHARE_BITS) // capacity
 
     def _in_topic(self, spu: int, row: int) -> int:
-        return len(self._of_topic.get((spu, self._topic[row]), ()))
+        return self._of_topic.get((spu, self._topic[row]), 0)
 
     def _has_room(self, spu: int, row: int) -> bool:
         return self._in_topic(spu, row) < self._bound(spu, self._topic[row])

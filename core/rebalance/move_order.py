@@ -73,7 +73,7 @@ def in_order(
         yield Transfer(pending[giver][taker].popleft(), giver, taker)
         if not pending[giver][taker]:
             del pending[giver][taker]
-            takers_of[giver] = np.delete(takers, at)
+            takers_of[giver] = np.concatenate((takers[:at], takers[at + 1 :]))
         if not pending[giver]:
             del pending[giver]
         held[giver], room[giver] = held[giver] - 1, room[giver] + 1

@@ -254,12 +254,12 @@ def _steps_by_count(
     if needed > max(max_moves, WHOLE_PLAN_MAX):
         bands = bands.widest(counts, moves=max_moves)
 
-    def new_pool() -> ReplicaPool | RuledPool:
-        if ruled is None:
-            return ReplicaPool(lists.places, rack_matrix, rack_of, topics=lists.topics)
-        return RuledPool(ruled, rack_matrix, rack_of, topics=lists.topics)
-
-    evened = even_out(new_pool, counts, bands, looks_max=LOOKS_MAX)
+    pool: ReplicaPool | RuledPool
+    if ruled is None:
+        pool = ReplicaPool(lists.places, rack_matrix, rack_of, topics=lists.topics)
+    else:
+        pool = RuledPool(ruled, rack_matrix, rack_of, topics=lists.topics)
+    evened = even_out(pool, counts, bands, looks_max=LOOKS_MAX)
     order = in_order(evened.pool.changes(), counts, evened.counts, shares, bands)
     return (Step(*change, is_lead=False) for change in order), evened.is_cut
 

@@ -4,18 +4,16 @@ Rules:
 - The SPU furthest over its goal that can give does so first: of what helps, what comes to the
   fewest bytes with all that has to follow, to the SPU of the least share that may take it. A taker
   may come to be over its own ceiling, but not over its capacity; then it gives in turn.
-- Before that each gives the replicas of the fewest bytes that relieve it (`covering`), if SPUs have
-  room for them under their ceilings: what is better than that is searched for.
-- Then other choices are looked at: first those that differ least from the best (limited discrepancy
-  search). In the end the steps of one, two or three SPUs are undone and searched for again.
+- Beside that each gives the replicas of the fewest bytes that relieve it (`covering`), if SPUs have
+  room for them under their ceilings: the better of the two is done.
+- In the end, once for each SPU, the steps by which it gives, then those by which it gives or takes,
+  are undone and chosen again: what comes out better is kept.
 - A plan is better if less is left over the goals, first of the SPU furthest beyond, then in all;
   then if it moves fewer bytes, then if it has fewer steps. Ties go to the lowest ids.
-- The number of states looked at is limited: it is good for all choices of some SPUs with tens of
-  replicas; of many SPUs little more is looked at than the first choice.
+- What is looked at is counted, and limited.
 
-Source: W. Harvey and M. Ginsberg, "Limited discrepancy search", IJCAI 1995; P. Shaw, "Using
-constraint programming and local search methods to solve vehicle routing problems", CP 1998 (large
-neighbourhood search).
+Source: P. Shaw, "Using constraint programming and local search methods to solve vehicle routing
+problems", CP 1998 (large neighbourhood search).
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import merge
-from itertools import chain, combinations
 from typing import Final
 
 from spu_assigner.core.base.replica_lists import IdMatrix
@@ -41,11 +38,8 @@ from spu_assigner.core.rebalance.resource_loads import (
 )
 
 TOGETHER: Final = 4  # SPUs that are relieved in one search
-STATES_EACH: Final = 300  # looked at in such a search
-STATES_AGAIN: Final = 150  # where steps were taken back
-STATES_MAX: Final = 6_000  # in all, beside the first choices: some seconds
-STEPS_PER_STATE: Final = 10  # taking so many back takes as long as looking at a state
-STEPS_MAX: Final = 300  # of one search: it recurses
+STEPS_MAX: Final = 300  # of one search
+LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 SUMS_EACH: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once,
 SUMS_MAX: Final = 200_000  # and of all SPUs that are over; some ten seconds
 LOOKS_MAX: Final = 2_000_000  # for better plans; some 3 s
@@ -113,11 +107,7 @@ def find_relief(lists: MovableLists, goal: ResourceGoal, *, demoted: Collection[
 class _Search:
     def __init__(self, state: ReliefState) -> None:
         self._state = state
-        self._states = 0  # looked at
-        self._limit = 0  # of them, for the search that is on
-        self._steps_max = 0
         self._begin = 0  # the first step of what is looked for
-        self._is_cut = False  # choices were left out
         self._best_key: Key = (0, 0, 0, 0)
         self._best: list[Step] | None = None
         self._order: list[int] = []  # SPUs, the least share first
@@ -133,60 +123,49 @@ class _Search:
     def relieve(self) -> None:
         """Bring the SPUs under their goals, the one furthest beyond first, some together."""
         state, given_up = self._state, set[int]()
-        each = STATES_MAX * TOGETHER // 2 // max(1, len(state.over()))
         while targets := [spu for spu in state.over() if spu not in given_up][:TOGETHER]:
             if self._is_over:
                 return
-            if self._relieve(targets, min(STATES_EACH, each)) < STEPS_MAX:
+            if self._relieve(targets) < STEPS_MAX:
                 left = [spu for spu in targets if state.excess(spu)]
                 for spu in left if len(targets) > 1 else ():
-                    self._relieve([spu], min(STATES_EACH, each))
+                    self._relieve([spu])
                 given_up.update(left)
 
-    def _relieve(self, targets: Sequence[int], states: int) -> int:
+    def _relieve(self, targets: Sequence[int]) -> int:
         """Make the best steps found that relieve these; how many they are."""
         state = self._state
         self._begin = len(state.steps)
-        self._look(targets, states, self._key(targets))
+        self._look(targets, self._key(targets))
         for step in self._best or ():
             state.make(step)
         return len(self._best or ())
 
     def improve(self) -> None:
-        """Take steps back, and look for better ones, until none are found or states run out."""
+        """Take the steps of each SPU back, and choose again."""
         state, self._begin = self._state, 0
-        has_found = True
-        while has_found:
-            has_found = False
-            near = sorted({spu for step in state.steps for spu in (step.giver, step.taker)})
-            near = sorted({*near, *state.over()})
-            for group in chain.from_iterable(combinations(near, size) for size in (1, 2, 3)):
-                for is_wide in (False, True):
-                    if self._states >= STATES_MAX or state.looks > LOOKS_MAX:
-                        return
-                    has_found |= self._replace(group, is_wide=is_wide)
+        near = {spu for step in state.steps for spu in (step.giver, step.taker)}
+        for spu in sorted({*near, *state.over()}):
+            for is_wide in (False, True):
+                if state.looks > LOOKS_MAX:
+                    return
+                self._replace(spu, is_wide=is_wide)
 
-    def _replace(self, group: Sequence[int], *, is_wide: bool) -> bool:
-        """Search again for the steps by which these SPUs give, or, if wide, take.
-
-        Returns whether a better plan was found.
-        """
+    def _replace(self, spu: int, *, is_wide: bool) -> None:
+        """Choose again the steps by which an SPU gives, or, if wide, takes as well."""
         state, before = self._state, list(self._state.steps)
         kept = [
-            step
-            for step in before
-            if step.giver not in group and not (is_wide and step.taker in group)
+            step for step in before if spu != step.giver and not (is_wide and spu == step.taker)
         ]
         if len(kept) == len(before):
-            return False
+            return
         key = self._key(range(state.spus))
         state.undo(0)
         self._make_fitting(kept)
-        self._states += len(before) // STEPS_PER_STATE
-        self._look(state.over(), STATES_AGAIN, key)
+        state.looks += len(before) * LOOKS_OF_STEP
+        self._look(state.over(), key)
         state.undo(0)
         self._make_fitting(before if self._best is None else self._best)
-        return self._best is not None
 
     def _make_fitting(self, steps: Iterable[Step]) -> None:
         for step in steps:
@@ -198,7 +177,7 @@ class _Search:
         self._state.looks += len(found)
         return max(found, default=0), sum(found), self._state.size, len(self._state.steps)
 
-    def _look(self, spus: Sequence[int], limit: int, key: Key) -> None:
+    def _look(self, spus: Sequence[int], key: Key) -> None:
         """Look for steps that relieve these SPUs, better than `key`."""
         state = self._state
         self._order = sorted(range(state.spus), key=lambda spu: (state.share(spu), spu))
@@ -207,14 +186,7 @@ class _Search:
             self._in_rack.setdefault(state.rack_of[spu], []).append(rank)
         self._best_key, self._best = key, None
         self._give_least(spus)
-        last = self._states + limit
-        self._limit = self._states + STEPS_MAX + 1  # The first choices are looked at in any case.
-        self._steps_max = len(state.steps) + STEPS_MAX
-        width, self._is_cut = 1, True
-        while self._is_cut and (width == 1 or (self._states < last and state.looks <= LOOKS_MAX)):
-            self._is_cut = False
-            self._dive(frozenset(spus), width)
-            width, self._limit = width + 1, last
+        self._choose(spus)
 
     def _give_least(self, spus: Sequence[int]) -> None:
         """Let each give the replicas of the fewest bytes that relieve it, if others have room."""
@@ -261,33 +233,26 @@ class _Search:
                 return True
         return False
 
-    def _dive(self, spus: frozenset[int], width: int) -> None:
-        """Look at the state and those after it; `width`: how far from the first choices."""
-        state = self._state
-        self._states += 1
-        over = sorted((-excess, spu) for spu in spus if (excess := state.excess(spu)))
-        key = self._key(spus)
-        if key < self._best_key:
-            self._best_key, self._best = key, state.steps[self._begin :]
-        if not over or len(state.steps) >= self._steps_max or self._states >= self._limit:
-            return
-        if self._is_over:
-            return
-        rests = {spu: state.rest(spu) for _, spu in over}
-        if self._is_no_better(sum(rest.size for rest in rests.values()), len(over)):
-            return
-        begin = len(state.steps)
-        ways = (self._options(spu, rests) for _, spu in over)
-        options = next((options for options in ways if options), [])
-        for number, (size, _, _, step) in enumerate(options):
-            if number == width:
-                self._is_cut = True
-                return
-            if self._is_no_better(size, 1):
-                continue
-            state.make(step)
-            self._dive(spus | {step.taker}, width - number)
-            state.undo(begin)
+    def _choose(self, spus: Sequence[int]) -> None:
+        """Make the best step of the SPU furthest over its goal that can give, and so on."""
+        state, begin, those = self._state, len(self._state.steps), {*spus}
+        while True:
+            over = sorted((-excess, spu) for spu in those if (excess := state.excess(spu)))
+            key = self._key(those)
+            if key < self._best_key:
+                self._best_key, self._best = key, state.steps[self._begin :]
+            if not over or len(state.steps) >= begin + STEPS_MAX or self._is_over:
+                break
+            rests = {spu: state.rest(spu) for _, spu in over}
+            if self._is_no_better(sum(rest.size for rest in rests.values()), len(over)):
+                break
+            ways = (self._options(spu, rests) for _, spu in over)
+            best = min(next((options for options in ways if options), []), default=None)
+            if best is None or self._is_no_better(best[0], 1):
+                break
+            state.make(best[-1])
+            those.add(best[-1].taker)
+        state.undo(begin)
 
     def _is_no_better(self, size: int, steps: int) -> bool:
         """Whether at least so many bytes and steps more are not better than the best."""
@@ -295,7 +260,7 @@ class _Search:
         return self._best_key <= (0, 0, state.size + size, len(state.steps) + steps)
 
     def _options(self, giver: int, rests: Mapping[int, Rest]) -> list[Option]:
-        """The steps by which an SPU may give, the best first."""
+        """The steps by which an SPU may give."""
         state = self._state
         others = sum(rest.size for spu, rest in rests.items() if spu != giver)
         options: list[Option] = []
@@ -306,7 +271,7 @@ class _Search:
                 if way is None:
                     continue
                 beyond, step = way
-                if beyond and self._states >= STATES_MAX:
+                if beyond and state.looks > LOOKS_MAX:
                     continue  # One may lead to the next for long.
                 more = size + others
                 if beyond:
@@ -319,7 +284,6 @@ class _Search:
                 count += 1
                 if count == TAKERS:
                     break
-        options.sort()
         return options
 
     def _takers(self, giver: int, kind: Kind) -> Iterator[int]:

@@ -10,7 +10,8 @@ Rules:
 - Of a topic with rules a replica goes where a rebalance may move it (`constraints.moving`); only
   where that repairs nothing soft rules give way to hard ones.
 - Each list is repaired whole or, where the limits of moves and bytes end, in part. What is left is
-  counted: lists that would be better after one move more.
+  counted: lists that would be better after one move more. Of many lists (`LISTS_MAX`, `LEFT_MAX`)
+  those count that break a rule or are uneven, whether or not a move makes them better.
 
 Example: racks a: 0, b: 1 and 2, c: 3; the list `[0, 2, 1]`, 1 holds the most → `[0, 2, 3]`.
 """
@@ -36,6 +37,8 @@ from spu_assigner.core.state.loads import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 LOOKS_MAX: Final = 300_000  # at SPUs, for lists whose best SPU may not take the replica; some 2 s
+LISTS_MAX: Final = 60_000  # searched for a move, and moves found; some 2 s
+LEFT_MAX: Final = 10_000  # likewise beyond the limits; then all count that break a rule
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
 
@@ -89,7 +92,7 @@ class _Repairing:
         self._state, self._moving, self._loads = state, moving, loads
         self._moves_left, self._bytes_left = max_moves, max_bytes
         self._found = Repairs()
-        self._looks = 0
+        self._looks = self._lists = 0
         self._place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
         self._held: list[int] = loads.replicas.tolist()
         self._capacities: list[int] = np.maximum(loads.capacities, 1).tolist()
@@ -138,16 +141,21 @@ class _Repairing:
         index, name, size, breaks = topic
         chooser = self._chooser(name)
         rules = self._moving.of(name, self._loads.ids)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if self._lists >= (LEFT_MAX if self._found.left else LISTS_MAX):
+                self._found.left += len(rows) - number
+                return
             members = [spu_id for spu_id in matrix[row].tolist() if spu_id != PADDING]
             while (move := self._best_move(name, members, chooser, rules, breaks)) is not None:
                 if self._moves_left == 0 or (
                     self._bytes_left is not None and size > self._bytes_left
                 ):
+                    self._lists = 0 if self._found.left == 0 else self._lists
                     self._found.left += 1
                     break
                 at, taken = move
                 gone, members[at] = members[at], taken
+                self._lists += 1
                 self._count(chooser, gone, taken, size)
                 lists = self._found.matrices.setdefault(index, matrix.copy())
                 lists[row, at] = taken
@@ -179,6 +187,7 @@ class _Repairing:
     ) -> tuple[int, int] | None:
         """Which place of a list goes to which SPU; None: no move makes the list better."""
         ignores_racks = self._state.topics[name].ignore_rack
+        self._lists += 1
         now = self._cost(members, breaks, ignores_racks=ignores_racks)
         counts = Counter(self._rack[spu_id] for spu_id in members)
         best: tuple[Cost, bool, int, int] | None = None

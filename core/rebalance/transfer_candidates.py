@@ -101,8 +101,10 @@ class ReplicaPool:
         self._full = self._racks.copy()
         self._loose = np.full_like(places, self._spus)  # members whose rack is not full there
         self._away = np.full_like(places, self._spus)  # who was a member at first and is not now
-        self._look_at(np.arange(len(places)))
-        self._holdings = Holdings(places, self._now, self._spus)
+        for column in range(1, places.shape[1]):
+            is_again = (self._racks[:, :column] == self._racks[:, column, None]).any(axis=1)
+            self._full[is_again, column] = self._rack_count
+        self._found: Holdings | None = None  # of what passes one by one, once any does
 
     def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
         """See `flow.Pool`: in the first turn of each list one replica at most."""
@@ -115,8 +117,14 @@ class ReplicaPool:
                 break
             self._deal_once(to_give, to_take, change, turn)
         self._look_at(np.flatnonzero((self._now != self._at_first).any(axis=1)))
-        self._holdings = Holdings(self._at_first, self._now, self._spus)
+        self._found = None
         return change
+
+    @property
+    def _holdings(self) -> Holdings:
+        if self._found is None:
+            self._found = Holdings(self._at_first, self._now, self._spus)
+        return self._found
 
     def _deal_once(
         self, excess: CountArray, lack: CountArray, change: CountArray, turn: int
@@ -125,13 +133,12 @@ class ReplicaPool:
         each topic gives it its part. Of those near in the topic the SPU gives that holds most of
         it, then the one that has most to give."""
         is_own = (self._now == self._at_first) & (self._now < self._spus)
-        owners = np.where(is_own, self._now, self._spus)
-        units = np.flatnonzero(np.append(excess > 0, False)[owners.ravel()])
+        units = np.flatnonzero((np.append(excess > 0, False)[self._now] & is_own).ravel())
         if len(units) == 0:
             return
         rows, columns = (each.tolist() for each in np.divmod(units, self._now.shape[1]))
-        of_topics = self._topics[rows]
-        first_of = np.searchsorted(of_topics, of_topics).tolist()
+        of_topics, givers = self._topics[rows], self._now.ravel()[units].tolist()
+        first_of, topics = np.searchsorted(of_topics, of_topics).tolist(), of_topics.tolist()
         left, count = excess.tolist(), len(units)
         following = list(range(count + 1))  # of each unit itself, or one behind it if it is gone
         moved: set[int] = set()
@@ -146,30 +153,28 @@ class ReplicaPool:
                 unit = _first_left(following, unit)
                 if unit == count:
                     break
-                row = rows[unit]
-                giver, topic = int(owners[row, columns[unit]]), int(self._topics[row])
-                if left[giver] == 0 or row in moved:
+                giver, topic = givers[unit], topics[unit]
+                if left[giver] == 0 or rows[unit] in moved:
                     following[unit] = unit + 1
                     continue
-                if best >= 0 and topic != self._topics[rows[best]]:
+                if best >= 0 and topic != topics[best]:
                     break
                 if topic not in held:
                     held[topic] = Counter(self._now[slice(*self._span(topic))].ravel().tolist())
                 key = held[topic][giver], left[giver]
-                if key > most and self._fits(row, giver, taker):
+                if key > most and self._fits(rows[unit], giver, taker):
                     best, most = unit, key
                 unit += 1
             if best < 0:
                 continue
-            row, column = rows[best], columns[best]
-            giver, of_topic = int(owners[row, column]), held[int(self._topics[row])]
+            row, column, giver = rows[best], columns[best], givers[best]
             self._now[row, column], self._racks[row, column] = taker, self._rack_of[taker]
             following[best] = best + 1
             if turn == 0:
                 moved.add(row)
             left[giver] -= 1
             for spu, more in ((giver, -1), (taker, 1)):
-                of_topic[spu] += more
+                held[topics[best]][spu] += more
                 change[spu] += more
 
     def _span(self, topic: int) -> tuple[int, int]:
@@ -202,8 +207,10 @@ class ReplicaPool:
         rack = int(self._rack_of[taker])
         if rack == self._rack_of[giver]:
             return True
-        first = self._racks_at_first[row].tolist()
-        return bool(self._racks[row].tolist().count(rack) < max(1, first.count(rack)))
+        return bool(
+            self._racks[row].tolist().count(rack)
+            < max(1, self._racks_at_first[row].tolist().count(rack))
+        )
 
     def reach(self, giver: int) -> Iterator[tuple[int, Positions]]:
         """See `flow.Pool`: SPUs that are to have back what was theirs come first."""
@@ -244,8 +251,9 @@ class ReplicaPool:
         at = int(np.flatnonzero(self._now[row] == giver)[0])
         self._now[row, at], self._racks[row, at] = taker, self._rack_of[taker]
         self._look_at(np.array([row]))
-        is_takers_own = bool((self._at_first[row] == taker).any())
-        self._holdings.transfer(row, giver=giver, taker=taker, is_takers_own=is_takers_own)
+        if self._found is not None:
+            is_takers_own = bool((self._at_first[row] == taker).any())
+            self._found.transfer(row, giver=giver, taker=taker, is_takers_own=is_takers_own)
 
     def _look_at(self, rows: Positions) -> None:
         """Bring up to date what is kept of these rows beside their members."""
@@ -315,6 +323,8 @@ class ReplicaPool:
 
 def _first_left(following: list[int], unit: int) -> int:
     """The first unit from here on that is not gone."""
+    if following[unit] == unit:
+        return unit
     last = unit
     while following[last] != last:
         last = following[last]

@@ -79,6 +79,15 @@ def half_more(cluster: Building) -> Event:
     return rebalanced(REBALANCE_MOVES_MAX)
 
 
+def all_uneven(cluster: Building) -> Event:
+    cluster.join(1_000, racks=5)
+    for number in range(1_000):
+        first = [number % 5 + 5 * (row % 200) for row in range(333)]
+        lists = [[spu, (spu + 335) % 1_000, (spu + 670) % 1_000] for spu in first]
+        cluster.do(TopicAdopted, topic=f"t{number}", replicas=lists)
+    return rebalanced(REBALANCE_MOVES_MAX)
+
+
 def leaders_alone(cluster: Building) -> Event:
     cluster.join(3)
     for number in range(3):
@@ -256,6 +265,7 @@ CASES: Final[dict[str, Callable[[Building], Event]]] = {
     "ClusterRebalance, the same, 10 moves": scaled_out(30_000, 10),
     "ClusterRebalance, 3 to 6 SPUs, 100,000 x 3": scaled_out(100_000),
     "ClusterRebalance, 1,000 to 1,500 SPUs, 1,000,000 replicas, 50,000 moves": half_more,
+    "ClusterRebalance, 1,000 SPUs, 1,000,000 replicas, each list on one of 5 racks": all_uneven,
     "ClusterRebalance, leaders of 300,000 lists": leaders_alone,
     "ClusterRebalance by resources, 100 to 120 SPUs, 1,000 topics of 16 x 3": by_resources(16),
     "ClusterRebalance by resources, the same, 1,000 topics of 333 x 3": by_resources(333),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.core.rebalance import repairing
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
@@ -68,6 +69,17 @@ def test_few_moves_repair_as_much_as_they_may() -> None:
     answer = asked(life, 1)
     assert (answer.moves, "2 lists are left to be repaired" in (answer.message or "")) == (1, True)
     assert "left" not in (asked(life).message or "")
+
+
+def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would keep all events waiting; asking again repairs them, too."""
+    monkeypatch.setattr(repairing, "LISTS_MAX", 6)
+    life = on_racks("aabb")
+    adopt(life, *[[0, 1]] * 5)
+    assert "3 lists are left to be repaired" in (asked(life).message or "")
+    while "left" in (asked(life).message or ""):
+        pass
+    assert all({0, 1} & set(row) and {2, 3} & set(row) for row in life.lists("t"))
 
 
 def test_repairs_count_as_bytes() -> None:

@@ -77,10 +77,10 @@ class Seen:
             self.ids = loads.ids.tolist()
             return plan(topics, loads, **given)
 
-        def evened(new_pool: Any, counts: Any, bands: Bands, **given: Any) -> Any:
+        def evened(pool: Any, counts: Any, bands: Bands, **given: Any) -> Any:
             if self.bands is None:
                 self.bands = bands
-            return even_out(new_pool, counts, bands, **given)
+            return even_out(pool, counts, bands, **given)
 
         patch.setattr(deciding, "plan_rebalance", planned)
         patch.setattr(planning, "even_out", evened)
