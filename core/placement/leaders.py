@@ -31,13 +31,14 @@ from typing import Any, Final
 import numpy as np
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import (
+    FRACTION_BITS,
     POSITION_BITS,
     SHARE_BITS,
+    SHARE_MAX,
     SHARE_SHIFT,
     TOPIC_MAX,
     TWOFOLD,
     Positions,
-    slot_share,
     slot_shares,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -80,9 +81,10 @@ class LeaderCounts:
         keys = slot_shares(counts + 1, field.capacities) << SHARE_SHIFT
         keys |= positions.array
         self._keys: list[int] = keys.tolist()
-        if field.ranks != (0,):
+        self._ranks = [kind.rank for kind in field.kinds] if field.ranks != (0,) else None
+        if self._ranks:
             for at, kind in enumerate(field.kind_of):
-                self._keys[at] += field.kinds[kind].rank << RANK_SHIFT
+                self._keys[at] += self._ranks[kind] << RANK_SHIFT
         for at in self._of_topic:
             self._keys[at] = self._key(at)
 
@@ -97,9 +99,9 @@ class LeaderCounts:
 
     def share_now(self, at: int) -> int:
         """The same without one more."""
-        led = slot_share(self.counts[at], self.field.capacity_list[at])
+        led = (2 * self.counts[at] - 1 << FRACTION_BITS) // (2 * self.field.capacity_list[at] or 1)
         is_beyond = self._of_topic.get(at, 0) > self._limits[at]
-        return led + (is_beyond << SHARE_BITS)
+        return min(led, SHARE_MAX) + (is_beyond << SHARE_BITS)
 
     def shares_now(self) -> CountArray:
         """The share that each SPU leads, with one list more."""
@@ -128,13 +130,12 @@ class LeaderCounts:
 
     def _key(self, at: int) -> int:
         field, held = self.field, self._of_topic.get(at, 0)
-        capacity = field.capacity_list[at]
-        led = slot_share(self.counts[at] + 1, capacity)
-        key = led << SHARE_SHIFT | min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        led = (2 * self.counts[at] + 1 << FRACTION_BITS) // (2 * field.capacity_list[at] or 1)
+        low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        key = min(led, SHARE_MAX) << SHARE_SHIFT | low
         if held >= self._limits[at]:
             key += TWOFOLD
-        rank = field.kinds[field.kind_of[at]].rank
-        return key + (rank << RANK_SHIFT) if rank else key
+        return key + (self._ranks[field.kind_of[at]] << RANK_SHIFT) if self._ranks else key
 
 
 def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
@@ -292,13 +293,14 @@ class Failovers:
             other = rows[near]
             # Targets that are found stay.
             for at in other[2:] if near < number else other[1:]:
-                given = own.get(kind_of[at])
-                if given is None:
-                    continue
-                taken = of_rack[numbers[at]] + of_spu[numbers[at]]
+                spu = numbers[at]
+                taken = of_rack[spu] + of_spu[spu]
                 if weights is not None:
-                    taken *= weights[numbers[at]]
-                if taken < least and at not in row and given not in other:
+                    taken *= weights[spu]
+                if taken >= least or at in row:
+                    continue
+                given = own.get(kind_of[at])
+                if given is not None and given not in other:
                     least, found = taken, (other, at, given)
         if found is not None:
             other, at, given = found

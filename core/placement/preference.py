@@ -139,7 +139,10 @@ class Positions:
         array: CountArray = np.arange(-first, count - first)
         array *= of_count[(cycle + turn) % len(of_count)]
         array %= modulo
-        order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
+        if len(levels) == 1:
+            order = np.argsort((levels[0] << POSITION_BITS) + array)
+        else:
+            order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
         if levels:
             array = np.empty(count, dtype=np.int64)
             array[order] = np.arange(count)

@@ -192,6 +192,9 @@ def _block(racks: Sequence[Sequence[int]], replicas: int, number: int) -> IdMatr
         hits[rack].append(at)
     for rack, members in enumerate(racks):
         own, leader = hits[rack], number * (rack + 1)
+        if size == 1:
+            found[own] = members[0]
+            continue
         leads = []
         for at in own:
             leads.append(NOBODY if at % replicas else leader % size)
@@ -265,13 +268,16 @@ def _turns(count: int, leads: Sequence[int], apart: int, number: int) -> list[in
         of_round = leads[begin : begin + count]
         leading = {*of_round}
         others = [each for each in range(count) if each not in leading]
-        turn = int((number + begin // count) * STEP * len(others))
-        others = [others[(turn + at) % len(others)] for at in range(len(others))]
+        turn = int((number + begin // count) * STEP * len(others)) % max(len(others), 1)
+        others = others[turn:] + others[:turn]
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
                 continue
-            own = found[len(found) - len(found) % apart :] if apart else ()
-            at = next(at for at, other in enumerate(others) if other not in own)
+            at = 0
+            if apart:
+                own = found[len(found) - len(found) % apart :]
+                while others[at] in own:
+                    at += 1
             found.append(others.pop(at))
     return found
