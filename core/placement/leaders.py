@@ -25,10 +25,12 @@ topics (`core.state.takeovers`). It comes second; then the others, demoted ones 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
@@ -43,7 +45,7 @@ from spu_assigner.core.placement.preference import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, PAIR_WEIGHT
+from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, PAIR_WEIGHT, Takeovers
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -219,13 +221,20 @@ class Failovers:
     """
 
     def __init__(
-        self, state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
+        self,
+        state: ClusterState,
+        field: PlacementField,
+        *,
+        ignore_rack: bool,
+        replicas: int,
+        counted: Takeovers | None = None,
     ) -> None:
+        """`counted`: the counts; by default those of the state."""
         self.is_sought = _are_sought(state, ignore_rack=ignore_rack, replicas=replicas)
         self._done: list[tuple[list[Any], int, int]] = []
         self._kind_of = field.kind_of
         if self.is_sought:
-            self._counted = counted = state.takeovers()
+            self._counted = counted = counted or state.takeovers()
             counted.settle()
             numbers = counted.numbers
             self._numbers = [numbers[spu_id] for spu_id in field.id_list]
@@ -267,9 +276,8 @@ class Failovers:
             self._done.append((counted.from_spus[leader], number, self._pair_weight))
 
     def order_all(self, rows: Sequence[list[int]]) -> None:
-        """Order all lists of the request again. Where each follower of a list takes over more than
-        is fair, it exchanges one with a list nearby, for an SPU of the same kind."""
-        self.undo()
+        """Order lists, and count them. Where each follower of a list takes over more than is fair,
+        it exchanges one with a list nearby, for an SPU of the same kind."""
         enough: Sequence[float] = ()
         counted, fairness = self._counted, self._fairness
         for number, row in enumerate(rows):
@@ -312,6 +320,15 @@ class Failovers:
         taken = counted.from_racks[counted.rack_of[number]][other]
         taken += 0 if counted.from_spus is None else counted.from_spus[number][other]
         return taken if self._weights is None else taken * self._weights[other]
+
+    @contextmanager
+    def beside(self, lists: ReplicaLists) -> Iterator[None]:
+        """Let lists be ordered as if these had been given, and count none of them in the end."""
+        self._counted.count(lists)
+        self._counted.settle()
+        yield
+        self.undo()
+        self._counted.count(lists, -1)
 
     def undo(self) -> None:
         """Count nothing of the request any more."""
