@@ -42,7 +42,7 @@ from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.takeovers import Takeovers
 
 ONE_BY_ONE: Final = 512  # lists of a request, whose failovers are chosen beside all topics
-PIECE: Final = 64  # lists, among which they are chosen once for all larger requests
+PIECE: Final = 96  # lists, among which they are chosen once for all larger requests
 ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that
 SPUS_A_REPLICA_MIN: Final = 2  # fewer are not worth a table
 RACKS_A_REPLICA_MIN: Final = 2  # so that racks are left for a list in which a round ends
