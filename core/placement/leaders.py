@@ -66,6 +66,8 @@ class LeaderCounts:
         positions: Positions,
         led: Mapping[int, int],
         lists: int,
+        *,
+        shares: CountArray,
     ) -> None:
         """
         Args:
@@ -74,14 +76,14 @@ class LeaderCounts:
             positions: of SPUs that are equal but in position.
             led: lists of the topic that SPUs lead, by id.
             lists: of the topic in the end.
+            shares: of its capacity that each leads, with one list more.
         """
         self.field = field
         self.counts: list[int] = counts.tolist()
         self._of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self._positions = positions
         self._limits = field.limits(lists)  # lists that are twice the fair share of each SPU
-        keys = slot_shares(counts + 1, field.capacities) << SHARE_SHIFT
-        keys |= positions.array
+        keys = shares << SHARE_SHIFT | positions.array
         self._keys: list[int] = keys.tolist()
         self._ranks = [kind.rank for kind in field.kinds] if field.ranks != (0,) else None
         if self._ranks:
