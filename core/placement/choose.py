@@ -366,11 +366,12 @@ class Chooser:
         after = counts + 1
         largest = (shares if amounts else slot_shares)(after, capacities)
         has_room: NDArray[np.bool_] = after <= capacities
-        for takes, used, has in amounts:
-            more = used + takes
-            if takes:
-                has_room &= more <= has
-            largest = np.maximum(largest, shares(more, has))
+        if amounts:
+            more = np.array([used + takes for takes, used, _ in amounts])
+            has = np.array([has for *_, has in amounts])
+            takes = np.array([takes for takes, *_ in amounts])
+            has_room &= ((more <= has) | (takes == 0)[:, np.newaxis]).all(axis=0)
+            largest = np.maximum(largest, shares(more, has).max(axis=0))
         return largest << SHARE_SHIFT, has_room
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:

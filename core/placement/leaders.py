@@ -25,24 +25,27 @@ topics (`core.state.takeovers`). It comes second; then the others, demoted ones 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import (
+    FRACTION_BITS,
     POSITION_BITS,
     SHARE_BITS,
+    SHARE_MAX,
     SHARE_SHIFT,
     TOPIC_MAX,
     TWOFOLD,
     Positions,
-    slot_share,
     slot_shares,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, PAIR_WEIGHT
+from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, PAIR_WEIGHT, Counts, Takeovers
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -63,6 +66,8 @@ class LeaderCounts:
         positions: Positions,
         led: Mapping[int, int],
         lists: int,
+        *,
+        shares: CountArray,
     ) -> None:
         """
         Args:
@@ -71,18 +76,19 @@ class LeaderCounts:
             positions: of SPUs that are equal but in position.
             led: lists of the topic that SPUs lead, by id.
             lists: of the topic in the end.
+            shares: of its capacity that each leads, with one list more.
         """
         self.field = field
         self.counts: list[int] = counts.tolist()
         self._of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self._positions = positions
         self._limits = field.limits(lists)  # lists that are twice the fair share of each SPU
-        keys = slot_shares(counts + 1, field.capacities) << SHARE_SHIFT
-        keys |= positions.array
+        keys = shares << SHARE_SHIFT | positions.array
         self._keys: list[int] = keys.tolist()
-        if field.ranks != (0,):
+        self._ranks = [kind.rank for kind in field.kinds] if field.ranks != (0,) else None
+        if self._ranks:
             for at, kind in enumerate(field.kind_of):
-                self._keys[at] += field.kinds[kind].rank << RANK_SHIFT
+                self._keys[at] += self._ranks[kind] << RANK_SHIFT
         for at in self._of_topic:
             self._keys[at] = self._key(at)
 
@@ -95,11 +101,16 @@ class LeaderCounts:
         their fair share of the topic come after all others."""
         return (self._keys[at] & RANK_MASK) >> SHARE_SHIFT
 
+    def least_share(self, members: Iterable[int]) -> int:
+        """The least of their shares."""
+        keys = self._keys
+        return min([keys[at] & RANK_MASK for at in members]) >> SHARE_SHIFT
+
     def share_now(self, at: int) -> int:
         """The same without one more."""
-        led = slot_share(self.counts[at], self.field.capacity_list[at])
+        led = (2 * self.counts[at] - 1 << FRACTION_BITS) // (2 * self.field.capacity_list[at] or 1)
         is_beyond = self._of_topic.get(at, 0) > self._limits[at]
-        return led + (is_beyond << SHARE_BITS)
+        return min(led, SHARE_MAX) + (is_beyond << SHARE_BITS)
 
     def shares_now(self) -> CountArray:
         """The share that each SPU leads, with one list more."""
@@ -128,13 +139,12 @@ class LeaderCounts:
 
     def _key(self, at: int) -> int:
         field, held = self.field, self._of_topic.get(at, 0)
-        capacity = field.capacity_list[at]
-        led = slot_share(self.counts[at] + 1, capacity)
-        key = led << SHARE_SHIFT | min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        led = (2 * self.counts[at] + 1 << FRACTION_BITS) // (2 * field.capacity_list[at] or 1)
+        low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        key = min(led, SHARE_MAX) << SHARE_SHIFT | low
         if held >= self._limits[at]:
             key += TWOFOLD
-        rank = field.kinds[field.kind_of[at]].rank
-        return key + (rank << RANK_SHIFT) if rank else key
+        return key + (self._ranks[field.kind_of[at]] << RANK_SHIFT) if self._ranks else key
 
 
 def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
@@ -159,7 +169,7 @@ def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
     members = {at for row in rows for at in row}
     tries = TRIES_MAX + len(rows)
     while tries > 0:
-        least = min(map(counts.share, members))
+        least = counts.least_share(members)
         givers = [(-counts.share_now(at), at) for at, own in led.items() if own]
         for share, giver in sorted(givers)[:TRIES_MAX]:
             tries -= 1
@@ -218,71 +228,74 @@ class Failovers:
     """
 
     def __init__(
-        self, state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
+        self,
+        state: ClusterState,
+        field: PlacementField,
+        *,
+        ignore_rack: bool,
+        replicas: int,
+        counted: Takeovers | None = None,
     ) -> None:
+        """`counted`: the counts; by default those of the state."""
         self.is_sought = _are_sought(state, ignore_rack=ignore_rack, replicas=replicas)
         self._done: list[tuple[list[Any], int, int]] = []
         self._kind_of = field.kind_of
         if self.is_sought:
-            self._counted = counted = state.takeovers()
+            self._counted = counted = counted or state.takeovers()
             counted.settle()
             numbers = counted.numbers
             self._numbers = [numbers[spu_id] for spu_id in field.id_list]
             self._fairness = counted.fairness(by_capacity=not field.is_even)
             self._weights = self._fairness.weights
-            self._pair_weight = 0 if counted.from_spus is None else PAIR_WEIGHT
-
-    def least(self, leader: int, others: Sequence[int]) -> int:
-        """The one of these that takes over least from a leader, the first of equals."""
-        counted, numbers, weights = self._counted, self._numbers, self._weights
-        number = numbers[leader]
-        of_rack = counted.from_racks[counted.rack_of[number]]
-        of_spu = counted.nothing if counted.from_spus is None else counted.from_spus[number]
-        found, least = others[0], NEVER
-        for at in others:
-            other = numbers[at]
-            taken = of_rack[other] + of_spu[other]
-            if weights is not None:
-                taken *= weights[other]
-            if taken < least:
-                found, least = at, taken
-        return found
-
-    def order(self, row: list[int]) -> None:
-        """Put the failover target of a list second, in place, and count it."""
-        target = self.least(row[0], row[1:])
-        counted, leader, number = self._counted, self._numbers[row[0]], self._numbers[target]
-        of_rack = counted.from_racks[counted.rack_of[leader]]
-        if of_rack[number] == NEVER:
-            return
-        at = row.index(target)
-        row[1], row[at] = target, row[1]
-        of_rack[number] += 1
-        counted.rack_totals[counted.rack_of[leader]] += 1
-        self._done.append((of_rack, number, 1))
-        self._done.append((counted.rack_totals, counted.rack_of[leader], 1))
-        if counted.from_spus is not None:
-            counted.from_spus[leader][number] += self._pair_weight
-            self._done.append((counted.from_spus[leader], number, self._pair_weight))
 
     def order_all(self, rows: Sequence[list[int]]) -> None:
-        """Order all lists of the request again. Where each follower of a list takes over more than
-        is fair, it exchanges one with a list nearby, for an SPU of the same kind."""
-        self.undo()
+        """Put the failover target of each list second, in place, and count it. Where each follower
+        takes over more than is fair, the list exchanges one with a list nearby, for an SPU of the
+        same kind."""
         enough: Sequence[float] = ()
-        counted, fairness = self._counted, self._fairness
+        counted, fairness, numbers = self._counted, self._fairness, self._numbers
+        rack_of, from_racks, from_spus = counted.rack_of, counted.from_racks, counted.from_spus
+        weights, totals, done = self._weights, counted.rack_totals, self._done
+        of_spu = counted.nothing
         for number, row in enumerate(rows):
             if number % NEARBY == 0:
                 enough = counted.enough(fairness)
-            leader = self._numbers[row[0]]
-            limit = enough[counted.rack_of[leader]]
-            limit *= 1 if self._weights is None else fairness.factors[leader]
-            least = self._taken(row[0], self.least(row[0], row[1:]))
-            if limit < least != NEVER:
-                self._exchange(rows, number, least)
-            self.order(row)
+            leader = numbers[row[0]]
+            home = rack_of[leader]
+            of_rack = from_racks[home]
+            if from_spus is not None:
+                of_spu = from_spus[leader]
+            limit = enough[home] if weights is None else enough[home] * fairness.factors[leader]
+            place, least = self._least(row, of_rack, of_spu)
+            if limit < least != NEVER and self._exchange(rows, number, least):
+                place, least = self._least(row, of_rack, of_spu)
+            if least == NEVER:
+                continue
+            row[1], row[place] = row[place], row[1]
+            target = numbers[row[1]]
+            of_rack[target] += 1
+            totals[home] += 1
+            done.append((of_rack, target, 1))
+            done.append((totals, home, 1))
+            if from_spus is not None:
+                of_spu[target] += PAIR_WEIGHT
+                done.append((of_spu, target, PAIR_WEIGHT))
 
-    def _exchange(self, rows: Sequence[list[int]], number: int, least: float) -> None:
+    def _least(self, row: Sequence[int], of_rack: Counts, of_spu: Counts) -> tuple[int, float]:
+        """Where the follower is that takes over least, the first of equals, and how much."""
+        numbers, weights = self._numbers, self._weights
+        found, least = 1, NEVER
+        for place in range(1, len(row)):
+            spu = numbers[row[place]]
+            taken = of_rack[spu] + of_spu[spu]
+            if weights is not None:
+                taken *= weights[spu]
+            if taken < least:
+                found, least = place, taken
+        return found, least
+
+    def _exchange(self, rows: Sequence[list[int]], number: int, least: float) -> bool:
+        """Let a list have a follower that takes over less, if one is nearby."""
         row, kind_of, numbers, found = rows[number], self._kind_of, self._numbers, None
         counted, weights, leader = self._counted, self._weights, numbers[row[0]]
         of_rack = counted.from_racks[counted.rack_of[leader]]
@@ -292,24 +305,29 @@ class Failovers:
             other = rows[near]
             # Targets that are found stay.
             for at in other[2:] if near < number else other[1:]:
-                given = own.get(kind_of[at])
-                if given is None:
-                    continue
-                taken = of_rack[numbers[at]] + of_spu[numbers[at]]
+                spu = numbers[at]
+                taken = of_rack[spu] + of_spu[spu]
                 if weights is not None:
-                    taken *= weights[numbers[at]]
-                if taken < least and at not in row and given not in other:
+                    taken *= weights[spu]
+                if taken >= least or at in row:
+                    continue
+                given = own.get(kind_of[at])
+                if given is not None and given not in other:
                     least, found = taken, (other, at, given)
-        if found is not None:
-            other, at, given = found
-            row[row.index(given)], other[other.index(at)] = at, given
+        if found is None:
+            return False
+        other, at, given = found
+        row[row.index(given)], other[other.index(at)] = at, given
+        return True
 
-    def _taken(self, leader: int, at: int) -> float:
-        """What an SPU takes over from a leader and its rack."""
-        counted, number, other = self._counted, self._numbers[leader], self._numbers[at]
-        taken = counted.from_racks[counted.rack_of[number]][other]
-        taken += 0 if counted.from_spus is None else counted.from_spus[number][other]
-        return taken if self._weights is None else taken * self._weights[other]
+    @contextmanager
+    def beside(self, lists: ReplicaLists) -> Iterator[None]:
+        """Let lists be ordered as if these had been given, and count none of them in the end."""
+        self._counted.count(lists)
+        self._counted.settle()
+        yield
+        self.undo()
+        self._counted.count(lists, -1)
 
     def undo(self) -> None:
         """Count nothing of the request any more."""

@@ -134,15 +134,17 @@ class ListChooser(Chooser):
         """Count what a replica takes; the dominant share with one more, of so many on the SPU."""
         largest, fits = (count << FRACTION_BITS) // capacity, True
         for takes, _, used, has, _ in self._resources:
-            used[at] = amount = used[at] + takes
+            amount = used[at] + takes
+            used[at] = amount
             amount += takes
-            if takes and amount > has[at]:
-                fits = False
-            elif has[at]:
-                share = (amount << FRACTION_BITS) // has[at]
-                largest = max(largest, share)
-            elif amount:
-                largest = SHARE_MAX
+            most = has[at]
+            if amount > most:
+                if takes:
+                    fits = False
+                elif not most:
+                    largest = SHARE_MAX
+            if most:
+                largest = max(largest, (amount << FRACTION_BITS) // most)
         return min(largest, SHARE_MAX) if fits else NEVER
 
     def turn_on(self, start: int, turn: int, led: CountArray) -> None:

@@ -74,7 +74,8 @@ def slot_shares(counts: CountArray, capacities: CountArray) -> CountArray:
 
 def shares(used: CountArray, capacities: CountArray) -> CountArray:
     """The same of each SPU; numbers are below 2**53."""
-    divisors = np.maximum(capacities, 1)
+    has_all = bool(capacities.min(initial=1) > 0)
+    divisors = capacities if has_all else np.maximum(capacities, 1)
     if int(used.max(initial=0)) < _NARROW_MAX:
         found = (used << FRACTION_BITS) // divisors
     else:  # Digit by digit, as 64 bits do not hold the product.
@@ -87,6 +88,8 @@ def shares(used: CountArray, capacities: CountArray) -> CountArray:
             found = np.minimum(found << bits, SHARE_MAX) + digits
             left -= bits
     found = np.minimum(found, SHARE_MAX)
+    if has_all:
+        return found
     return np.where(capacities > 0, found, np.where(used > 0, SHARE_MAX, 0))
 
 
@@ -139,7 +142,10 @@ class Positions:
         array: CountArray = np.arange(-first, count - first)
         array *= of_count[(cycle + turn) % len(of_count)]
         array %= modulo
-        order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
+        if len(levels) == 1:
+            order = np.argsort((levels[0] << POSITION_BITS) + array)
+        else:
+            order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
         if levels:
             array = np.empty(count, dtype=np.int64)
             array[order] = np.arange(count)

@@ -104,6 +104,7 @@ class _NewLists:
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
         led = state.ledger.leaders(field.ids)
+        shares = slot_shares(led + 1, field.capacities)
         self._chooser = chooser = ListChooser(
             state,
             field,
@@ -112,12 +113,14 @@ class _NewLists:
             as_follower=True,
             most=(lists + 1) * replicas,
             lists=lists,
-            led=slot_shares(led + 1, field.capacities),
+            led=shares,
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
         positions = chooser.leads or Positions(field.size, asked.start)
-        self.leads = LeaderCounts(field, led, positions, asked.led, asked.lists + lists)
+        self.leads = LeaderCounts(
+            field, led, positions, asked.led, asked.lists + lists, shares=shares
+        )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
         self._has_ranks = len(field.ranks) > 1 or BARRED in field.ranks
         self._is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)

@@ -33,13 +33,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
-from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.eligibility import PlacementField, ring_field
 from spu_assigner.core.placement.leaders import Failovers
 from spu_assigner.core.placement.request import ListsRequest
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.takeovers import Takeovers
 
+ONE_BY_ONE: Final = 512  # lists of a request, whose failovers are chosen beside all topics
+PIECE: Final = 96  # lists, among which they are chosen once for all larger requests
 ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that
 SPUS_A_REPLICA_MIN: Final = 2  # fewer are not worth a table
 RACKS_A_REPLICA_MIN: Final = 2  # so that racks are left for a list in which a round ends
@@ -62,6 +65,9 @@ class RoundTable:
             period = lcm(*map(len, racks), ring.size) // ring.size
             self._count = max(self._count // period, 1) * period
         self._blocks: dict[int, Table] = {}
+        self._period = self._count * ring.size  # lists
+        self._pieces: list[IdMatrix] = []  # the first ones, failover targets second,
+        self._failovers: Failovers | None = None  # and what is taken over in them
         self._given: ReplicaLists | None = None  # the last lists, until it is known what came of it
         self._version = -1  # of the ledger before them
         self._next = 0  # the index after them
@@ -99,6 +105,50 @@ class RoundTable:
                 self._blocks.clear()
             known = self._blocks[number] = Table(self._ids[places])
         return known
+
+    def ordered(
+        self, begin: int, partitions: int, state: ClusterState, failovers: Failovers
+    ) -> IdMatrix:
+        """The same where there are very many. The failovers of each whole piece are even over the
+        table; those of the first and the last one beside all topics."""
+        found = [self._ids[:0].reshape(0, self._replicas)]
+        while partitions:
+            number, first = divmod(begin % self._period, PIECE)
+            length = min(PIECE, self._period - number * PIECE)
+            count = min(length - first, partitions)
+            if count == length:
+                found.append(self._piece(number, state))
+            else:
+                with failovers.beside(ReplicaLists(np.concatenate(found))):
+                    found.append(self._one_by_one(self._rows(begin, count), failovers))
+            begin += count
+            partitions -= count
+        return np.concatenate(found)
+
+    def _piece(self, number: int, state: ClusterState) -> IdMatrix:
+        """Lists that exchange followers within them. Failovers are counted from the first piece on,
+        so that they do not depend on what was asked before."""
+        if self._failovers is None:
+            spus = [(spu.spu_id, spu.rack, spu.capacity) for spu in state.ring.described()]
+            self._failovers = Failovers(
+                state,
+                ring_field(state.ring, ignore_rack=False),
+                ignore_rack=False,
+                replicas=self._replicas,
+                counted=Takeovers(spus, ()),
+            )
+        while len(self._pieces) <= number:
+            begin = len(self._pieces) * PIECE
+            rows = self._rows(begin, min(PIECE, self._period - begin))
+            self._pieces.append(self._one_by_one(rows, self._failovers))
+        return self._pieces[number]
+
+    def _one_by_one(self, rows: IdMatrix, failovers: Failovers) -> IdMatrix:
+        """Lists with failover targets second, which are counted."""
+        places = np.searchsorted(self._ids, rows).tolist()
+        failovers.order_all(places)
+        found: IdMatrix = self._ids[np.array(places)]
+        return found
 
     def _rows(self, begin: int, count: int) -> IdMatrix:
         found = []
@@ -148,7 +198,9 @@ def lists_of_rounds(
         return None
     lists = table.lists(begin, partitions)
     failovers = Failovers(state, field, ignore_rack=ignore_rack, replicas=replicas)
-    if failovers.is_sought:
+    if failovers.is_sought and partitions > ONE_BY_ONE:
+        lists = ReplicaLists(table.ordered(begin, partitions, state, failovers))
+    elif failovers.is_sought:
         rows = [[field.at_of[spu_id] for spu_id in row] for row in lists.tolist()]
         failovers.order_all(rows)
         failovers.undo()
@@ -192,6 +244,9 @@ def _block(racks: Sequence[Sequence[int]], replicas: int, number: int) -> IdMatr
         hits[rack].append(at)
     for rack, members in enumerate(racks):
         own, leader = hits[rack], number * (rack + 1)
+        if size == 1:
+            found[own] = members[0]
+            continue
         leads = []
         for at in own:
             leads.append(NOBODY if at % replicas else leader % size)
@@ -265,13 +320,16 @@ def _turns(count: int, leads: Sequence[int], apart: int, number: int) -> list[in
         of_round = leads[begin : begin + count]
         leading = {*of_round}
         others = [each for each in range(count) if each not in leading]
-        turn = int((number + begin // count) * STEP * len(others))
-        others = [others[(turn + at) % len(others)] for at in range(len(others))]
+        turn = int((number + begin // count) * STEP * len(others)) % max(len(others), 1)
+        others = others[turn:] + others[:turn]
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
                 continue
-            own = found[len(found) - len(found) % apart :] if apart else ()
-            at = next(at for at, other in enumerate(others) if other not in own)
+            at = 0
+            if apart:
+                own = found[len(found) - len(found) % apart :]
+                while others[at] in own:
+                    at += 1
             found.append(others.pop(at))
     return found

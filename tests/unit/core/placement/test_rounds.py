@@ -92,6 +92,19 @@ def test_requests_are_slices_of_one_table(spus: int, racks: int) -> None:
     assert int(np.ptp(held)) <= 1 if racks != 3 else True
 
 
+@pytest.mark.parametrize(("spus", "racks"), [(21, 3), (22, 3), (24, 8), (130, 10)])
+def test_requests_of_very_many_lists_are_of_the_table_too(spus: int, racks: int) -> None:
+    """Wherever they begin and end, the next one is found again by the counts alone."""
+    life = cluster(spus, racks)
+    for partitions in (5, 700, 1, 1_300, 3):
+        assert mode(life, partitions, 3) is Mode.BALANCED_ROUNDS
+        life.state.ring.kept.clear()
+        rows = [row for name in life.state.topics for row in life.lists(name)]
+        assert all(len({spu % racks for spu in row}) == 3 for row in rows)
+        led = Counter(row[0] for row in rows)
+        assert max(led.values()) - min(led[spu] for spu in range(spus)) <= 1
+
+
 def test_other_requests_are_placed_one_by_one_until_all_are_level_again() -> None:
     life = cluster(12, 0)
     assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
