@@ -17,7 +17,9 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
 from spu_assigner.core.base.events import Policy
-from test_planner_bench import LARGE, SHAPES, WARM_UP, create
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from test_planner_bench import LARGE, SHAPES, WARM_UP, creates
 
 PROFILES: Final = Path(__file__).parent / "profiles"
 SHOWN: Final = ("no racks", "10 racks", "4 capacities, 9 racks")
@@ -25,20 +27,24 @@ REQUESTS: Final = 9
 FUNCTIONS: Final = 20
 
 
+def place(state: ClusterState, prefix: str, topics: int) -> None:
+    """Create topics of the large size."""
+    for event in creates(Policy.BALANCED, prefix, topics, LARGE):
+        step(state, event, default_policy=Policy.BALANCED)
+
+
 def main(name: str) -> None:
     """Profile each shape."""
     text = [f"{REQUESTS} requests of {LARGE:,} partitions x 3 replicas, 1,000 SPUs, `balanced`"]
     for shape in SHOWN:
         state = SHAPES[shape].cluster()
-        for number in range(WARM_UP):
-            create(state, Policy.BALANCED, f"w{number}", LARGE)
+        place(state, "w", WARM_UP)
         profile = cProfile.Profile()
         profile.enable()
-        for number in range(REQUESTS):
-            create(state, Policy.BALANCED, f"t{number}", LARGE)
+        place(state, "t", REQUESTS)
         profile.disable()
         tracemalloc.start()
-        create(state, Policy.BALANCED, "m", LARGE)
+        place(state, "m", 1)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         table = io.StringIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from threading import Timer
 
 import pytest
@@ -14,7 +15,7 @@ from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.marker import PrefixTakenError, read_marker
+from spu_assigner.stream.job.marker import PrefixTakenError, read_marker, read_placed_marker
 from spu_assigner.stream.job.marker_check import require_own_marker
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
@@ -89,7 +90,8 @@ def test_a_marker_that_stays_hidden_is_a_named_error(
 ) -> None:
     """It names the partition, its offsets, and how a transaction that never ends is ended."""
     make_sink()._send_once(batch_buffer(b"a"), 0)
-    monkeypatch.setattr(sink_module, "RETRY_SECONDS_MAX", OPEN_SECONDS)
+    patient = partial(read_placed_marker, held_seconds=OPEN_SECONDS)  # only with transactions
+    monkeypatch.setattr(sink_module, "read_placed_marker", patient)
     with (
         open_transaction(settings.bootstrap_servers, commits),
         pytest.raises(OpenTransactionError, match=r"offsets \d+ to \d+ .*kafka-transactions\.sh"),

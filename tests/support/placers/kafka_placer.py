@@ -94,7 +94,10 @@ class KafkaPlacer:
         by_id = self._jvm.java.util.HashMap()
         for spu_id, rack in racks.items():
             by_id.put(spu_id, rack)
-        return list(self._jvm.org.apache.kafka.admin.AdminUtils.getRackAlternatedBrokerList(by_id))
+        brokers = self._jvm.org.apache.kafka.admin.AdminUtils.getRackAlternatedBrokerList(by_id)
+        # Py4J takes an error for a list's end, and PySpark, in one process with it, makes another
+        # error of that when a number of this Java is that of such an object in Spark's.
+        return [int(spu_id) for spu_id in re.findall(r"\d+", brokers.toString())]
 
     def _brokers_of(self, racks: Racks) -> Any:
         if self._last is not None and self._last[0] is racks:
