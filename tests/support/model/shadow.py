@@ -170,7 +170,10 @@ class Shadow:
                 _hold(not gone & (self.offline | self.leaving), f"{name}: {gone} is not online")
                 _hold(len(now) == len(was), f"{name}: a rebalance changed the length of {was}")
                 racks = [len({self.racks[i] for i in ids}) for ids in (was, now)]
-                _hold(racks[0] <= racks[1], f"{name}: {was} became {now}, on fewer racks")
+                may_lose = record.constraints is not None  # Hard rules come before racks.
+                _hold(
+                    may_lose or racks[0] <= racks[1], f"{name}: {was} became {now}, on fewer racks"
+                )
             elif leaver is not None:
                 _hold(
                     gone <= {leaver} | self.evicting,
