@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.policies import planner
 from support.bench.core_speed import CASES, Case, Work, slower_than
 from support.bench.figures import STORED
 from support.bench.targets import figure, read_results
@@ -58,13 +57,3 @@ def test_a_core_that_does_its_work_many_times_over_is_caught(case: Case) -> None
 
     slowed = replace(case, prepare=prepare)
     assert slower_than(slowed, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None
-
-
-@pytest.mark.parametrize("name", ["small creates, fluvio", "small creates, kafka"])
-def test_a_usual_create_that_takes_the_long_way_is_caught(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Rows made for each request: the same answers at several times the cost."""
-    monkeypatch.setattr(planner, "REPEATING", ())
-    (case,) = [each for each in CASES if each.name == name]
-    assert slower_than(case, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None
