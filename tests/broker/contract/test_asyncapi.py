@@ -54,6 +54,10 @@ def seen_of(record: ReplicaMap | TopicStatus | RingEvent) -> dict[str, Any] | No
                 "replication_factor": record.replication_factor,
                 "ignore_rack": record.ignore_rack,
                 "own_events": [each.to_bytes(8, "big") for each in record.own_events],
+                "pinned": record.pinned,
+                "wanted_lengths": record.wanted_lengths,
+                "need": record.need,
+                "constraints": record.constraints,
             }
         case TopicStatus():
             return {
