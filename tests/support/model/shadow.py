@@ -188,7 +188,7 @@ class Shadow:
                 _hold(gone <= may_go, f"{name}: {was} became {now}, {gone} did not leave")
 
     def _check_replication(self, name: str, old: Lists, new: Lists, factor: int) -> None:
-        """Kept replicas stay in order, and the leader leads on while it is online."""
+        """Kept replicas stay in order, demoted ones behind; the leader leads on while online."""
         _hold(all(len(ids) == factor for ids in new), f"{name} has {new}, not {factor} each")
         _hold(len(new) == len(old), f"{name} changed its partitions")
         away = self.offline | self.leaving
@@ -197,7 +197,7 @@ class Shadow:
             gone, come = set(was) - set(now), set(now) - set(was)
             _hold(not gone or not come, f"{name}: {was} became {now}, which is a move")
             _hold(was[0] == now[0] or was[0] in may_stop, f"{name}: {was} became {now}: the leader")
-            kept = [spu_id for spu_id in now if spu_id in was]
+            kept = [spu_id for spu_id in now if spu_id in was and spu_id not in self.demoted]
             in_order = [spu_id for spu_id in was if spu_id in kept]
             _hold(kept == in_order or was[0] != now[0], f"{name}: {was} became {now}: the order")
             served = [spu_id for spu_id in now if spu_id not in away]
