@@ -229,13 +229,13 @@ class ClusterState:
             case EntryKind.WAITING:
                 self._drop_waiting(name)
             case EntryKind.CHAINS:
-                self._begin_anew()
+                self._reset()
             case EntryKind.SEEN:
                 self.memory.restore(int(name), ())
             case _:
                 assert_never(kind)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         """Forget how far each order was; the memory counts from 0 again."""
         self.chains = dict.fromkeys(Order, START)
         self.registration_next, self.retries = 0, None
@@ -244,7 +244,7 @@ class ClusterState:
 
     def _forget_all(self) -> None:
         """Be as a cluster of which nothing is known, and take back what was stored."""
-        self._begin_anew()
+        self._reset()
         self.memory = Memory()
         self._waiting_next = 0
         self._dirty_blocks = set(self._stored_blocks)

@@ -128,7 +128,7 @@ class Takeovers:
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
         matrix = lists.matrix
-        if lists.ragged:  # A short list goes on with its leader, who is no heir of its own.
+        if lists.ragged:  # A short list is padded with its leader, which takes nothing over.
             matrix = np.where(matrix == PADDING, matrix[:, :1], matrix)
         if len(matrix) <= LATER_MIN:
             self._add(matrix, sign)
@@ -190,12 +190,12 @@ class Takeovers:
             leader = numbers[leader_id]
             of_rack = self.from_racks[rack_of[leader]]
             for other in others:
-                heir = numbers[other]
-                if of_rack[heir] != NEVER:
-                    of_rack[heir] += sign
+                target = numbers[other]
+                if of_rack[target] != NEVER:
+                    of_rack[target] += sign
                     self.rack_totals[rack_of[leader]] += sign
                     if from_spus is not None:
-                        from_spus[leader][heir] += sign * PAIR_WEIGHT
+                        from_spus[leader][target] += sign * PAIR_WEIGHT
                     break
 
     def _add_many(self, matrix: IdMatrix, sign: int) -> None:
