@@ -9,14 +9,16 @@ new topic that is short makes no batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from confluent_kafka import KafkaException
 from spu_assigner.stream.checkpoint.data_loss import require_same_topics
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
+
+_FIRST_SECONDS: Final = 3.0  # after them other brokers are asked
 
 
 class InputIdentity:
@@ -40,7 +42,7 @@ class InputIdentity:
         """
         if (admin := self._admin) is None:
             return lambda: None
-        answer = ask_topic_ids(admin, self.ids, seconds=REQUEST_SECONDS_MAX)
+        answer = ask_topic_ids(admin, self.ids, seconds=_FIRST_SECONDS)
 
         def settle() -> None:
             try:

@@ -11,6 +11,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from spu_assigner.stream.kafka.errors import is_denied
 
 RETRY_SECONDS_MAX: Final = 30.0  # of one request to the broker
+_FIRST_SECONDS: Final = 1.0  # of the first of several requests; each further one has twice as many
 
 _T = TypeVar("_T")
 
@@ -64,27 +65,34 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
 
     Between two requests the client is made to look for leaders again: librdkafka remembers that a
     partition had none, as in the moment after a broker's restart, and by that memory alone refuses
-    what is asked of it for up to five minutes (`topic.metadata.refresh.interval.ms`).
+    what is asked of it for up to five minutes (`topic.metadata.refresh.interval.ms`). It also keeps
+    waiting for a controller that is gone, so no request but a late one may use up the time.
 
     Args:
         client: a consumer or an admin client.
-        request: gets the seconds that are left.
+        request: gets its seconds.
         seconds: for all requests together.
 
     Raises:
         KafkaException: the request's, when time is up or what is asked is not permitted.
     """
-    deadline = time.monotonic() + seconds
+    deadline, share = time.monotonic() + seconds, _FIRST_SECONDS
     while True:
         try:
-            return request(max(0.1, deadline - time.monotonic()))
+            return request(max(0.1, min(share, deadline - time.monotonic())))
         except KafkaException as reason:
             if is_denied(reason.args[0]) or time.monotonic() > deadline:
                 raise
+        share *= 2
         time.sleep(0.1)
-        with suppress(KafkaException):
-            # Of all topics: a topic that is named could be made by being asked for.
-            client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+        look_again(client, seconds=max(0.1, deadline - time.monotonic()))
+
+
+def look_again(client: Any, *, seconds: float) -> None:
+    """Let a client learn which brokers run and lead, whatever it has kept in memory."""
+    with suppress(KafkaException):
+        # Of all topics: a topic that is named could be made by being asked for.
+        client.list_topics(timeout=seconds)
 
 
 def list_offsets(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from spu_assigner.stream.kafka.retry import look_again
 
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
 
@@ -19,7 +20,8 @@ def ask_topic_ids(
 ) -> Callable[[], dict[str, str]]:
     """Ask a broker for the ids of topics; what is returned waits for the answer.
 
-    A topic that this broker does not know, or gives no id of, is left out of the answer.
+    A topic that this broker does not know, or gives no id of, is left out of the answer. The broker
+    is what the client takes for the controller: after a failure the next request finds another one.
 
     Raises:
         KafkaException: by what is returned: no broker answers, or it refuses.
@@ -33,6 +35,7 @@ def ask_topic_ids(
                 known = id_of(future.result())
             except KafkaException as reason:
                 if reason.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    look_again(admin, seconds=seconds)
                     raise
             else:
                 if known is not None:

@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.stream.common.daemon_threads import DaemonThread
@@ -167,18 +166,21 @@ class Watch:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
         from spu_assigner.stream.kafka.open_transactions import held_messages
+        from spu_assigner.stream.kafka.retry import look_again
 
         topics = [topic_name(topic, prefix=self._settings.topic_prefix) for topic in INPUTS]
         held = HeldInput()
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
                 ends: dict[Place, tuple[int, int]] | None = None
-                with suppress(KafkaException):  # Then there is no lag to read.
+                try:
                     described = _described(admin, topics)
                     self._see_inputs(_ids(described))
                     ends = _input_ends(admin, described)
                     last = {place: end for place, (_, end) in ends.items()}
                     held.look(held_messages(admin, last, seconds=REQUEST_SECONDS_MAX))
+                except KafkaException:  # Then there is no lag to read.
+                    look_again(admin, seconds=REQUEST_SECONDS_MAX)
                 self.metrics.ends(ends, held.seconds())
                 self.health.hold(held.reason())
                 if self._over.wait(LAG_SECONDS):
