@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         TopicRelease,
         TopicReplication,
     )
-    from spu_assigner.core.base.plain_form import as_dict
     from spu_assigner.core.base.records import (
         Answer,
         ChainsChanged,
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.base.replica_lists import ReplicaLists
     from spu_assigner.core.base.resources import Need
+    from spu_assigner.core.base.structs import as_dict
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
@@ -200,7 +200,7 @@ _HOMES: Final = (
     "base.errors",
     "base.constraints",
     "base.events",
-    "base.plain_form",
+    "base.structs",
     "base.resources",
     "base.replica_lists",
     "base.records",

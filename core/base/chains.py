@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
+from spu_assigner.core.base.structs import FastStrEnum, FrozenStruct
 
 
 class Order(FastStrEnum):
@@ -21,7 +19,7 @@ class Order(FastStrEnum):
     """By id, with an index of its own."""
 
 
-class Chain(NamedTuple):
+class Chain(FrozenStruct, frozen=True, kw_only=True):
     """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
 
     It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
@@ -29,6 +27,8 @@ class Chain(NamedTuple):
     """
 
     cycle: int = 0
+    """How often the order was passed through."""
     lead: int | None = None
-    """None: no assignment has moved it (index 0), or the ring was emptied."""
+    """The SPU that leads next; None: no assignment has moved it, or the ring was emptied."""
     moved: bool = False
+    """Whether an assignment has moved it; else its index is 0."""

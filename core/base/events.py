@@ -14,14 +14,14 @@ from typing import Any, Final, NewType
 
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import (
     EVENT_ID_LENGTH_MAX,
     is_text,
     match_legal_name,
     name_fault,
 )
-from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taken_as
+from spu_assigner.core.base.structs import FastStrEnum
+from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taker
 
 SpuId = NewType("SpuId", int)
 
@@ -86,9 +86,7 @@ def policy_of(value: Policy | str) -> Policy:
     Raises:
         InvalidEventError: there is none of that name.
     """
-    if type(value) is Policy:
-        return value
-    policy: Policy = taken_as(Policy, "default_policy", value)
+    policy: Policy = taker(Policy)("default_policy", value)
     return policy
 
 

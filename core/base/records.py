@@ -11,10 +11,9 @@ from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
-from spu_assigner.core.base.structs import FrozenStruct
+from spu_assigner.core.base.structs import FastStrEnum, FrozenStruct
 
 
 class Status(FastStrEnum):

@@ -29,7 +29,6 @@ from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.ledger import CountArray
 
 START: Final = Chain()
-_new_tuple: Final = tuple.__new__
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
@@ -157,7 +156,7 @@ class Ring:
         """
         cycle, position = divmod(index, self.size)
         ids = self._orders[order] if order in self._orders else self.order(order)
-        chain = _new_tuple(Chain, (cycle, ids.item(position), True))  # in half the time
+        chain = Chain(cycle=cycle, lead=ids.item(position), moved=True)
         self._index_of[order] = (chain, index)
         return chain
 

@@ -33,7 +33,7 @@ def annotations_of(value: Any) -> Iterator[Any]:
     elif inspect.isfunction(value):
         yield from get_type_hints(value, localns=EXPORTED).values()
     else:
-        if is_dataclass(value) or hasattr(value, "_fields"):
+        if is_dataclass(value):
             yield from get_type_hints(value, localns=EXPORTED).values()
         for name, member in vars(value).items():
             if name in INTERNAL.get(value.__name__, ()) or (
