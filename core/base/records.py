@@ -51,12 +51,10 @@ class Mode(FastStrEnum):
 
     By a policy: ROUND_ROBIN and RACK_WALK (`fluvio` without racks, and over racks), SHIFTED and
     RACK_SHIFTED (`kafka`), SCORED and RACK_SCORED (`rendezvous`), POINTER (`redpanda`), STRIPED
-    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, each gets one replica a
-    round) and CONSTRAINED (what the topic's constraints permit), all of `balanced`.
-
-    Of lists that were there: ADOPTED as they were found in Kafka; changed by a REPAIR of what a
-    decommission took away, a REBALANCE, a new REPLICATION factor, or the DEMOTION of a leader; as
-    they were, with another DEMAND or other CONSTRAINTS.
+    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, in rounds) and
+    CONSTRAINED (by the topic's rules), all of `balanced`. Of lists that were there: ADOPTED, or
+    changed by REPAIR, REBALANCE, REPLICATION or DEMOTION; or as they were, with another DEMAND or
+    other CONSTRAINTS.
     """
 
     ROUND_ROBIN = "round_robin"
@@ -236,10 +234,9 @@ class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no new replicas of topics that tolerate nothing: it is not in the
-        ring."""
+        """Whether it takes no new replicas of topics that tolerate nothing."""
         return self.cordoned or any(
-            taint.effect is not TaintEffect.NO_LEADERS for taint in self.taints
+            each.effect is not TaintEffect.NO_LEADERS for each in self.taints
         )
 
     @property

@@ -166,5 +166,5 @@ def resource_changes(state: ClusterState, cause: str) -> list[Record]:
             cause,
             resource=resource,
         )
-        for spu_id, resource, is_full in state.full_resources.look()
+        for spu_id, resource, is_full in state.ledger.look()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -33,22 +34,19 @@ def weights_after(
     A replica on a core that was taken away is taken off the core with the most weight above its
     base.
     """
+    deltas = Counter(after)
+    deltas.subtract(before)
     changed: dict[SpuId, list[int]] = {}
-    for (spu_id, core), count in before.items():
-        less = count - after.get((spu_id, core), 0)
-        if less <= 0:
+    for (spu_id, core), delta in sorted(deltas.items(), key=lambda each: (each[1] > 0, each[0])):
+        if delta == 0:
             continue
         of_host = changed.setdefault(spu_id, list(weights[spu_id]))
-        if core < len(of_host) and of_host[core] - less >= _base_weight(core):
-            of_host[core] -= less
+        if delta > 0 or (core < len(of_host) and of_host[core] + delta >= _base_weight(core)):
+            of_host[core] += delta
             continue
-        for _ in range(less):
+        for _ in range(-delta):
             above = [weight - _base_weight(number) for number, weight in enumerate(of_host)]
             of_host[above.index(max(above))] -= 1
-    for (spu_id, core), count in after.items():
-        more = count - before.get((spu_id, core), 0)
-        if more > 0:
-            changed.setdefault(spu_id, list(weights[spu_id]))[core] += more
     return changed
 
 
@@ -58,20 +56,12 @@ def _base_weight(core: int) -> int:
 
 def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
-    matrix = replicas.matrix
-    flat = matrix.ravel()
-    cores = np.zeros(len(flat), dtype=np.int32)
-    hosts, counts = tally(flat)
-    weights = [core_weights[SpuId(spu_id)] for spu_id in hosts]
-    if any(len(of_host) > 1 for of_host in weights):
-        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
-        positions = np.searchsorted(hosts, flat).astype(np.uint16)
-        by_host = np.argsort(positions, kind="stable")
-        ends = np.cumsum(counts).tolist()
-        for of_host, count, end in zip(weights, counts, ends, strict=True):
-            if len(of_host) > 1:
-                cores[by_host[end - count : end]] = redpanda.take_cores(of_host, count)
-    return ReplicaLists(cores.reshape(matrix.shape))
+    taken = {
+        spu_id: iter(redpanda.take_cores(core_weights[SpuId(spu_id)], count))
+        for spu_id, count in zip(*tally(replicas.matrix), strict=True)
+    }
+    rows = [[next(taken[spu_id]) for spu_id in row] for row in replicas.tolist()]
+    return ReplicaLists.of_lists(rows)
 
 
 def first_core(

@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap
@@ -17,12 +18,8 @@ from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
-_PACKED: Final = (
-    "packed"  # of a table's cache: the bytes of all rows, of one row, their width, columns
-)
-_WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
-_OF_WIDTH: Final = {dtype.itemsize: dtype for dtype in _WIDTHS}
-_LIMITS: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in _WIDTHS)
+_PACKED: Final = "packed"  # of a table's cache: all its rows
+_OF_WIDTH: Final = {1: np.uint8, 2: np.uint16, 4: np.int32}
 
 
 class PackedLists(NamedTuple):
@@ -33,22 +30,16 @@ class PackedLists(NamedTuple):
     columns: int
     ragged: bool = False  # padded where lists are short
 
+    def lists(self) -> ReplicaLists:
+        """The replica lists again."""
+        return ReplicaLists(self.matrix(), ragged=self.ragged)
+
     def matrix(self) -> IdMatrix:
         """The integers again, shape (partitions, replicas), padded where lists are short."""
         return self._array().astype(np.int32).reshape(-1, self.columns)
 
-    def lists(self) -> ReplicaLists:
-        """The same as replica lists."""
-        return ReplicaLists(self.matrix(), ragged=self.ragged)
-
-    def holds(self, spu_id: int) -> bool:
-        """Whether the id occurs; cheap, for a look through all topics."""
-        if self.width == 1:
-            return spu_id <= BYTE_MAX and spu_id in self.data
-        return bool((self._array() == spu_id).any())
-
     def ids(self) -> Sequence[int]:
-        """All ids, list after list, padding included; likewise."""
+        """All ids, list after list, padding included; cheap, for a look through all topics."""
         if self.width == 1:
             return self.data
         ids: list[int] = self._array().tolist()
@@ -56,41 +47,36 @@ class PackedLists(NamedTuple):
 
     def leaders(self) -> Sequence[int]:
         """The first id of each list; likewise."""
-        if self.width == 1:
-            return self.data[:: self.columns]
-        leaders: list[int] = self._array()[:: self.columns].tolist()
-        return leaders
+        return self.ids()[:: self.columns]
 
-    def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def holds(self, spu_id: int) -> bool:
+        """Whether the id occurs; likewise."""
+        return (self.width > 1 or spu_id <= BYTE_MAX) and spu_id in self.ids()
+
+    def _array(self) -> NDArray[Any]:
         return np.frombuffer(self.data, dtype=_OF_WIDTH[self.width])
 
 
-def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:
-    """The fields of the `PackedLists` of these; from a table the bytes are sliced."""
+def pack(lists: ReplicaLists) -> PackedLists:
+    """The same lists, packed; from a table the bytes are sliced."""
     table = lists.table
     if table is None:
         narrow = lists.narrow()
         if narrow:
-            return narrow, 1, len(narrow) // lists.count, False
-        columns = lists.matrix.shape[1]
-        if lists.ragged:
-            return lists.matrix.tobytes(), lists.matrix.itemsize, columns, True
-        data, width = _narrowed(lists.matrix)
-        return data, width, columns, False
-    cache = table.cache
-    if _PACKED not in cache:
-        data, width = _narrowed(table.rows)
-        columns = table.rows.shape[1]
-        cache[_PACKED] = data, width * columns, width, columns
-    data, row_size, width, columns = cache[_PACKED]
-    begin = lists.start * row_size
-    return data[begin : begin + lists.count * row_size], width, columns, False
+            return PackedLists(narrow, 1, len(narrow) // lists.count)
+        return _packed(lists.matrix, ragged=lists.ragged)
+    rows: PackedLists | None = table.cache.get(_PACKED)
+    if rows is None:
+        rows = table.cache[_PACKED] = _packed(table.rows)
+    size = rows.width * rows.columns
+    begin = lists.start * size
+    return PackedLists(rows.data[begin : begin + lists.count * size], rows.width, rows.columns)
 
 
-def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
-    largest = int(matrix.max(initial=0))
-    dtype = next(dtype for dtype, limit in _LIMITS if largest <= limit)
-    return matrix.astype(dtype).tobytes(), dtype.itemsize
+def _packed(matrix: IdMatrix, *, ragged: bool = False) -> PackedLists:
+    width = 4 if ragged else np.min_scalar_type(int(matrix.max(initial=0))).itemsize
+    data = matrix.astype(_OF_WIDTH[width]).tobytes()
+    return PackedLists(data, width, matrix.shape[1], ragged)
 
 
 class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
@@ -171,14 +157,14 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
     Args:
         own_events: hashes of the events that made and changed it, the one that made it first.
     """
-    data, width, columns, ragged = pack(lists)
+    packed = pack(lists)
     cores, wanted = record.cores, record.wanted_lengths
     need, constraints = record.need, record.constraints
     extras = NO_EXTRAS
-    if ragged or cores or record.pinned or wanted or need or constraints:
+    if packed.ragged or cores or record.pinned or wanted or need or constraints:
         extras = TopicExtras(
-            cores=None if cores is None else PackedLists(*pack(cores)),
-            ragged=ragged,
+            cores=None if cores is None else pack(cores),
+            ragged=packed.ragged,
             pinned=record.pinned,
             wanted_lengths=None if wanted is None else bytes(wanted),
             need=need,
@@ -191,19 +177,16 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         own_events[1:],
         record.replication_factor,
         record.ignore_rack,
-        data,
-        width,
-        columns,
+        *packed[:3],
         extras,
     )
 
 
 class TopicNames:
-    """Names that Kafka does not permit beside each other: `a.b` and `a_b`.
+    """Names that Kafka does not permit beside each other, as `a.b` and `a_b`.
 
-    In the names of its metrics dots are underscores, so it refuses to create the second of such
-    topics. One of two that collide has a dot, so those with dots are kept; the other may be any
-    that is there or waits: both are the caller's.
+    In its metrics dots are underscores. One of two that collide has a dot, so those are kept; the
+    other may be any that is there or waits, which the caller knows.
     """
 
     def __init__(self, topics: Container[str], waiting: Container[str]) -> None:
