@@ -94,7 +94,6 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
-    from spu_assigner.core.state.parts import parts_of
     from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
     from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
     from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
@@ -118,7 +117,7 @@ __all__ += ["AmountHeld", "ExplainingAssigner", "Load", "Reasons"]
 __all__ += ["ChainStep", "MoveStep", "Passed", "PlacementDecision", "PlacementStep", "ScoreStep"]
 __all__ += ["StripeStep", "Taken", "Why"]
 __all__ += ["state_from_json", "state_to_json"]
-__all__ += ["ClusterState", "evolve", "parts_of"]
+__all__ += ["ClusterState", "evolve"]
 __all__ += ["ClusterLayout", "FailureAnalysis", "FailureOutcome", "layout_of_state"]
 __all__ += ["FailureSweep", "WorstByMeasure", "sweep_racks", "sweep_spus"]
 
@@ -133,7 +132,6 @@ _HOMES: Final = (
     "base.records",
     "base.entries",
     "state.cluster_state",
-    "state.parts",
     "saving",
     "decision.answers",
     "decision.machine",

@@ -1,7 +1,7 @@
 """A state as a text, and the state of such a text.
 
 The text is one JSON object: its form, the cluster, and the parts of the state by their kind
-(`parts_of`). What is read is checked: types, then what the parts say of each other.
+(`ClusterState.parts`). What is read is checked: types, then what the parts say of each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.structs import FrozenStruct, plain_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
-from spu_assigner.core.state.parts import parts_of
 
 FORM: Final = "spu-assigner-state-1"
 
@@ -38,7 +37,7 @@ class _SavedState(FrozenStruct, frozen=True, kw_only=True, tag_field="form", tag
 def state_to_json(state: ClusterState) -> str:
     """The state as a text, on one line; equal states give equal texts. O(replicas)."""
     of_kind = defaultdict[type, list[Any]](list)
-    for part in parts_of(state):
+    for part in state.parts():
         of_kind[type(part)].append(part)
     saved = _SavedState(
         cluster_id=state.cluster_id,

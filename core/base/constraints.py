@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from functools import lru_cache
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -132,12 +131,6 @@ def given_constraints(constraints: Constraints | None) -> Constraints | None:
 
 def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
     """What is wrong with the constraints of a topic as they came; None: nothing."""
-    is_named = topic in constraints.apart_from or topic in constraints.together_with
-    return _first_fault(constraints, topic if is_named else None)
-
-
-@lru_cache(maxsize=16)  # Many topics have the same.
-def _first_fault(constraints: Constraints, topic: str | None) -> str | None:
     return next(_faults(constraints, topic), None)
 
 
@@ -156,7 +149,7 @@ def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
         yield "taints names a key twice with one effect; expected each once"
 
 
-def _faults(constraints: Constraints, topic: str | None) -> Iterator[str]:
+def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
     for name in Constraints.__struct_fields__:
         count = len(getattr(constraints, name))
         most = SPREAD_LEVELS_MAX if name == "spread" else RULES_MAX

@@ -35,18 +35,17 @@ from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
-from spu_assigner.core.state.memory import Memory, event_hash
-from spu_assigner.core.state.parts import chain_entry, parts_of, seen_entry, spu_entry
+from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, TopicNames, topic_of
+from spu_assigner.core.state.topic import Topic, TopicNames, map_of, topic_of
 
 
 class ClusterState:
-    """All that decisions about one cluster depend on.
+    """All that decisions about one cluster depend on; the attributes are the core's.
 
-    Two are equal if they decide alike: what they keep is the same. `parts_of` gives that as
-    records; `state_to_json` writes it, `state_from_json` reads it. The attributes are the core's.
+    Two are equal if they decide alike, so if what they keep, their `parts`, is the same.
+    `state_to_json` writes it, `state_from_json` reads it.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -85,7 +84,7 @@ class ClusterState:
         return not (self.topics or self.spus or self.waiting)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClusterState) and parts_of(self) == parts_of(other)
+        return isinstance(other, ClusterState) and self.parts() == other.parts()
 
     __hash__ = None  # type: ignore[assignment]  # a state changes
 
@@ -142,20 +141,49 @@ class ClusterState:
 
     def loads(self, ids: IdArray) -> Loads:
         """What a rebalance weighs of these SPUs, which are given by ascending id."""
-        racks = [self.spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
-        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
         return Loads(
             ids=ids,
-            racks=np.array([number_of[rack] for rack in racks], dtype=np.int32),
+            racks=self.ring.rack_numbers(ids),
             capacities=self.ledger.capacities(ids),
             replicas=self.ledger.counts(ids),
             leaders=self.ledger.leaders(ids),
         )
 
+    def parts(self) -> tuple[ReplicaMap | Entry, ...]:
+        """All that makes the state, in a fixed order, maps last: `restore` makes it again of them.
+
+        Of a map all is there that the state keeps: not `cause`, `chain_index` and `reason`.
+        """
+        blocks = map(self._seen_entry, range(BLOCKS))
+        return (
+            *(self.spu_entry(spu_id) for spu_id in sorted(self.spus)),
+            *sorted(self.waiting.values(), key=lambda waiting: waiting.sequence),
+            self._chain_entry(),
+            *(block for block in blocks if block.hashes),
+            *(map_of(self.cluster_id, name, self.topics[name]) for name in sorted(self.topics)),
+        )
+
+    def spu_entry(self, spu_id: SpuId) -> SpuChanged:
+        """All that is known of an SPU."""
+        return replace(self.spus[spu_id], core_weights=tuple(self.core_weights[spu_id]))
+
+    def _chain_entry(self) -> ChainEntry:
+        return ChainEntry(
+            cluster_id=self.cluster_id,
+            chains=tuple((order, self.chains[order]) for order in Order),
+            registration_next=self.registration_next,
+            seen_count=self.memory.count,
+            retries=self.retries,
+        )
+
+    def _seen_entry(self, block: int) -> SeenEntry:
+        hashes = self.memory.block(block)
+        return SeenEntry(cluster_id=self.cluster_id, block=block, hashes=hashes)
+
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry | EntryGone] = [
-            spu_entry(self, spu_id)
+            self.spu_entry(spu_id)
             if spu_id in self.spus
             else self._gone(EntryKind.SPU, str(spu_id))
             for spu_id in sorted(self._dirty_spus)
@@ -166,9 +194,9 @@ class ClusterState:
         ]
         if self._dirty_blocks:  # Each event is remembered, and the entry holds their number.
             is_gone = self.memory.count == 0
-            entries.append(self._gone(EntryKind.CHAINS, "all") if is_gone else chain_entry(self))
+            entries.append(self._gone(EntryKind.CHAINS, "all") if is_gone else self._chain_entry())
         for block in sorted(self._dirty_blocks):
-            entry = seen_entry(self, block)
+            entry = self._seen_entry(block)
             entries.append(entry if entry.hashes else self._gone(EntryKind.SEEN, str(block)))
             (self._stored_blocks.add if entry.hashes else self._stored_blocks.discard)(block)
         self._dirty_spus, self._dirty_waiting, self._dirty_blocks = set(), set(), set()

@@ -33,19 +33,6 @@ _HALF: Final = 2**32
 class Ledger:
     """One table of all SPUs of a cluster, as columns in ascending order of id."""
 
-    __slots__ = (
-        "_is_dense",
-        "_least_left",
-        "_names",
-        "_pending",
-        "_table",
-        "_used_up",
-        "is_stale",
-        "known_floor",
-        "newest",
-        "version",
-    )
-
     def __init__(self) -> None:
         self._table = np.zeros((_RESOURCES, 0), dtype=np.int64)
         self._names: tuple[str, ...] = ()  # of the resources that have rows

@@ -10,6 +10,7 @@ from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.state.topic import Topic
 
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
+BLOCKS: Final = -(-EVENT_IDS_REMEMBERED // SEEN_BLOCK)
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 
 

@@ -182,6 +182,27 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
     )
 
 
+def map_of(cluster_id: str, name: str, topic: Topic) -> ReplicaMap:
+    """What is kept of a topic as a map, without what is not."""
+    return ReplicaMap(
+        cluster_id=cluster_id,
+        topic=name,
+        revision=topic.revision,
+        policy=topic.policy,
+        replicas=topic.replicas.lists(),
+        cores=topic.cores and topic.cores.lists(),
+        chain_index=None,
+        cause="",
+        replication_factor=topic.replication_factor,
+        ignore_rack=topic.ignore_rack,
+        own_events=(topic.created_by, *topic.changed_by),
+        pinned=topic.pinned,
+        wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
+        need=topic.need,
+        constraints=topic.constraints,
+    )
+
+
 class TopicNames:
     """Names that Kafka does not permit beside each other, as `a.b` and `a_b`.
 
