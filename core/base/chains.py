@@ -9,14 +9,10 @@ class Order(FastStrEnum):
     """An order of the ring; each keeps its own chain index."""
 
     ID = "id"
-    DIAGONAL = "diagonal"
-    """Fluvio's, over racks."""
-    ALTERNATION = "alternation"
-    """Kafka's, over racks."""
-    REGISTRATION = "registration"
-    """Redpanda's."""
-    BALANCED = "balanced"
-    """By id, with an index of its own."""
+    DIAGONAL = "diagonal"  # Fluvio's, over racks
+    ALTERNATION = "alternation"  # Kafka's, over racks
+    REGISTRATION = "registration"  # Redpanda's
+    BALANCED = "balanced"  # by id, with an index of its own
 
 
 class Chain(FrozenStruct, frozen=True, kw_only=True):
@@ -26,9 +22,6 @@ class Chain(FrozenStruct, frozen=True, kw_only=True):
     it.
     """
 
-    cycle: int = 0
-    """How often the order was passed through."""
-    lead: int | None = None
-    """The SPU that leads next; None: no assignment has moved it, or the ring was emptied."""
-    moved: bool = False
-    """Whether an assignment has moved it; else its index is 0."""
+    cycle: int = 0  # how often the order was passed through
+    lead: int | None = None  # the SPU; None: no assignment has moved it, or the ring was emptied
+    moved: bool = False  # by an assignment; else its index is 0

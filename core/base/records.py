@@ -26,15 +26,13 @@ class Status(FastStrEnum):
     WAITING = "waiting"
     RELEASED = "released"
     ADOPTED = "adopted"
-    VIOLATED = "violated"
-    """No answer: labels or taints changed, and a topic's lists break a rule."""
+    VIOLATED = "violated"  # no answer: labels or taints changed, and a topic's lists break a rule
 
 
 class RingChange(StrEnum):
     """What happened to an SPU's place in the ring."""
 
-    JOINED = "joined"
-    """New, or back online."""
+    JOINED = "joined"  # new, or back online
     UPDATED = "updated"
     LEFT = "left"
     SATURATED = "saturated"
@@ -91,16 +89,11 @@ class Move(FrozenStruct, frozen=True, kw_only=True):
 class RecordedRing(FrozenStruct, frozen=True, kw_only=True):
     """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
 
-    members: str
-    """Its members as the rule read them: by rack or with capacities, where it reads those."""
-    offline: str = ""
-    """SPUs that were offline or leaving, and so not in it."""
-    saturated: str = ""
-    """Likewise saturated."""
-    cordoned: str = ""
-    """Likewise cordoned, or tainted against new replicas."""
-    fenced: str = ""
-    """Of `kraft`: offline SPUs that it reads too, by rack as the members."""
+    members: str  # as the rule read them: by rack or with capacities, where it reads those
+    offline: str = ""  # SPUs that were offline or leaving, and so not in it
+    saturated: str = ""  # likewise saturated
+    cordoned: str = ""  # likewise cordoned, or tainted against new replicas
+    fenced: str = ""  # of `kraft`: offline SPUs that it reads too, by rack as the members
 
 
 class Reason(FrozenStruct, frozen=True, kw_only=True):
@@ -214,22 +207,14 @@ class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
     rack: str | None
     cores: int
     capacity: int
-    labels: tuple[tuple[str, str], ...]
-    """Pairs of name and value, by name."""
-    registration: int
-    """Its number: the ring of `redpanda` is in this order."""
-    core_weights: tuple[int, ...]
-    """A weight for each core."""
-    leaving: bool = False
-    """Whether it is decommissioned and some list still holds it; it is not online."""
-    unreachable: bool = False
-    """Whether it was offline when it began to leave: nothing can be copied from it."""
-    cordoned: bool = False
-    """Whether it takes no new replicas until it is uncordoned, online or not."""
-    demoted: bool = False
-    """Whether it leads nothing where another can, until it is undemoted."""
-    resources: Amounts = ()
-    """What it has of each resource, beside replica slots."""
+    labels: tuple[tuple[str, str], ...]  # pairs of name and value, by name
+    registration: int  # its number: the ring of `redpanda` is in this order
+    core_weights: tuple[int, ...]  # a weight for each core
+    leaving: bool = False  # it is decommissioned and some list still holds it; it is not online
+    unreachable: bool = False  # it was offline when it began to leave: nothing can be copied
+    cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
+    demoted: bool = False  # it leads nothing where another can, until it is undemoted
+    resources: Amounts = ()  # what it has of each resource, beside replica slots
     taints: tuple[Taint, ...] = ()
 
     @property
@@ -260,10 +245,8 @@ class SpuGone(FrozenStruct, frozen=True, kw_only=True):
 class Wait(StrEnum):
     """What waits."""
 
-    CREATE = "create"
-    """A topic, for enough SPUs."""
-    REPAIR = "repair"
-    """A living topic with short lists, or with replicas on leaving SPUs."""
+    CREATE = "create"  # a topic, for enough SPUs
+    REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
 
 
 class Waiting(FrozenStruct, frozen=True, kw_only=True):
@@ -271,13 +254,10 @@ class Waiting(FrozenStruct, frozen=True, kw_only=True):
 
     cluster_id: str
     topic: str
-    sequence: int
-    """The lower, the earlier it is served."""
+    sequence: int  # the lower, the earlier it is served
     kind: Wait
-    cause: str
-    """The id of the create, or of the leave."""
-    policy: Policy | None = None
-    """Of a create, as the fields below; never `manual`."""
+    cause: str  # the id of the create, or of the leave
+    policy: Policy | None = None  # of a create, as the fields below; never `manual`
     partitions: int = 0
     replication_factor: int = 0
     ignore_rack: bool = False
@@ -306,18 +286,15 @@ class Retries(FrozenStruct, frozen=True, kw_only=True):
     """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
 
     kind: Wait
-    sequence: int
-    """Of the next that is to be tried."""
-    again: bool
-    """Room was made since: all of it is to be tried once more, behind the last one."""
+    sequence: int  # of the next that is to be tried
+    again: bool  # room was made since: all of it is to be tried once more, behind the last one
 
 
 class RetriesChanged(FrozenStruct, frozen=True, kw_only=True):
     """What is left to be tried after an event; None: nothing."""
 
     cluster_id: str
-    retries: Retries | None
-    """Where the next event goes on."""
+    retries: Retries | None  # where the next event goes on
 
 
 class ClusterGone(FrozenStruct, frozen=True, kw_only=True):
@@ -330,8 +307,7 @@ class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     """An event was applied or refused; a copy of it is not to be applied again."""
 
     cluster_id: str
-    event_hash: int
-    """64 bits, unsigned."""
+    event_hash: int  # 64 bits, unsigned
 
 
 Answer = ReplicaMap | TopicStatus | RingEvent

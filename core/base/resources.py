@@ -26,10 +26,8 @@ _is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}
 class Need(FrozenStruct, frozen=True):
     """What the replicas of a topic need, each of them."""
 
-    demand: Amounts
-    """What each replica needs of resources, by name."""
-    leader_demand: Amounts = ()
-    """What the leader needs, where that is another amount."""
+    demand: Amounts  # what each replica needs of resources, by name
+    leader_demand: Amounts = ()  # what the leader needs, where that is another amount
 
     @staticmethod
     def of(

@@ -61,9 +61,6 @@ def pack(lists: ReplicaLists) -> PackedLists:
     """The same lists, packed; from a table the bytes are sliced."""
     table = lists.table
     if table is None:
-        narrow = lists.narrow()
-        if narrow:
-            return PackedLists(narrow, 1, len(narrow) // lists.count)
         return _packed(lists.matrix, ragged=lists.ragged)
     rows: PackedLists | None = table.cache.get(_PACKED)
     if rows is None:
@@ -74,7 +71,8 @@ def pack(lists: ReplicaLists) -> PackedLists:
 
 
 def _packed(matrix: IdMatrix, *, ragged: bool = False) -> PackedLists:
-    width = 4 if ragged else np.min_scalar_type(int(matrix.max(initial=0))).itemsize
+    largest = matrix.max(initial=0)
+    width = 4 if ragged or largest > 65_535 else 2 if largest > BYTE_MAX else 1
     data = matrix.astype(_OF_WIDTH[width]).tobytes()
     return PackedLists(data, width, matrix.shape[1], ragged)
 
