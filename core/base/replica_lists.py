@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 IdArray = NDArray[np.int32]  # shape (n,)
-IdMatrix = NDArray[
-    np.int32
-]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+IdMatrix = NDArray[np.int32]  # shape (partitions, replicas), leader first, distinct in a row
 PADDING: Final = -1  # fills short rows at their end
 
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
@@ -51,12 +49,7 @@ class ReplicaLists:
 
     __slots__ = ("count", "matrix", "ragged", "start", "table")
 
-    def __init__(
-        self,
-        matrix: IdMatrix,
-        *,
-        ragged: bool = False,
-    ) -> None:
+    def __init__(self, matrix: IdMatrix, *, ragged: bool = False) -> None:
         """Take over an array; with `ragged` it may be padded, and is cut to its longest list."""
         if ragged:
             width = int((matrix != PADDING).sum(axis=1).max(initial=0))

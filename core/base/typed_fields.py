@@ -1,19 +1,7 @@
 """What a field may hold, by the type that its class names: taken, coerced or refused.
 
-One rule for the fields of all events, and of the constraints and taints that they carry. What JSON
-can say of a field is taken, and no value is guessed:
-
-    type              taken as it is    coerced                          refused, among others
-    int               int               numpy's integers                 bool, 7.0, "7"
-    bool              bool                                               0, "true"
-    str               str               numpy's texts                    half a surrogate pair
-    an enumeration    its members       their words: "decommission"      any other text
-    tuple[X, ...]     tuple             list, numpy array, ReplicaLists  a text, a set
-    Mapping[str, X]                     each mapping, copied to a dict   a list of pairs
-    a class           its objects       a mapping of its fields          unknown or absent fields
-    Any               list, dict        tuple, other mappings            all else
-    X | None          None, as X        as X                             as X
-
+One rule for the fields of all events, and of the constraints and taints that they carry: what JSON
+can say of a field is taken, and no value is guessed (docs/python-api.md, Events, has the table).
 Whether a number is in range is not judged here: `decide` answers that.
 """
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists, tally
 from spu_assigner.core.rules import redpanda
 
@@ -25,9 +24,7 @@ def held_by_cores(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
 
 
 def weights_after(
-    weights: Mapping[SpuId, list[int]],
-    before: HeldByCores,
-    after: HeldByCores,
+    weights: Mapping[SpuId, list[int]], before: HeldByCores, after: HeldByCores
 ) -> dict[SpuId, list[int]]:
     """The core weights of the SPUs for which the replicas held by cores change.
 
@@ -41,17 +38,14 @@ def weights_after(
         if delta == 0:
             continue
         of_host = changed.setdefault(spu_id, list(weights[spu_id]))
-        if delta > 0 or (core < len(of_host) and of_host[core] + delta >= _base_weight(core)):
+        base = redpanda.initial_weights(len(of_host)) if delta < 0 else of_host
+        if core < len(base) and of_host[core] + delta >= base[core]:
             of_host[core] += delta
             continue
         for _ in range(-delta):
-            above = [weight - _base_weight(number) for number, weight in enumerate(of_host)]
+            above = [weight - least for weight, least in zip(of_host, base, strict=True)]
             of_host[above.index(max(above))] -= 1
     return changed
-
-
-def _base_weight(core: int) -> int:
-    return REDPANDA_CORE0_WEIGHT if core == 0 else 0
 
 
 def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:

@@ -3,13 +3,10 @@ assignment starts.
 
 A reason holds its members as text: ids and ranges in the order in which the rule read them
 (`0-4,7`; `0-8/2` is every second id from 0 to 8), where the rule reads racks rack by rack, by name
-(`0-2;3-5`), and where it reads capacities with the one of all ids before it (`0-4*100,7*50`). By id
-that is some bytes for any ring; at worst, 10,000 ids in no order, it is `RING_SIZE_MAX`.
+(`0-2;3-5`), and where it reads capacities with the one of all ids before it (`0-4*100,7*50`).
 
-A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in
-another order, changes no chain; only when the leading SPU itself goes does the first one after it
-that remains lead, in the next cycle when the search passes the end. The chain index is derived:
-cycle * ring size + position of that SPU.
+A chain names the SPU that leads next; when that one goes, the first after it that remains does, in
+the next cycle when the search passes the end. Index = cycle * ring size + position of that SPU.
 """
 
 from __future__ import annotations
