@@ -367,7 +367,8 @@ def evolve(state: ClusterState, record: Record) -> None:
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
     gone = state.topics.get(record.topic)
-    state.forget_topic(record.topic)
+    if gone is not None:
+        state.forget_topic(record.topic)
     if record.replicas is not None:
         state._keep_topic(record)
     if record.cores is not None or (gone is not None and gone.cores is not None):

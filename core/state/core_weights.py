@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -31,29 +30,34 @@ def weights_after(
     A replica on a core that was taken away is taken off the core with the most weight above its
     base.
     """
-    deltas = Counter(after)
-    deltas.subtract(before)
     changed: dict[SpuId, list[int]] = {}
-    for (spu_id, core), delta in sorted(deltas.items(), key=lambda each: (each[1] > 0, each[0])):
-        if delta == 0:
+    for (spu_id, core), count in before.items():
+        less = count - after.get((spu_id, core), 0)
+        if less <= 0:
             continue
         of_host = changed.setdefault(spu_id, list(weights[spu_id]))
-        base = redpanda.initial_weights(len(of_host)) if delta < 0 else of_host
-        if core < len(base) and of_host[core] + delta >= base[core]:
-            of_host[core] += delta
+        base = redpanda.initial_weights(len(of_host))
+        if core < len(of_host) and of_host[core] - less >= base[core]:
+            of_host[core] -= less
             continue
-        for _ in range(-delta):
+        for _ in range(less):
             above = [weight - least for weight, least in zip(of_host, base, strict=True)]
             of_host[above.index(max(above))] -= 1
+    for (spu_id, core), count in after.items():
+        more = count - before.get((spu_id, core), 0)
+        if more > 0:
+            changed.setdefault(spu_id, list(weights[spu_id]))[core] += more
     return changed
 
 
 def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
-    taken = {
-        spu_id: iter(redpanda.take_cores(core_weights[SpuId(spu_id)], count))
-        for spu_id, count in zip(*tally(replicas.matrix), strict=True)
-    }
+    hosts, counts = tally(replicas.matrix)
+    weights = [core_weights[SpuId(spu_id)] for spu_id in hosts]
+    if max(map(len, weights), default=1) == 1:
+        return ReplicaLists(np.zeros_like(replicas.matrix))
+    cores = map(iter, map(redpanda.take_cores, weights, counts))
+    taken = dict(zip(hosts, cores, strict=True))
     rows = [[next(taken[spu_id]) for spu_id in row] for row in replicas.tolist()]
     return ReplicaLists.of_lists(rows)
 

@@ -57,24 +57,24 @@ class PackedLists(NamedTuple):
         return np.frombuffer(self.data, dtype=_OF_WIDTH[self.width])
 
 
-def pack(lists: ReplicaLists) -> PackedLists:
-    """The same lists, packed; from a table the bytes are sliced."""
+def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:
+    """The fields of the `PackedLists` of these; from a table the bytes are sliced."""
     table = lists.table
     if table is None:
         return _packed(lists.matrix, ragged=lists.ragged)
-    rows: PackedLists | None = table.cache.get(_PACKED)
-    if rows is None:
-        rows = table.cache[_PACKED] = _packed(table.rows)
-    size = rows.width * rows.columns
+    if _PACKED not in table.cache:
+        table.cache[_PACKED] = _packed(table.rows)
+    data, width, columns, _ = table.cache[_PACKED]
+    size = width * columns
     begin = lists.start * size
-    return PackedLists(rows.data[begin : begin + lists.count * size], rows.width, rows.columns)
+    return data[begin : begin + lists.count * size], width, columns, False
 
 
-def _packed(matrix: IdMatrix, *, ragged: bool = False) -> PackedLists:
+def _packed(matrix: IdMatrix, *, ragged: bool = False) -> tuple[bytes, int, int, bool]:
     largest = matrix.max(initial=0)
     width = 4 if ragged or largest > 65_535 else 2 if largest > BYTE_MAX else 1
     data = matrix.astype(_OF_WIDTH[width]).tobytes()
-    return PackedLists(data, width, matrix.shape[1], ragged)
+    return data, width, matrix.shape[1], ragged
 
 
 class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
@@ -155,14 +155,14 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
     Args:
         own_events: hashes of the events that made and changed it, the one that made it first.
     """
-    packed = pack(lists)
+    data, width, columns, ragged = pack(lists)
     cores, wanted = record.cores, record.wanted_lengths
     need, constraints = record.need, record.constraints
     extras = NO_EXTRAS
-    if packed.ragged or cores or record.pinned or wanted or need or constraints:
+    if ragged or cores or record.pinned or wanted or need or constraints:
         extras = TopicExtras(
-            cores=None if cores is None else pack(cores),
-            ragged=packed.ragged,
+            cores=None if cores is None else PackedLists(*pack(cores)),
+            ragged=ragged,
             pinned=record.pinned,
             wanted_lengths=None if wanted is None else bytes(wanted),
             need=need,
@@ -175,7 +175,9 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         own_events[1:],
         record.replication_factor,
         record.ignore_rack,
-        *packed[:3],
+        data,
+        width,
+        columns,
         extras,
     )
 
