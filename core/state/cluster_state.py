@@ -98,8 +98,9 @@ class ClusterState:
     def ring(self) -> Ring:
         """The SPUs that may take new replicas now."""
         ring = self._ring
-        if ring is None or self.ledger.known_floor <= 0:
+        if ring is None or self.ledger.ring_may_differ:
             ids = self.ledger.ring_ids()
+            self.ledger.ring_may_differ = False
             if ring is None or not np.array_equal(ids, ring.ids):
                 ring = self._ring = Ring(ids, self.spus)
         return ring

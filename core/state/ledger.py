@@ -40,8 +40,8 @@ class Ledger:
         self._pending: list[tuple[ReplicaLists, Need | None]] = []
         self.version = 0  # of what is counted: one further with each map
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
-        # No ring member has fewer free slots than this; at 0 the ring may be another one.
-        self.known_floor = 0
+        self.ring_may_differ = True  # from what it was when the state last asked
+        self._free_floor = 0  # no ring member has fewer free slots than this
         # Likewise no SPU that has something left of a resource has less than this.
         self._least_left: dict[str, int] = {}
         self._used_up: set[tuple[int, str]] = set()  # SPU and resource, at the last look
@@ -53,7 +53,7 @@ class Ledger:
         """Enter an SPU, or change it."""
         at = int(self._columns(np.array([spu_id]))[0])
         self._table[_CAPACITY : _CORDONED + 1, at] = capacity, online, cordoned
-        self.known_floor = 0
+        self._lose_floor()
         has = self._table[_RESOURCES::3, at]
         if resources or (has < NO_LIMIT).any():
             self._enter_names([name for name, _ in resources])
@@ -77,7 +77,8 @@ class Ledger:
             self._settle()
         self.version += 1
         self.newest = lists
-        self.known_floor -= lists.count
+        self._free_floor -= lists.count
+        self.ring_may_differ |= self._free_floor <= 0
         if need is not None:
             for name, follower, leader in need.by_name():
                 left = self._least_left.get(name, 0) - lists.count * max(follower, leader)
@@ -90,20 +91,20 @@ class Ledger:
         self.version += 1
         self.newest = None
         self._count([(lists, need)], -1)
-        self.known_floor = 0
+        self._lose_floor()
         self.is_stale |= need is not None and bool(self._used_up)
 
     def free_floor(self, needed: int) -> int:
         """No ring member has fewer free slots than this; measured again if not above `needed`."""
-        if self.known_floor <= needed:
+        if self._free_floor <= needed:
             self.ring_ids()
-        return self.known_floor
+        return self._free_floor
 
     def ring_ids(self) -> IdArray:
         """The ids of online SPUs with a free slot that are not cordoned, ascending."""
         free = self._free()
         members = self._is_open() & (free > 0)
-        self.known_floor = int(free[members].min(initial=NO_LIMIT))
+        self._free_floor = int(free[members].min(initial=NO_LIMIT))
         return np.asarray(self._table[_ID][members], dtype=np.int32)
 
     def count(self, spu_id: int) -> int:
@@ -258,7 +259,10 @@ class Ledger:
     def _see_columns(self) -> None:
         ids = self._table[_ID]
         self._is_dense = len(ids) > 0 and int(ids[-1]) == len(ids) - 1
-        self.known_floor = 0
+        self._lose_floor()
+
+    def _lose_floor(self) -> None:
+        self._free_floor, self.ring_may_differ = 0, True
 
     def _enter_names(self, names: list[str] | tuple[str, ...]) -> None:
         """Rows for these resources; those of which SPUs have and use nothing go."""

@@ -257,6 +257,18 @@ def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind() -> None:
         assert {**after, "seen": None} == {**before, "seen": None}
 
 
+def test_asking_for_free_slots_hides_no_change_of_the_ring() -> None:
+    """Both measure the counts; the ring is another one all the same."""
+    new, state = Events(), ClusterState("c1")
+    run(state, new.join(0, capacity=1), new.join(1, capacity=9))
+    assert state.ring.ids.tolist() == [0, 1]
+    for record in decide(state, new.create("t", 1, 2), default_policy=Policy.FLUVIO):
+        evolve(state, record)
+    assert state.ledger.free_floor(0) == 8
+    assert state.ledger.ring_ids().tolist() == [1]
+    assert state.ring.ids.tolist() == [1]
+
+
 def test_a_delete_brings_spus_back_into_the_ring() -> None:
     """Freed slots restore saturated SPUs, for `redpanda` at the tail in ascending id."""
     state, build = ClusterState("c1"), Events()
