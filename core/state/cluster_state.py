@@ -213,6 +213,7 @@ class ClusterState:
             case ReplicaMap():
                 self.forget_topic(record.topic)
                 if record.replicas is not None:
+                    self.ledger.enter(record.replicas.flat())
                     self._keep_topic(record)
             case SpuChanged():
                 self._put_spu(record)

@@ -47,11 +47,28 @@ class Ledger:
         self._used_up: set[tuple[int, str]] = set()  # SPU and resource, at the last look
         self.is_stale = False  # more may be used up, or less, than at the last look
 
+    def enter(self, ids: NDArray[np.integer]) -> None:
+        """Make room for SPUs: of a map that is restored before they are described."""
+        known = self._table[_ID]
+        if self._is_dense and int(ids.max(initial=0)) < len(known):
+            return
+        at = np.searchsorted(known, ids)
+        if len(known) and (known.take(at, mode="clip") == ids).all():
+            return
+        unknown = np.unique(ids[~np.isin(ids, known)])
+        places = np.searchsorted(known, unknown)
+        self._table = np.insert(self._table, places, 0, axis=1)
+        places += np.arange(len(unknown))
+        self._table[_ID, places] = unknown
+        self._table[_RESOURCES::3, places] = NO_LIMIT
+        self._see_columns()
+
     def describe(
         self, spu_id: int, *, capacity: int, online: bool, cordoned: bool, resources: Amounts
     ) -> None:
         """Enter an SPU, or change it."""
-        at = int(self._columns(np.array([spu_id]))[0])
+        self.enter(np.array([spu_id]))
+        at = int(np.searchsorted(self._table[_ID], spu_id))
         self._table[_CAPACITY : _CORDONED + 1, at] = capacity, online, cordoned
         self._lose_floor()
         has = self._table[_RESOURCES::3, at]
@@ -71,7 +88,7 @@ class Ledger:
         self._used_up = {each for each in self._used_up if each[0] != spu_id}
 
     def add(self, lists: ReplicaLists, need: Need | None = None) -> None:
-        """Count a map, some time."""
+        """Count a map of SPUs that are known, some time."""
         self._pending.append((lists, need))
         if len(self._pending) >= PENDING_MAX:
             self._settle()
@@ -234,27 +251,8 @@ class Ledger:
         self._table[[row + 2 for row in rows]] += amounts // _HALF @ replicas
 
     def _tally(self, ids: IdArray) -> CountArray:
-        if self._is_dense:
-            counts = np.bincount(ids, minlength=self._table.shape[1])
-            if len(counts) == self._table.shape[1]:
-                return counts
-        at = self._columns(ids)
+        at = ids if self._is_dense else np.searchsorted(self._table[_ID], ids)
         return np.bincount(at, minlength=self._table.shape[1])
-
-    def _columns(self, ids: NDArray[np.integer]) -> NDArray[np.integer]:
-        """The columns of SPUs; those that are not known, as in a map restored first, get one."""
-        known = self._table[_ID]
-        at = np.searchsorted(known, ids)
-        if len(known) and (known.take(at, mode="clip") == ids).all():
-            return at
-        unknown = np.unique(ids[~np.isin(ids, known)])
-        places = np.searchsorted(known, unknown)
-        self._table = np.insert(self._table, places, 0, axis=1)
-        places += np.arange(len(unknown))
-        self._table[_ID, places] = unknown
-        self._table[_RESOURCES::3, places] = NO_LIMIT
-        self._see_columns()
-        return np.searchsorted(self._table[_ID], ids)
 
     def _see_columns(self) -> None:
         ids = self._table[_ID]

@@ -26,6 +26,7 @@ def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tupl
     use, plain = Ledger(), Counter[tuple[int, str]]()
     for lists, demand, leader_demand, is_gone in topics:
         need = Need(amounts_of(demand), amounts_of(leader_demand))
+        use.enter(lists.flat())
         use.add(lists, need)
         if is_gone:
             use.subtract(lists, need)
@@ -46,6 +47,7 @@ def test_thousands_of_the_largest_amounts_on_one_spu_are_reported_exactly() -> N
     """What is measured may be nonsense; it is counted all the same, and taken back."""
     use, lists = Ledger(), ReplicaLists.of_lists([[0]] * 5_000)
     need = Need((("disk", AMOUNT_MAX),))
+    use.enter(lists.flat())
     use.add(lists, need)
     assert dict(use.used(0)) == {"disk": 5_000 * AMOUNT_MAX}
     use.subtract(ReplicaLists.of_lists([[0]] * 4_999), need)
