@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         TopicRelease,
         TopicReplication,
     )
-    from spu_assigner.core.base.plain_form import as_dict
     from spu_assigner.core.base.records import (
         Answer,
         ChainsChanged,
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.base.replica_lists import ReplicaLists
     from spu_assigner.core.base.resources import Need
+    from spu_assigner.core.base.structs import as_dict
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
@@ -94,119 +94,44 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
-    from spu_assigner.core.state.parts import parts_of
     from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
     from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
     from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
 
-__all__ = [
-    "AmountHeld",
-    "Answer",
-    "Assigner",
-    "AssignerError",
-    "Chain",
-    "ChainEntry",
-    "ChainStep",
-    "ChainsChanged",
-    "ClusterGone",
-    "ClusterLayout",
-    "ClusterRebalance",
-    "ClusterState",
-    "Code",
-    "Constraints",
-    "Entry",
-    "EntryGone",
-    "EntryKind",
-    "Event",
-    "EventSeen",
-    "ExplainingAssigner",
-    "FailureAnalysis",
-    "FailureOutcome",
-    "FailureSweep",
-    "InvalidEventError",
-    "InvalidStateError",
-    "InvariantError",
-    "LeaveMode",
-    "Load",
-    "Mode",
-    "Move",
-    "MoveStep",
-    "Need",
-    "OnShortage",
-    "Order",
-    "Passed",
-    "PlacementDecision",
-    "PlacementStep",
-    "Policy",
-    "Preference",
-    "Reason",
-    "Reasons",
-    "Record",
-    "RecordedRing",
-    "ReplicaLists",
-    "ReplicaMap",
-    "Retries",
-    "RetriesChanged",
-    "RingChange",
-    "RingEvent",
-    "ScoreStep",
-    "SeenEntry",
-    "SpreadLevel",
-    "SpuChanged",
-    "SpuCordon",
-    "SpuDemote",
-    "SpuEvent",
-    "SpuGone",
-    "SpuId",
-    "SpuJoined",
-    "SpuLeft",
-    "SpuUncordon",
-    "SpuUndemote",
-    "Status",
-    "StripeStep",
-    "Taint",
-    "TaintEffect",
-    "Taken",
-    "Toleration",
-    "TopicAdopted",
-    "TopicConstraints",
-    "TopicCreate",
-    "TopicDelete",
-    "TopicDemand",
-    "TopicGrow",
-    "TopicRelease",
-    "TopicReplication",
-    "TopicStatus",
-    "Wait",
-    "Waiting",
-    "WaitingSettled",
-    "Why",
-    "WorstByMeasure",
-    "answers",
-    "as_dict",
-    "decide",
-    "evolve",
-    "layout_of_state",
-    "parts_of",
-    "state_from_json",
-    "state_to_json",
-    "step",
-    "sweep_racks",
-    "sweep_spus",
-]
+__all__ = ["Assigner"]
+__all__ += ["Chain", "Order"]
+__all__ += ["Constraints", "Preference", "SpreadLevel", "Taint", "TaintEffect", "Toleration"]
+__all__ += ["ChainEntry", "Entry", "EntryGone", "EntryKind", "SeenEntry"]
+__all__ += ["AssignerError", "Code", "InvalidEventError", "InvalidStateError", "InvariantError"]
+__all__ += ["ClusterRebalance", "Event", "LeaveMode", "OnShortage", "Policy", "SpuCordon"]
+__all__ += ["SpuDemote", "SpuEvent", "SpuId", "SpuJoined", "SpuLeft", "SpuUncordon", "SpuUndemote"]
+__all__ += ["TopicAdopted", "TopicConstraints", "TopicCreate", "TopicDelete", "TopicDemand"]
+__all__ += ["TopicGrow", "TopicRelease", "TopicReplication"]
+__all__ += ["Answer", "ChainsChanged", "ClusterGone", "EventSeen", "Mode", "Move", "Reason"]
+__all__ += ["Record", "RecordedRing", "ReplicaMap", "Retries", "RetriesChanged", "RingChange"]
+__all__ += ["RingEvent", "SpuChanged", "SpuGone", "Status", "TopicStatus", "Wait", "Waiting"]
+__all__ += ["WaitingSettled"]
+__all__ += ["Need", "ReplicaLists", "as_dict"]
+__all__ += ["answers", "decide", "step"]
+__all__ += ["AmountHeld", "ExplainingAssigner", "Load", "Reasons"]
+__all__ += ["ChainStep", "MoveStep", "Passed", "PlacementDecision", "PlacementStep", "ScoreStep"]
+__all__ += ["StripeStep", "Taken", "Why"]
+__all__ += ["state_from_json", "state_to_json"]
+__all__ += ["ClusterState", "evolve"]
+__all__ += ["ClusterLayout", "FailureAnalysis", "FailureOutcome", "layout_of_state"]
+__all__ += ["FailureSweep", "WorstByMeasure", "sweep_racks", "sweep_spus"]
 
 # The modules that define them, those that load least first.
 _HOMES: Final = (
     "base.errors",
     "base.constraints",
     "base.events",
-    "base.plain_form",
+    "base.structs",
     "base.resources",
     "base.replica_lists",
     "base.records",
     "base.entries",
     "state.cluster_state",
-    "state.parts",
     "saving",
     "decision.answers",
     "decision.machine",

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, policy_of
 from spu_assigner.core.base.limits import PRODUCT_NAMES
-from spu_assigner.core.base.records import (
-    Record,
-    ReplicaMap,
-    RingEvent,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import Answer, Record
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -41,15 +36,7 @@ class Assigner:
         *,
         reserved_names: frozenset[str] = PRODUCT_NAMES,
     ) -> None:
-        """Start without any cluster.
-
-        Args:
-            default_policy: of creates that name none.
-            reserved_names: topics that no create may be called: the product's own.
-
-        Raises:
-            InvalidEventError: there is no such policy.
-        """
+        """Start without any cluster; an unknown policy raises `InvalidEventError`."""
         self.default_policy = policy_of(default_policy)
         """The policy of creates that name none."""
         self.reserved_names = reserved_names
@@ -57,7 +44,7 @@ class Assigner:
         self.clusters: dict[str, ClusterState] = {}
         """The state of each cluster that an event named."""
 
-    def apply(self, event: Event) -> tuple[ReplicaMap | TopicStatus | RingEvent, ...]:
+    def apply(self, event: Event) -> tuple[Answer, ...]:
         """Decide, apply, and give the answers: maps by topic, statuses, ring events by SPU id.
 
         An event that raises leaves the state as it was.
@@ -70,12 +57,8 @@ class Assigner:
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
         try:
-            return step(
-                state,
-                event,
-                default_policy=self.default_policy,
-                reserved_names=self.reserved_names,
-            )
+            policy, names = self.default_policy, self.reserved_names
+            return step(state, event, default_policy=policy, reserved_names=names)
         finally:
             if state.is_empty:  # Nothing is known of it, as if no event had come.
                 del self.clusters[event.cluster_id]

@@ -10,9 +10,7 @@ Values are kept as they came; `constraints_fault` and `taints_fault` say what is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from enum import StrEnum
-from functools import lru_cache
 from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
@@ -106,8 +104,6 @@ class Constraints(TypedFields, frozen=True):
 
 
 NO_CONSTRAINTS: Final = Constraints()
-_SELECTORS: Final = ("require", "forbid", "leaders")
-_TOPICS: Final = ("apart_from", "together_with")
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> list[Taint]:
@@ -135,39 +131,34 @@ def given_constraints(constraints: Constraints | None) -> Constraints | None:
 
 def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
     """What is wrong with the constraints of a topic as they came; None: nothing."""
-    is_named = topic in constraints.apart_from or topic in constraints.together_with
-    return _first_fault(constraints, topic if is_named else None)
-
-
-@lru_cache(maxsize=16)  # Many topics have the same.
-def _first_fault(constraints: Constraints, topic: str | None) -> str | None:
     return next(_faults(constraints, topic), None)
 
 
 def taints_fault(taints: Sequence[Taint]) -> str | None:
     """What is wrong with the taints of an SPU as they came; None: nothing."""
+    return next(_taint_faults(taints), None)
+
+
+def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
     if len(taints) > TAINTS_MAX:
-        return f"taints has {len(taints)} entries; expected at most {TAINTS_MAX}"
+        yield f"taints has {len(taints)} entries; expected at most {TAINTS_MAX}"
     for at, taint in enumerate(taints):
-        for name, text in (("key", taint.key), ("value", taint.value)):
-            if not 0 < len(text) + (name == "value") <= LABEL_LENGTH_MAX:
-                return _length_fault(f"taints[{at}].{name}", text)
+        yield from _length_faults(f"taints[{at}].key", taint.key)
+        yield from _length_faults(f"taints[{at}].value", taint.value, least=0)
     if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
-        return "taints names a key twice with one effect; expected each once"
-    return None
+        yield "taints names a key twice with one effect; expected each once"
 
 
-def _faults(constraints: Constraints, topic: str | None) -> Iterator[str]:
-    for each in fields(Constraints):
-        entries = getattr(constraints, each.name)
-        most = SPREAD_LEVELS_MAX if each.name == "spread" else RULES_MAX
-        if len(entries) > most:
-            yield f"constraints.{each.name} has {len(entries)} entries; expected at most {most}"
-            return
-    for name in _SELECTORS:
+def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
+    for name in Constraints.__struct_fields__:
+        count = len(getattr(constraints, name))
+        most = SPREAD_LEVELS_MAX if name == "spread" else RULES_MAX
+        if count > most:
+            yield f"constraints.{name} has {count} entries; expected at most {most}"
+    for name in ("require", "forbid", "leaders"):
         for at, text in enumerate(getattr(constraints, name)):
             yield from _selector_faults(f"constraints.{name}[{at}]", text)
-    for name in _TOPICS:
+    for name in ("apart_from", "together_with"):
         for at, other in enumerate(getattr(constraints, name)):
             if not match_legal_name(other) or other == topic:
                 yield (
@@ -175,35 +166,32 @@ def _faults(constraints: Constraints, topic: str | None) -> Iterator[str]:
                     f"another topic{name_fault(other)}"
                 )
     for at, toleration in enumerate(constraints.tolerations):
-        if not 1 <= len(toleration.key) <= LABEL_LENGTH_MAX:
-            yield _length_fault(f"constraints.tolerations[{at}].key", toleration.key)
-        if toleration.value is not None and len(toleration.value) > LABEL_LENGTH_MAX:
-            yield _length_fault(f"constraints.tolerations[{at}].value", toleration.value)
+        field = f"constraints.tolerations[{at}]"
+        yield from _length_faults(f"{field}.key", toleration.key)
+        yield from _length_faults(f"{field}.value", toleration.value or "", least=0)
     for at, preference in enumerate(constraints.prefer):
-        yield from _selector_faults(f"constraints.prefer[{at}].select", preference.select)
+        field = f"constraints.prefer[{at}]"
+        yield from _selector_faults(f"{field}.select", preference.select)
         if not 1 <= abs(preference.weight) <= PREFERENCE_WEIGHT_MAX:
             yield (
-                f"constraints.prefer[{at}].weight is {bounded_repr(preference.weight)}; expected "
-                f"1 to {PREFERENCE_WEIGHT_MAX}, or the same below 0"
+                f"{field}.weight is {bounded_repr(preference.weight)}; expected 1 to "
+                f"{PREFERENCE_WEIGHT_MAX}, or the same below 0"
             )
     yield from _spread_faults(constraints.spread)
 
 
 def _spread_faults(spread: Sequence[SpreadLevel]) -> Iterator[str]:
     for at, level in enumerate(spread):
-        if not 1 <= len(level.label) <= LABEL_LENGTH_MAX:
-            yield _length_fault(f"constraints.spread[{at}].label", level.label)
+        field = f"constraints.spread[{at}]"
+        yield from _length_faults(f"{field}.label", level.label)
         for name, limit in (("max", level.max), ("min", level.min)):
             if limit is not None and not 1 <= limit <= REPLICATION_FACTOR_MAX:
                 yield (
-                    f"constraints.spread[{at}].{name} is {bounded_repr(limit)}; expected 1 to "
+                    f"{field}.{name} is {bounded_repr(limit)}; expected 1 to "
                     f"{REPLICATION_FACTOR_MAX}, or none"
                 )
         if level.max is not None and level.min is not None and level.min > level.max:
-            yield (
-                f"constraints.spread[{at}].min is {bounded_repr(level.min)}, more than its max; "
-                f"expected at most {bounded_repr(level.max)}"
-            )
+            yield f"{field}.min is {level.min}, more than its max; expected at most {level.max}"
     if len({level.label for level in spread}) < len(spread):
         yield "constraints.spread names a label twice; expected each once"
 
@@ -215,5 +203,6 @@ def _selector_faults(field: str, text: str) -> Iterator[str]:
         yield f"{field}: {error}"
 
 
-def _length_fault(field: str, text: str) -> str:
-    return f"{field} has {len(text)} characters; expected 1 to {LABEL_LENGTH_MAX}"
+def _length_faults(field: str, text: str, *, least: int = 1) -> Iterator[str]:
+    if not least <= len(text) <= LABEL_LENGTH_MAX:
+        yield f"{field} has {len(text)} characters; expected {least} to {LABEL_LENGTH_MAX}"

@@ -13,24 +13,18 @@ class ChainEntry(FrozenStruct, frozen=True, kw_only=True):
     """All chain indexes of a cluster, as `assigner-state` keeps them."""
 
     cluster_id: str
-    chains: tuple[tuple[Order, Chain], ...]
-    """Every order, in the order of `Order`."""
-    registration_next: int
-    """The number of the next SPU that registers."""
-    seen_count: int
-    """Events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED."""
-    retries: Retries | None = None
-    """What is left to be tried of what waits."""
+    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
+    registration_next: int  # the number of the next SPU that registers
+    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+    retries: Retries | None = None  # what is left to be tried of what waits
 
 
 class SeenEntry(FrozenStruct, frozen=True, kw_only=True):
     """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
 
     cluster_id: str
-    block: int
-    """Holds slots 16 * block … 16 * block + 15."""
-    hashes: tuple[int, ...]
-    """Up to 16, the filled slots; 64 bits, unsigned."""
+    block: int  # holds slots 16 * block … 16 * block + 15
+    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
 
 
 class EntryKind(StrEnum):
@@ -47,8 +41,7 @@ class EntryGone(FrozenStruct, frozen=True, kw_only=True):
 
     cluster_id: str
     kind: EntryKind
-    name: str
-    """The SPU id, the topic, "all" chains, or the block of remembered ids."""
+    name: str  # the SPU id, the topic, "all" chains, or the block of remembered ids
 
 
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

@@ -49,8 +49,7 @@ class Code(StrEnum):
     INVALID_REPLICATION_FACTOR = "INVALID_REPLICATION_FACTOR"
     INVALID_START_INDEX = "INVALID_START_INDEX"
     INVALID_SHIFT = "INVALID_SHIFT"
-    INVALID_REPLICAS = "INVALID_REPLICAS"
-    """Replica lists given to a policy other than manual, or none given to it."""
+    INVALID_REPLICAS = "INVALID_REPLICAS"  # for a policy other than manual, or none for it
     MANUAL_PARTITION_IDS = "MANUAL_PARTITION_IDS"
     MANUAL_EMPTY_LIST = "MANUAL_EMPTY_LIST"
     MANUAL_UNEVEN_LISTS = "MANUAL_UNEVEN_LISTS"
@@ -58,8 +57,7 @@ class Code(StrEnum):
     MANUAL_INVALID_SPU = "MANUAL_INVALID_SPU"
     MANUAL_UNKNOWN_SPU = "MANUAL_UNKNOWN_SPU"
     MANUAL_SPU_FULL = "MANUAL_SPU_FULL"
-    MANUAL_MALFORMED = "MANUAL_MALFORMED"
-    """Neither the list form nor the object form."""
+    MANUAL_MALFORMED = "MANUAL_MALFORMED"  # neither the list form nor the object form
     RACKS_INCOMPLETE = "RACKS_INCOMPLETE"
     INSUFFICIENT_SPUS = "INSUFFICIENT_SPUS"
     INSUFFICIENT_CAPACITY = "INSUFFICIENT_CAPACITY"
@@ -67,8 +65,7 @@ class Code(StrEnum):
     TOPIC_EXISTS = "TOPIC_EXISTS"
     TOPIC_COLLIDES = "TOPIC_COLLIDES"  # differs from another in dots and underscores alone
     TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
-    NOT_SUPPORTED = "NOT_SUPPORTED"
-    """Given by release 0.1 only."""
+    NOT_SUPPORTED = "NOT_SUPPORTED"  # given by release 0.1 only
     SPU_UNKNOWN = "SPU_UNKNOWN"
     INVALID_SPU_ID = "INVALID_SPU_ID"
     INVALID_CORES = "INVALID_CORES"
@@ -77,32 +74,20 @@ class Code(StrEnum):
     TOO_MANY_SPUS = "TOO_MANY_SPUS"
     TOO_MANY_WAITING = "TOO_MANY_WAITING"
     MANUAL_SPU_LEAVING = "MANUAL_SPU_LEAVING"
-    MANUAL_TOPIC = "MANUAL_TOPIC"
-    """It was placed by hand: it does not grow."""
+    MANUAL_TOPIC = "MANUAL_TOPIC"  # it was placed by hand: it does not grow
     INVALID_MAX_MOVES = "INVALID_MAX_MOVES"
     INVALID_MAX_BYTES = "INVALID_MAX_BYTES"
     INVALID_BAND_PERCENT = "INVALID_BAND_PERCENT"
     INVALID_BAND = "INVALID_BAND"
-    RESERVED_NAME = "RESERVED_NAME"
-    """Kafka's own, or one of the product's topics."""
-    SPU_UNCHANGED = "SPU_UNCHANGED"
-    """It is cordoned or demoted already, or is neither."""
+    RESERVED_NAME = "RESERVED_NAME"  # Kafka's own, or one of the product's topics
+    SPU_UNCHANGED = "SPU_UNCHANGED"  # it is cordoned or demoted already, or is neither
     MANUAL_SPU_CORDONED = "MANUAL_SPU_CORDONED"
-    INVALID_RESOURCES = "INVALID_RESOURCES"
-    """Of an SPU: too many, a name or an amount."""
-    INVALID_DEMAND = "INVALID_DEMAND"
-    """Of a topic: likewise."""
-    UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"
-    """No SPU of the cluster has it."""
-    INVALID_TAINTS = "INVALID_TAINTS"
-    """Of an SPU."""
-    INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"
-    """No selectors, unknown topics, a policy without."""
-    UNSATISFIABLE = "UNSATISFIABLE"
-    """The constraints and the cluster permit no list."""
-    SOURCE_OFFLINE = "SOURCE_OFFLINE"
-    """The only copy is on an SPU that is offline."""
-    TOO_COMPLEX = "TOO_COMPLEX"
-    """It takes more work than one event may."""
-    TOO_MANY_MOVES = "TOO_MANY_MOVES"
-    """It moves more replicas than one event may."""
+    INVALID_RESOURCES = "INVALID_RESOURCES"  # of an SPU: too many, a name or an amount
+    INVALID_DEMAND = "INVALID_DEMAND"  # of a topic: likewise
+    UNKNOWN_RESOURCE = "UNKNOWN_RESOURCE"  # no SPU of the cluster has it
+    INVALID_TAINTS = "INVALID_TAINTS"  # of an SPU
+    INVALID_CONSTRAINTS = "INVALID_CONSTRAINTS"  # no selectors, unknown topics, a policy without
+    UNSATISFIABLE = "UNSATISFIABLE"  # the constraints and the cluster permit no list
+    SOURCE_OFFLINE = "SOURCE_OFFLINE"  # the only copy is on an SPU that is offline
+    TOO_COMPLEX = "TOO_COMPLEX"  # it takes more work than one event may
+    TOO_MANY_MOVES = "TOO_MANY_MOVES"  # it moves more replicas than one event may

@@ -8,36 +8,25 @@ requester gets an answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final, NewType
 
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import (
     EVENT_ID_LENGTH_MAX,
     is_text,
     match_legal_name,
     name_fault,
 )
-from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taken_as
+from spu_assigner.core.base.structs import FastStrEnum
+from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taker
 
 SpuId = NewType("SpuId", int)
 
 LEGAL_NAME = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
-
-_KNOWN_CLUSTERS_MAX: Final = 4_096
-_KNOWN_CLUSTERS: Final[set[str]] = set()  # legal names: each event has one, and they are few
-
-
-def _check_cluster(cluster_id: str) -> None:
-    if not match_legal_name(cluster_id):
-        expected = f"{LEGAL_NAME}{name_fault(cluster_id)}"
-        raise InvalidEventError(field="cluster_id", value=cluster_id, expected=expected)
-    if len(_KNOWN_CLUSTERS) == _KNOWN_CLUSTERS_MAX:
-        _KNOWN_CLUSTERS.clear()
-    _KNOWN_CLUSTERS.add(cluster_id)
 
 
 class Policy(FastStrEnum):
@@ -80,16 +69,15 @@ class OnShortage(StrEnum):
     """It waits until there is room, or the topic is deleted."""
 
 
-def policy_of(value: Policy | str) -> Policy:
-    """A policy that a caller names by itself or by its word.
+# A policy that a caller names by itself or by its word; `InvalidEventError`: there is none.
+policy_of: Final[Callable[[Policy | str], Policy]] = partial(taker(Policy), "default_policy")
 
-    Raises:
-        InvalidEventError: there is none of that name.
-    """
-    if type(value) is Policy:
-        return value
-    policy: Policy = taken_as(Policy, "default_policy", value)
-    return policy
+
+def check_name(field: str, name: str) -> None:
+    """Raise `InvalidEventError` for a name that Kafka permits no topic."""
+    if not match_legal_name(name):
+        expected = f"{LEGAL_NAME}{name_fault(name)}"
+        raise InvalidEventError(field=field, value=name, expected=expected)
 
 
 class BaseEvent(TypedFields, frozen=True, kw_only=True):
@@ -103,25 +91,15 @@ class BaseEvent(TypedFields, frozen=True, kw_only=True):
     """The producer's clock in ms; no decision depends on it."""
 
     def __post_init__(self) -> None:
-        """Check that an answer can be addressed.
-
-        Raises:
-            InvalidEventError: a value is none of its field, a name is illegal, or the id is too
-                long or no text.
-        """
+        """Check the fields, and that an answer can be addressed; raises `InvalidEventError`."""
         settle_fields(self)
-        if self.cluster_id not in _KNOWN_CLUSTERS:
-            _check_cluster(self.cluster_id)
-        if not 1 <= len(self.event_id) <= EVENT_ID_LENGTH_MAX:
-            raise InvalidEventError(
-                field="event_id",
-                value=self.event_id,
-                expected=f"1 to {EVENT_ID_LENGTH_MAX} characters",
-            )
-        if not (
-            self.event_id.isascii() or is_text(self.event_id)
-        ):  # It is remembered by its bytes.
-            raise InvalidEventError(field="event_id", value=self.event_id, expected=UNICODE)
+        check_name("cluster_id", self.cluster_id)
+        event_id = self.event_id
+        if not 1 <= len(event_id) <= EVENT_ID_LENGTH_MAX:
+            expected = f"1 to {EVENT_ID_LENGTH_MAX} characters"
+            raise InvalidEventError(field="event_id", value=event_id, expected=expected)
+        if not is_text(event_id):  # It is remembered by its bytes.
+            raise InvalidEventError(field="event_id", value=event_id, expected=UNICODE)
 
 
 class SpuJoined(BaseEvent, frozen=True, kw_only=True):
@@ -183,11 +161,9 @@ class BaseTopicEvent(BaseEvent, frozen=True, kw_only=True):
     """Its name, by Kafka's rule."""
 
     def __post_init__(self) -> None:
-        """Check that an answer can be addressed; raises `InvalidEventError`."""
+        """Check the topic too."""
         BaseEvent.__post_init__(self)
-        if not match_legal_name(self.topic):
-            expected = f"{LEGAL_NAME}{name_fault(self.topic)}"
-            raise InvalidEventError(field="topic", value=self.topic, expected=expected)
+        check_name("topic", self.topic)
 
 
 class TopicCreate(BaseTopicEvent, frozen=True, kw_only=True):

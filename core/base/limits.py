@@ -13,9 +13,7 @@ from typing import Final
 MESSAGE_SIZE_MAX: Final = 64 * 1024  # an event is small; more is a mistake or an attack
 MANUAL_MESSAGE_SIZE_MAX: Final = 1024 * 1024  # a manual map carries its lists inside
 MANUAL_FILE_SIZE_MAX: Final = 8 * 1024 * 1024
-DEAD_LETTER_RAW_SIZE_MAX: Final = (
-    64 * 1024
-)  # of a bad message the first part is kept, with length and SHA-256
+DEAD_LETTER_RAW_SIZE_MAX: Final = 64 * 1024  # of a bad message so much is kept, and its SHA-256
 MAP_SIZE_MAX: Final = 8 * 1024 * 1024  # an encoded replica map: one Kafka message, one state entry
 MAP_ENVELOPE_SIZE: Final = 64 * 1024  # what a message holds beside the map: names, headers, frame
 RING_SIZE_MAX: Final = 384 * 1024  # of a reason: 10,000 SPUs in no order, each with a capacity
@@ -65,7 +63,7 @@ REDPANDA_SLOTS_PER_CORE: Final = 7_000  # document 003
 REDPANDA_SLOTS_RESERVED: Final = 2  # document 003: capacity = cores * 7000 - 2
 REDPANDA_CORE0_WEIGHT: Final = 2  # document 003: core 0 already does the controller's work
 
-# Kafka's rule for topic names. Events call it itself, since most of an event's checks is a call.
+# Kafka's rule for topic names.
 match_legal_name: Final = re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z").match
 NAME_LENGTH_MAX: Final = 249  # characters
 _find_illegal: Final = re.compile(r"[^a-zA-Z0-9._-]").search

@@ -11,10 +11,9 @@ from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
-from spu_assigner.core.base.structs import FrozenStruct
+from spu_assigner.core.base.structs import FastStrEnum, FrozenStruct
 
 
 class Status(FastStrEnum):
@@ -27,15 +26,13 @@ class Status(FastStrEnum):
     WAITING = "waiting"
     RELEASED = "released"
     ADOPTED = "adopted"
-    VIOLATED = "violated"
-    """No answer: labels or taints changed, and a topic's lists break a rule."""
+    VIOLATED = "violated"  # no answer: labels or taints changed, and a topic's lists break a rule
 
 
 class RingChange(StrEnum):
     """What happened to an SPU's place in the ring."""
 
-    JOINED = "joined"
-    """New, or back online."""
+    JOINED = "joined"  # new, or back online
     UPDATED = "updated"
     LEFT = "left"
     SATURATED = "saturated"
@@ -52,12 +49,10 @@ class Mode(FastStrEnum):
 
     By a policy: ROUND_ROBIN and RACK_WALK (`fluvio` without racks, and over racks), SHIFTED and
     RACK_SHIFTED (`kafka`), SCORED and RACK_SCORED (`rendezvous`), POINTER (`redpanda`), STRIPED
-    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, each gets one replica a
-    round) and CONSTRAINED (what the topic's constraints permit), all of `balanced`.
-
-    Of lists that were there: ADOPTED as they were found in Kafka; changed by a REPAIR of what a
-    decommission took away, a REBALANCE, a new REPLICATION factor, or the DEMOTION of a leader; as
-    they were, with another DEMAND or other CONSTRAINTS.
+    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, in rounds) and
+    CONSTRAINED (by the topic's rules), all of `balanced`. Of lists that were there: ADOPTED, or
+    changed by REPAIR, REBALANCE, REPLICATION or DEMOTION; or as they were, with another DEMAND or
+    other CONSTRAINTS.
     """
 
     ROUND_ROBIN = "round_robin"
@@ -94,16 +89,11 @@ class Move(FrozenStruct, frozen=True, kw_only=True):
 class RecordedRing(FrozenStruct, frozen=True, kw_only=True):
     """The ring on which a step was decided, each part as ranges of SPU ids (`core.state.ring`)."""
 
-    members: str
-    """Its members as the rule read them: by rack or with capacities, where it reads those."""
-    offline: str = ""
-    """SPUs that were offline or leaving, and so not in it."""
-    saturated: str = ""
-    """Likewise saturated."""
-    cordoned: str = ""
-    """Likewise cordoned, or tainted against new replicas."""
-    fenced: str = ""
-    """Of `kraft`: offline SPUs that it reads too, by rack as the members."""
+    members: str  # as the rule read them: by rack or with capacities, where it reads those
+    offline: str = ""  # SPUs that were offline or leaving, and so not in it
+    saturated: str = ""  # likewise saturated
+    cordoned: str = ""  # likewise cordoned, or tainted against new replicas
+    fenced: str = ""  # of `kraft`: offline SPUs that it reads too, by rack as the members
 
 
 class Reason(FrozenStruct, frozen=True, kw_only=True):
@@ -217,30 +207,21 @@ class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
     rack: str | None
     cores: int
     capacity: int
-    labels: tuple[tuple[str, str], ...]
-    """Pairs of name and value, by name."""
-    registration: int
-    """Its number: the ring of `redpanda` is in this order."""
-    core_weights: tuple[int, ...]
-    """A weight for each core."""
-    leaving: bool = False
-    """Whether it is decommissioned and some list still holds it; it is not online."""
-    unreachable: bool = False
-    """Whether it was offline when it began to leave: nothing can be copied from it."""
-    cordoned: bool = False
-    """Whether it takes no new replicas until it is uncordoned, online or not."""
-    demoted: bool = False
-    """Whether it leads nothing where another can, until it is undemoted."""
-    resources: Amounts = ()
-    """What it has of each resource, beside replica slots."""
+    labels: tuple[tuple[str, str], ...]  # pairs of name and value, by name
+    registration: int  # its number: the ring of `redpanda` is in this order
+    core_weights: tuple[int, ...]  # a weight for each core
+    leaving: bool = False  # it is decommissioned and some list still holds it; it is not online
+    unreachable: bool = False  # it was offline when it began to leave: nothing can be copied
+    cordoned: bool = False  # it takes no new replicas until it is uncordoned, online or not
+    demoted: bool = False  # it leads nothing where another can, until it is undemoted
+    resources: Amounts = ()  # what it has of each resource, beside replica slots
     taints: tuple[Taint, ...] = ()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no new replicas of topics that tolerate nothing: it is not in the
-        ring."""
+        """Whether it takes no new replicas of topics that tolerate nothing."""
         return self.cordoned or any(
-            taint.effect is not TaintEffect.NO_LEADERS for taint in self.taints
+            each.effect is not TaintEffect.NO_LEADERS for each in self.taints
         )
 
     @property
@@ -264,10 +245,8 @@ class SpuGone(FrozenStruct, frozen=True, kw_only=True):
 class Wait(StrEnum):
     """What waits."""
 
-    CREATE = "create"
-    """A topic, for enough SPUs."""
-    REPAIR = "repair"
-    """A living topic with short lists, or with replicas on leaving SPUs."""
+    CREATE = "create"  # a topic, for enough SPUs
+    REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
 
 
 class Waiting(FrozenStruct, frozen=True, kw_only=True):
@@ -275,13 +254,10 @@ class Waiting(FrozenStruct, frozen=True, kw_only=True):
 
     cluster_id: str
     topic: str
-    sequence: int
-    """The lower, the earlier it is served."""
+    sequence: int  # the lower, the earlier it is served
     kind: Wait
-    cause: str
-    """The id of the create, or of the leave."""
-    policy: Policy | None = None
-    """Of a create, as the fields below; never `manual`."""
+    cause: str  # the id of the create, or of the leave
+    policy: Policy | None = None  # of a create, as the fields below; never `manual`
     partitions: int = 0
     replication_factor: int = 0
     ignore_rack: bool = False
@@ -310,18 +286,15 @@ class Retries(FrozenStruct, frozen=True, kw_only=True):
     """Where the next event goes on to try what waits: short lists, then creates, by sequence."""
 
     kind: Wait
-    sequence: int
-    """Of the next that is to be tried."""
-    again: bool
-    """Room was made since: all of it is to be tried once more, behind the last one."""
+    sequence: int  # of the next that is to be tried
+    again: bool  # room was made since: all of it is to be tried once more, behind the last one
 
 
 class RetriesChanged(FrozenStruct, frozen=True, kw_only=True):
     """What is left to be tried after an event; None: nothing."""
 
     cluster_id: str
-    retries: Retries | None
-    """Where the next event goes on."""
+    retries: Retries | None  # where the next event goes on
 
 
 class ClusterGone(FrozenStruct, frozen=True, kw_only=True):
@@ -334,8 +307,7 @@ class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     """An event was applied or refused; a copy of it is not to be applied again."""
 
     cluster_id: str
-    event_hash: int
-    """64 bits, unsigned."""
+    event_hash: int  # 64 bits, unsigned
 
 
 Answer = ReplicaMap | TopicStatus | RingEvent

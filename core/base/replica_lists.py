@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 IdArray = NDArray[np.int32]  # shape (n,)
-IdMatrix = NDArray[
-    np.int32
-]  # shape (partitions, replicas), SPU ids, leader first, distinct in a row
+IdMatrix = NDArray[np.int32]  # shape (partitions, replicas), leader first, distinct in a row
 PADDING: Final = -1  # fills short rows at their end
 
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
-NARROW_MAX: Final = 1_024  # ids up to which plain Python narrows faster than numpy
 DENSE_MIN: Final = 4_096  # counters that cost nothing
 
 
@@ -50,14 +47,9 @@ class ReplicaLists:
     say so: a codec may then slice prepared bytes.
     """
 
-    __slots__ = ("_narrow", "count", "matrix", "ragged", "start", "table")
+    __slots__ = ("count", "matrix", "ragged", "start", "table")
 
-    def __init__(
-        self,
-        matrix: IdMatrix,
-        *,
-        ragged: bool = False,
-    ) -> None:
+    def __init__(self, matrix: IdMatrix, *, ragged: bool = False) -> None:
         """Take over an array; with `ragged` it may be padded, and is cut to its longest list."""
         if ragged:
             width = int((matrix != PADDING).sum(axis=1).max(initial=0))
@@ -68,15 +60,6 @@ class ReplicaLists:
         self.ragged = ragged
         self.table: Table | None = None
         self.start = 0
-        self._narrow: bytes | None = None
-
-    @classmethod
-    def of_narrow(cls, narrow: bytes, count: int) -> ReplicaLists:
-        """So many lists of one length, from their ids row by row, a byte each."""
-        ids = np.frombuffer(narrow, dtype=np.uint8).astype(np.int32)
-        lists = cls(ids.reshape(count, -1))
-        lists._narrow = narrow
-        return lists
 
     @classmethod
     def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
@@ -107,19 +90,6 @@ class ReplicaLists:
         if self.ragged:
             return np.asarray(self.matrix[self.matrix != PADDING])
         return self.matrix.reshape(-1)
-
-    def narrow(self) -> bytes | None:
-        """All ids row by row, a byte each; None: one takes more, or there are many or short lists.
-
-        Kept, since the state and the codec both begin with it.
-        """
-        known = self._narrow
-        if known is None and not self.ragged and self.matrix.size <= NARROW_MAX:
-            try:
-                known = self._narrow = bytes(self.matrix.ravel().tolist())
-            except ValueError:  # An id beyond 255.
-                return None
-        return known
 
     def lengths(self) -> list[int]:
         """The length of each list."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
@@ -27,36 +26,24 @@ _is_resource_name = re.compile(rf"[a-zA-Z0-9._-]{{1,{RESOURCE_NAME_LENGTH_MAX}}}
 class Need(FrozenStruct, frozen=True):
     """What the replicas of a topic need, each of them."""
 
-    demand: Amounts
-    """What each replica needs of resources, by name."""
-    leader_demand: Amounts = ()
-    """What the leader needs, where that is another amount."""
+    demand: Amounts  # what each replica needs of resources, by name
+    leader_demand: Amounts = ()  # what the leader needs, where that is another amount
 
     @staticmethod
     def of(
         demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
     ) -> Need | None:
         """What an event says; None: it names no amount but 0."""
-        if not (demand and any(demand.values())) and not (
-            leader_demand and any(leader_demand.values())
-        ):
-            return None
-        return Need(amounts_of(demand), amounts_of(leader_demand))
+        need = Need(amounts_of(demand), amounts_of(leader_demand))
+        return need if any(amount for _, amount in need.demand + need.leader_demand) else None
 
     def by_name(self) -> tuple[tuple[str, int, int], ...]:
         """Of each resource its name, what a follower needs, and what a leader needs."""
         if not self.leader_demand:
             return tuple([(name, amount, amount) for name, amount in self.demand])
-        return _by_name(self)
-
-
-@lru_cache(maxsize=16)  # A request asks several times.
-def _by_name(need: Need) -> tuple[tuple[str, int, int], ...]:
-    of_all, of_leaders = dict(need.demand), dict(need.leader_demand)
-    return tuple(
-        (name, of_all.get(name, 0), of_leaders.get(name, of_all.get(name, 0)))
-        for name in sorted({*of_all, *of_leaders})
-    )
+        followers = dict(self.demand)
+        leaders = followers | dict(self.leader_demand)
+        return tuple([(name, followers.get(name, 0), leaders[name]) for name in sorted(leaders)])
 
 
 def dominant_share(used: Iterable[tuple[str | None, int, int]]) -> tuple[float, str | None]:

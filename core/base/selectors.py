@@ -34,10 +34,10 @@ _WORD: Final = r"[^\s,()=!\"]+"
 _VALUE: Final = rf'(?:{_WORD}|"[^"]+")'
 _requirement: Final = re.compile(
     rf"\s*(?:!\s*(?P<absent>{_WORD})"
-    rf"|(?P<key>{_WORD})(?:\s+(?P<many>in|notin)\s*\((?P<values>(?:[^()\"]|\"[^\"]+\")*)\)"
+    rf"|(?P<key>{_WORD})(?:\s+(?P<many>in|notin)\s*\((?P<values>\s*{_VALUE}\s*(?:,\s*{_VALUE}\s*)*)\)"
     rf"|\s*(?P<one>==|=|!=)\s*(?P<value>{_VALUE}))?)\s*(?P<end>,|\Z)"
 )
-_find_value: Final = re.compile(rf"\s*(?P<value>{_VALUE})\s*(?P<end>,|\Z)").match
+_find_values: Final = re.compile(_VALUE).findall
 
 
 class SelectorError(AssignerError):
@@ -74,56 +74,33 @@ def selector_of(text: str) -> Selector:
     Raises:
         SelectorError: it is none.
     """
-    requirements = []
-    position = 0
-    before: re.Match[str] | None = None
-    is_open = len(text) <= SELECTOR_LENGTH_MAX
-    while is_open:
-        match = _requirement.match(text, position)
-        if match is None:
-            break
+    requirements: list[Requirement] = []
+    match: re.Match[str] | None = None
+    while match is None or match["end"]:
+        before = match
+        match = _requirement.match(text, match.end() if match else 0)
+        if match is None or len(text) > SELECTOR_LENGTH_MAX:
+            raise SelectorError(text)
         if before is not None:
             _refuse_split_rack(text, before, match)
-        requirements.append(_requirement_of(text, match))
-        before = match
-        position = match.end()
-        is_open = match["end"] == ","
-    else:
-        if requirements:
-            return Selector(tuple(requirements))
-    raise SelectorError(text)
+        requirements.append(_requirement_of(match))
+    return Selector(tuple(requirements))
 
 
-def _requirement_of(text: str, match: re.Match[str]) -> Requirement:
-    if match["absent"] is not None:
-        return Requirement(match["absent"], is_met_by_presence=False)
-    key = match["key"]
-    if match["many"] is not None:
-        return Requirement(key, match["many"] == "in", _values_of(text, match["values"]))
-    if match["one"] is not None:
-        return Requirement(key, match["one"] != "!=", frozenset({match["value"].strip('"')}))
-    return Requirement(key, is_met_by_presence=True)
-
-
-def _values_of(text: str, listed: str) -> frozenset[str]:
-    """The values between the parentheses of a selector."""
-    values: list[str] = []
-    position, is_open = 0, True
-    while is_open:
-        found = _find_value(listed, position)
-        if found is None:
-            raise SelectorError(text)
-        values.append(found["value"].strip('"'))
-        position, is_open = found.end(), found["end"] == ","
-    return frozenset(values)
+def _requirement_of(match: re.Match[str]) -> Requirement:
+    comparison, values = match["many"] or match["one"], match["values"] or match["value"]
+    if comparison is None:
+        is_there = match["absent"] is None
+        return Requirement(match["key"] if is_there else match["absent"], is_there)
+    named = frozenset(value.strip('"') for value in _find_values(values))
+    return Requirement(match["key"], comparison in ("in", "=", "=="), named)
 
 
 def _refuse_split_rack(text: str, before: re.Match[str], match: re.Match[str]) -> None:
     """Return unless a label alone stands behind a rack, of which it may be the rest."""
-    is_alone = match["key"] is not None and match["many"] is None and match["one"] is None
-    rack = before["value"] if before["key"] == RACK else None
+    label, rack = match["key"], before["value"] if before["key"] == RACK else None
+    is_alone = label is not None and match["many"] is None and match["one"] is None
     if is_alone and rack is not None and not rack.startswith('"'):
-        label = match["key"]
         raise SelectorError(
             text,
             f'may mean one rack or a rack and a label; write {RACK} = "{rack},{label}" for the '

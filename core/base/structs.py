@@ -1,4 +1,4 @@
-"""The base of events and records: frozen, made and compared in C.
+"""The bases of events, records and their enumerations: frozen, made, compared and written in C.
 
 A frozen dataclass sets its fields one by one in Python, which takes three times as long: a create
 makes some ten such objects. Else it is as one: `fields`, `replace` and `is_dataclass` of
@@ -7,11 +7,12 @@ makes some ten such objects. Else it is as one: `fields`, `replace` and `is_data
 
 from __future__ import annotations
 
-from dataclasses import Field, field, make_dataclass
+from dataclasses import MISSING, Field, field, make_dataclass
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, Struct, to_builtins
 from msgspec.structs import fields as fields_of
 
 
@@ -24,24 +25,44 @@ class _DataclassFields:
 
 @cache
 def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
-    twin: Any = make_dataclass(
-        cls.__name__,
-        [
-            (each.name, each.type)
-            if each.default is NODEFAULT
-            else (each.name, each.type, field(default=each.default))
-            for each in fields_of(cls)
-        ],
-        kw_only=True,
-    )
+    members = [
+        (
+            each.name,
+            each.type,
+            field(default=MISSING if each.default is NODEFAULT else each.default),
+        )
+        for each in fields_of(cls)
+    ]
+    twin: Any = make_dataclass(cls.__name__, members, kw_only=True)
     found: dict[str, Field[Any]] = twin.__dataclass_fields__
     return found
 
 
-class FrozenStruct(Struct, frozen=True):
+class FrozenStruct(Struct, frozen=True, forbid_unknown_fields=True):
     """A frozen object of named fields."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     else:
         __dataclass_fields__ = _DataclassFields()
+
+
+class FastStrEnum(StrEnum):
+    """A `StrEnum` with the hash of its string: its own is a call of Python's for each look-up."""
+
+    __hash__ = str.__hash__
+
+
+def as_dict(made: Struct) -> dict[str, Any]:
+    """The fields of an event, an answer or a record, as `json.dumps` takes them.
+
+    Replica lists become lists, enumerations their words, and what is inside likewise. An event is
+    made again by its class: `TopicCreate(**as_dict(event))`. Hashes are whole numbers of 64 bits.
+    """
+    members: dict[str, Any] = to_builtins(made, enc_hook=plain_lists)
+    return members
+
+
+def plain_lists(value: Any) -> Any:
+    """Replica lists, or an array, as msgspec writes them."""
+    return value.tolist()

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from spu_assigner.core.constraints.rule_table import RuleTable
 from spu_assigner.core.constraints.work import Work
-from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.resource_use import FloatArray
+from spu_assigner.core.state.ledger import CountArray, FloatArray
 
 Score = tuple[int, ...]
 Row = list[int]  # places in the table

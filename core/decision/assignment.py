@@ -174,7 +174,7 @@ def refuse_room(state: ClusterState, lists: ReplicaLists, need: Need) -> Refusal
     by_name = need.by_name()
     spu_ids, counts = tally(lists.flat())
     of_leaders = dict(zip(*tally(lists.matrix[:, 0]), strict=True))
-    used = state.resource_use.of_each(np.array(spu_ids), tuple(name for name, *_ in by_name))
+    used = state.ledger.used_of_each(np.array(spu_ids), tuple(name for name, *_ in by_name))
     for spu_id, count, of_spu in zip(spu_ids, counts, used.T.tolist(), strict=True):
         has, led = dict(state.spus[SpuId(spu_id)].resources), of_leaders.get(spu_id, 0)
         for (name, follower, leader), so_far in zip(by_name, of_spu, strict=True):

@@ -139,7 +139,7 @@ def step(
         default_policy: of creates that name none.
         reserved_names: the product's own topics, with the prefix that they have.
     """
-    full = state.full_resources
+    full = state.ledger
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
     records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)

@@ -42,7 +42,6 @@ from spu_assigner.core.decision.answers import (
 )
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.parts import spu_entry
 
 DROPPED_NAMED: Final = 8  # in the answer to a join
 
@@ -196,7 +195,7 @@ def _refuse_join(state: ClusterState, event: SpuJoined) -> Refusal | None:
 def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     """An SPU is gone, for a while or, with DECOMMISSION, as soon as no list holds it."""
     spu_id = SpuId(event.spu_id)
-    spu = spu_entry(state, spu_id)
+    spu = state.spu_entry(spu_id)
     leaving = spu.leaving or event.mode is LeaveMode.DECOMMISSION
     was_there = spu.online or (spu.leaving and event.mode is LeaveMode.DECOMMISSION)
     unreachable = leaving and (spu.unreachable or not was_there)
@@ -214,7 +213,7 @@ def cordon(state: ClusterState, event: SpuCordon) -> list[Record]:
     One that is offline or leaving may be cordoned too: it will not be in the ring when it is back.
     """
     spu_id = SpuId(event.spu_id)
-    spu = spu_entry(state, spu_id)
+    spu = state.spu_entry(spu_id)
     if spu.cordoned:
         return [_unchanged(state, spu_id, "is cordoned already", event.event_id)]
     ring, chains = ring_without(state.ring, state.chains, (spu_id,))
@@ -229,7 +228,7 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
     """An SPU may take new replicas again; in the order of registration it comes last, as one that
     is back."""
     spu_id = SpuId(event.spu_id)
-    spu = spu_entry(state, spu_id)
+    spu = state.spu_entry(spu_id)
     if not spu.cordoned:
         return [_unchanged(state, spu_id, "is not cordoned", event.event_id)]
     opened = replace(spu, cordoned=False)
@@ -253,7 +252,7 @@ def uncordon(state: ClusterState, event: SpuUncordon) -> list[Record]:
 def set_demoted(state: ClusterState, event: SpuDemote | SpuUndemote) -> list[Record]:
     """An SPU is demoted or undemoted; its place in the ring stays as it is."""
     spu_id = SpuId(event.spu_id)
-    spu = spu_entry(state, spu_id)
+    spu = state.spu_entry(spu_id)
     demoted = isinstance(event, SpuDemote)
     if spu.demoted is demoted:
         found = "is demoted already" if demoted else "is not demoted"

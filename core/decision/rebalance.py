@@ -281,7 +281,7 @@ def _goal(
     for spu_id, slots, count in zip(
         loads.ids.tolist(), loads.capacities.tolist(), loads.replicas.tolist(), strict=True
     ):
-        has, uses = dict(state.spus[SpuId(spu_id)].resources), state.resource_use.of(spu_id)
+        has, uses = dict(state.spus[SpuId(spu_id)].resources), state.ledger.used(spu_id)
         capacities.append([slots, *[has.get(name, 0) for name in resources]])
         used.append([count, *[uses.get(name, 0) for name in resources]])
     return ResourceGoal(

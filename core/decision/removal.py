@@ -36,7 +36,7 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease, answer: Statu
         )
         return [rejected(state, event.topic, refusal, event.event_id)]
     held = dict(zip(*tally(topic.replicas.lists().flat()), strict=True))
-    full = state.ledger.saturated_ids()
+    *_, full = state.ledger.outside_ring()
     after = ring_after(state, {spu_id: -held[spu_id] for spu_id in full if spu_id in held})
     return [
         *after.described.values(),

@@ -25,7 +25,6 @@ from spu_assigner.core.decision.answers import (
 from spu_assigner.core.decision.assignment import Assignment
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import own_events_after
-from spu_assigner.core.state.parts import spu_entry
 from spu_assigner.core.state.ring import Ring
 
 
@@ -80,7 +79,7 @@ def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
     described: dict[SpuId, SpuChanged] = {}
     registration = state.registration_next
     for spu_id in restored:
-        described[spu_id] = replace(spu_entry(state, spu_id), registration=registration)
+        described[spu_id] = replace(state.spu_entry(spu_id), registration=registration)
         registration += 1
     ring, chains = ring_with(state, described, restored, ring, chains)
     return RingAfter(
@@ -166,5 +165,5 @@ def resource_changes(state: ClusterState, cause: str) -> list[Record]:
             cause,
             resource=resource,
         )
-        for spu_id, resource, is_full in state.full_resources.look()
+        for spu_id, resource, is_full in state.ledger.look()
     ]

@@ -154,7 +154,7 @@ def rooms_of(
         spu = state.spus[SpuId(spu_id)]
         room = spu.capacity - (0 if as_empty else count)
         if amounts:
-            has, used = dict(spu.resources), {} if as_empty else state.resource_use.of(spu_id)
+            has, used = dict(spu.resources), {} if as_empty else state.ledger.used(spu_id)
             for name, follower, _ in amounts:
                 room = min(room, (has.get(name, 0) - used.get(name, 0)) // follower)
         found.append(max(room, 0))
@@ -172,7 +172,7 @@ def what_lacks(state: ClusterState, spu_ids: Sequence[int], need: Need | None) -
     for name, follower, leader in need.by_name():
         left = [
             dict(state.spus[SpuId(spu_id)].resources).get(name, 0)
-            - state.resource_use.of(spu_id).get(name, 0)
+            - state.ledger.used(spu_id).get(name, 0)
             for spu_id in spu_ids
         ]
         amount, whom = follower, ""

@@ -58,7 +58,7 @@ def load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool)
     amounts: tuple[AmountHeld, ...] = ()
     if need is not None:
         needed = {name: each[leads] for name, *each in need.by_name()}
-        has, used = dict(spu.resources), state.resource_use.of(spu_id)
+        has, used = dict(spu.resources), state.ledger.used(spu_id)
         amounts = tuple(
             AmountHeld(
                 resource=name,
@@ -76,7 +76,7 @@ def describe_room(state: ClusterState, need: Need) -> Iterator[str]:
     """Which SPUs of the ring have too little left for a follower of a topic, by resource."""
     ids = state.ring.ids
     for name, follower, _ in need.by_name():
-        (used,) = state.resource_use.of_each(ids, (name,))
+        (used,) = state.ledger.used_of_each(ids, (name,))
         has = [dict(state.spus[SpuId(each)].resources).get(name, 0) for each in ids.tolist()]
         short = ids[np.array(has) - used < follower].tolist()
         if short:

@@ -343,7 +343,7 @@ class Chooser:
         """Every resource of the SPUs: also what a replica does not take counts as a share."""
         amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
         found = self.field.resources(frozenset(amounts))
-        uses = self._state.resource_use.of_each(self.field.ids, found.names).astype(np.int64)
+        uses = self._state.ledger.used_of_each(self.field.ids, found.names).astype(np.int64)
         if changes:
             less = [min(changes.get(each, 0), 0) for each in self.field.id_list]
             followers = [amounts.get(name, (0, 0))[0] for name in found.names]

@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
+from spu_assigner.core.base.structs import FastStrEnum
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining
 

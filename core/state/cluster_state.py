@@ -8,6 +8,7 @@ seen. Who is in the ring follows from these.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -30,24 +31,21 @@ from spu_assigner.core.base.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
+from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
-from spu_assigner.core.state.full_resources import FullResources
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.loads import Loads
-from spu_assigner.core.state.memory import Memory, event_hash
-from spu_assigner.core.state.parts import chain_entry, parts_of, seen_entry, spu_entry
-from spu_assigner.core.state.resource_use import ResourceUse
+from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, TopicNames, topic_of
+from spu_assigner.core.state.topic import Topic, TopicNames, map_of, topic_of
 
 
 class ClusterState:
-    """All that decisions about one cluster depend on.
+    """All that decisions about one cluster depend on; the attributes are the core's.
 
-    Two are equal if they decide alike: what they keep is the same. `parts_of` gives that as
-    records; `state_to_json` writes it, `state_from_json` reads it. The attributes are the core's.
+    Two are equal if they decide alike, so if what they keep, their `parts`, is the same.
+    `state_to_json` writes it, `state_from_json` reads it.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -68,23 +66,17 @@ class ClusterState:
         self.retries: Retries | None = None  # what is left to be tried of what waits
         self.memory = Memory()
         self.ledger = Ledger()
-        self.resource_use = ResourceUse()
-        self.full_resources = FullResources(self.spus, self.resource_use)
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
         self.closed_count = 0  # online SPUs that are cordoned, or tainted against new replicas
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
-        self._counts_changed = False  # then it may have changed
         self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
         self._dirty_spus: set[SpuId] = set()
         self._dirty_waiting: set[str] = set()
-        self._waiting_next: int | None = 0  # None: to be looked up
         self._dirty_blocks: set[int] = set()
-        self._dirty_chains = False
-        # What `assigner-state` holds, so that it can be taken back.
-        self._stored_blocks: set[int] = set()
-        self._has_stored_chains = False
+        self._waiting_next: int | None = None  # it is looked up
+        self._stored_blocks: set[int] = set()  # that `assigner-state` holds, to be taken back
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +84,7 @@ class ClusterState:
         return not (self.topics or self.spus or self.waiting)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ClusterState) and parts_of(self) == parts_of(other)
+        return isinstance(other, ClusterState) and self.parts() == other.parts()
 
     __hash__ = None  # type: ignore[assignment]  # a state changes
 
@@ -106,11 +98,11 @@ class ClusterState:
     def ring(self) -> Ring:
         """The SPUs that may take new replicas now."""
         ring = self._ring
-        if ring is None or self._counts_changed:
+        if ring is None or self.ledger.ring_may_differ:
             ids = self.ledger.ring_ids()
+            self.ledger.ring_may_differ = False
             if ring is None or not np.array_equal(ids, ring.ids):
                 ring = self._ring = Ring(ids, self.spus)
-            self._counts_changed = False
         return ring
 
     @property
@@ -133,15 +125,14 @@ class ClusterState:
     def waiting_next(self) -> int:
         """The sequence number of what is to wait behind all others."""
         if self._waiting_next is None:
-            sequences = [waiting.sequence for waiting in self.waiting.values()]
-            self._waiting_next = max(sequences, default=-1) + 1
+            sequences = (waiting.sequence for waiting in self.waiting.values())
+            self._waiting_next = 1 + max(sequences, default=-1)
         return self._waiting_next
 
     def _put_waiting(self, waiting: Waiting) -> None:
+        self._waiting_next = max(self.waiting_next(), waiting.sequence + 1)
         self.waiting[waiting.topic] = waiting
         self.names.add(waiting.topic)
-        if self._waiting_next is not None:
-            self._waiting_next = max(self._waiting_next, waiting.sequence + 1)
 
     def _drop_waiting(self, topic: str) -> None:
         gone = self.waiting.pop(topic, None)
@@ -151,20 +142,49 @@ class ClusterState:
 
     def loads(self, ids: IdArray) -> Loads:
         """What a rebalance weighs of these SPUs, which are given by ascending id."""
-        racks = [self.spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
-        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
         return Loads(
             ids=ids,
-            racks=np.array([number_of[rack] for rack in racks], dtype=np.int32),
+            racks=self.ring.rack_numbers(ids),
             capacities=self.ledger.capacities(ids),
             replicas=self.ledger.counts(ids),
             leaders=self.ledger.leaders(ids),
         )
 
+    def parts(self) -> tuple[ReplicaMap | Entry, ...]:
+        """All that makes the state, in a fixed order, maps last: `restore` makes it again of them.
+
+        Of a map all is there that the state keeps: not `cause`, `chain_index` and `reason`.
+        """
+        blocks = map(self._seen_entry, range(BLOCKS))
+        return (
+            *(self.spu_entry(spu_id) for spu_id in sorted(self.spus)),
+            *sorted(self.waiting.values(), key=lambda waiting: waiting.sequence),
+            self._chain_entry(),
+            *(block for block in blocks if block.hashes),
+            *(map_of(self.cluster_id, name, self.topics[name]) for name in sorted(self.topics)),
+        )
+
+    def spu_entry(self, spu_id: SpuId) -> SpuChanged:
+        """All that is known of an SPU."""
+        return replace(self.spus[spu_id], core_weights=tuple(self.core_weights[spu_id]))
+
+    def _chain_entry(self) -> ChainEntry:
+        return ChainEntry(
+            cluster_id=self.cluster_id,
+            chains=tuple((order, self.chains[order]) for order in Order),
+            registration_next=self.registration_next,
+            seen_count=self.memory.count,
+            retries=self.retries,
+        )
+
+    def _seen_entry(self, block: int) -> SeenEntry:
+        hashes = self.memory.block(block)
+        return SeenEntry(cluster_id=self.cluster_id, block=block, hashes=hashes)
+
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry | EntryGone] = [
-            spu_entry(self, spu_id)
+            self.spu_entry(spu_id)
             if spu_id in self.spus
             else self._gone(EntryKind.SPU, str(spu_id))
             for spu_id in sorted(self._dirty_spus)
@@ -173,20 +193,14 @@ class ClusterState:
             self.waiting.get(topic) or self._gone(EntryKind.WAITING, topic)
             for topic in sorted(self._dirty_waiting)
         ]
-        is_gone = self.memory.count == 0
-        if self._dirty_chains:
-            entries.append(self._gone(EntryKind.CHAINS, "all") if is_gone else chain_entry(self))
+        if self._dirty_blocks:  # Each event is remembered, and the entry holds their number.
+            is_gone = self.memory.count == 0
+            entries.append(self._gone(EntryKind.CHAINS, "all") if is_gone else self._chain_entry())
         for block in sorted(self._dirty_blocks):
-            entry = seen_entry(self, block)
-            if entry.hashes:
-                self._stored_blocks.add(block)
-                entries.append(entry)
-            else:
-                self._stored_blocks.discard(block)
-                entries.append(self._gone(EntryKind.SEEN, str(block)))
-        self._has_stored_chains = not is_gone and (self._dirty_chains or self._has_stored_chains)
-        self._dirty_spus, self._dirty_blocks, self._dirty_chains = set(), set(), False
-        self._dirty_waiting = set()
+            entry = self._seen_entry(block)
+            entries.append(entry if entry.hashes else self._gone(EntryKind.SEEN, str(block)))
+            (self._stored_blocks.add if entry.hashes else self._stored_blocks.discard)(block)
+        self._dirty_spus, self._dirty_waiting, self._dirty_blocks = set(), set(), set()
         return tuple(entries)
 
     def _gone(self, kind: EntryKind, name: str) -> EntryGone:
@@ -197,9 +211,9 @@ class ClusterState:
         self._takeovers = None
         match record:
             case ReplicaMap():
-                self._drop_topic(record.topic)
+                self.forget_topic(record.topic)
                 if record.replicas is not None:
-                    self._describe_unknown(record.replicas)
+                    self.ledger.enter(record.replicas.flat())
                     self._keep_topic(record)
             case SpuChanged():
                 self._put_spu(record)
@@ -210,16 +224,11 @@ class ClusterState:
                 self.registration_next = record.registration_next
                 self.memory.count = record.seen_count
                 self.retries = record.retries
-                self._has_stored_chains = True
             case SeenEntry():
                 self._stored_blocks.add(record.block)
                 self.memory.restore(record.block, record.hashes)
             case _:
                 assert_never(record)
-
-    def forget_topic(self, topic: str) -> None:
-        """Take over a published tombstone: the topic is gone."""
-        self._drop_topic(topic)
 
     def forget_entry(self, kind: EntryKind, name: str) -> None:
         """Take over a published tombstone: the SPU is forgotten, or nothing waits there."""
@@ -246,72 +255,50 @@ class ClusterState:
         """Be as a cluster of which nothing is known, and take back what was stored."""
         self._reset()
         self.memory = Memory()
-        self._waiting_next = 0
         self._dirty_blocks = set(self._stored_blocks)
-        self._dirty_chains = self._has_stored_chains
-
-    def _describe_unknown(self, lists: ReplicaLists) -> None:
-        """Room in the ledger for SPUs whose description is still to come."""
-        narrow = lists.narrow()
-        if narrow and self.ledger.knows_up_to(max(narrow)):
-            return
-        ids = lists.flat()
-        if not self.ledger.knows(ids):
-            for spu_id in np.unique(ids).tolist():
-                if spu_id not in self.spus:
-                    self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
 
     def _put_spu(self, spu: SpuChanged) -> None:
-        before = self.spus.get(SpuId(spu.spu_id))
+        spu_id = SpuId(spu.spu_id)
+        before = self.spus.get(spu_id)
         if before is not None and before.rack != spu.rack:
             self._takeovers = None
         if self._takeovers is not None:
             self._takeovers.enter(spu.spu_id, spu.rack, spu.capacity)
             if self._takeovers.size > COUNTS_MAX:
                 self._takeovers = None
-        if before is not None and before.online:
-            self.online_count -= 1
-            self.racked_count -= before.rack is not None
-            self.closed_count -= before.is_closed
-        if spu.online:
-            self.online_count += 1
-            self.racked_count += spu.rack is not None
-            self.closed_count += spu.is_closed
-        if spu.resources or (before is not None and before.resources):
-            self.full_resources.describe(SpuId(spu.spu_id))
-        self.spus[SpuId(spu.spu_id)] = spu
-        (self.leaving.add if spu.leaving else self.leaving.discard)(SpuId(spu.spu_id))
-        (self.demoted.add if spu.demoted or spu.is_barred else self.demoted.discard)(
-            SpuId(spu.spu_id)
-        )
-        (self.barred.add if spu.is_barred else self.barred.discard)(SpuId(spu.spu_id))
-        (self.evicting.add if spu.evicts else self.evicting.discard)(SpuId(spu.spu_id))
+        for each, sign in ((before, -1), (spu, 1)):
+            if each is not None and each.online:
+                self.online_count += sign
+                self.racked_count += sign * (each.rack is not None)
+                self.closed_count += sign * each.is_closed
+        self.spus[spu_id] = spu
+        for ids, is_in in (
+            (self.leaving, spu.leaving),
+            (self.demoted, spu.demoted or spu.is_barred),
+            (self.barred, spu.is_barred),
+            (self.evicting, spu.evicts),
+        ):
+            (ids.add if is_in else ids.discard)(spu_id)
         self.rule_tables.clear()
-        self.core_weights[SpuId(spu.spu_id)] = list(spu.core_weights)
+        self.core_weights[spu_id] = list(spu.core_weights)
         self.ledger.describe(
-            spu_id=spu.spu_id, capacity=spu.capacity, online=spu.online, cordoned=spu.is_closed
+            spu_id,
+            capacity=spu.capacity,
+            online=spu.online,
+            cordoned=spu.is_closed,
+            resources=spu.resources,
         )
         self._ring = None
 
     def _forget_spu(self, spu_id: SpuId) -> None:
-        spu = self.spus.pop(spu_id, None)
-        self._takeovers = None
+        spu = self.spus.get(spu_id)
         if spu is not None:
-            self.online_count -= spu.online
-            self.racked_count -= spu.online and spu.rack is not None
-            self.closed_count -= spu.online and spu.is_closed
-            self.leaving.discard(spu_id)
-            self.demoted.discard(spu_id)
-            self.barred.discard(spu_id)
-            self.evicting.discard(spu_id)
-            self.rule_tables.clear()
-            self.core_weights.pop(spu_id)
-            self.full_resources.describe(spu_id)
-            if self.ledger.count(spu_id) == 0:
+            gone = replace(spu, online=False, leaving=False, demoted=False, capacity=0)
+            self._put_spu(replace(gone, resources=(), taints=()))
+            del self.spus[spu_id], self.core_weights[spu_id]
+            if self.ledger.count(spu_id) == 0:  # Else it is restored before maps without it.
                 self.ledger.forget(spu_id)
-            else:  # Restored before the maps that hold it no more.
-                self.ledger.describe(spu_id=spu_id, capacity=0, online=False)
-            self._ring = None
+        self._takeovers = None
 
     def _keep_topic(self, record: ReplicaMap) -> None:
         if record.replicas is None:
@@ -320,35 +307,29 @@ class ClusterState:
         self.topics[record.topic] = topic_of(record, record.replicas, own)
         if "." in record.topic:
             self.names.add(record.topic)
-        self._counts_changed |= self.ledger.add(record.replicas)
+        self.ledger.add(record.replicas, record.need)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
-        if record.need is not None:
-            self.resource_use.add(record.replicas, record.need)
-            self.full_resources.add(len(record.replicas), record.need)
         if record.constraints is not None:
             self.constrained.add(record.topic)
             for other in record.constraints.apart_from:
                 self.apart_from.setdefault(other, set()).add(record.topic)
 
-    def _drop_topic(self, name: str) -> Topic | None:
+    def forget_topic(self, name: str) -> None:
+        """Take a topic out; it was deleted, or its published tombstone says so."""
         topic = self.topics.pop(name, None)
-        if topic is not None:
-            self.names.discard(name)
-            lists = topic.replicas.lists()
-            self.ledger.subtract(lists)
-            if self._takeovers is not None:
-                self._takeovers.count(lists, -1)
-            if topic.need is not None:
-                self.resource_use.subtract(lists, topic.need)
-                self.full_resources.subtract()
-            self._counts_changed = True
-            self.constrained.discard(name)
-            for other in () if topic.constraints is None else topic.constraints.apart_from:
-                self.apart_from[other].discard(name)
-                if not self.apart_from[other]:
-                    del self.apart_from[other]
-        return topic
+        if topic is None:
+            return
+        self.names.discard(name)
+        lists = topic.replicas.lists()
+        self.ledger.subtract(lists, topic.need)
+        if self._takeovers is not None:
+            self._takeovers.count(lists, -1)
+        self.constrained.discard(name)
+        for other in () if topic.constraints is None else topic.constraints.apart_from:
+            self.apart_from[other].discard(name)
+            if not self.apart_from[other]:
+                del self.apart_from[other]
 
 
 def evolve(state: ClusterState, record: Record) -> None:
@@ -361,16 +342,13 @@ def evolve(state: ClusterState, record: Record) -> None:
             _evolve_map(state, record)
         case EventSeen():
             state._dirty_blocks.add(state.memory.add(record.event_hash))
-            state._dirty_chains = True  # its entry holds the count
         case TopicStatus() | RingEvent():
             pass  # It changes nothing: the state that it reports is in other records.
         case ChainsChanged():
             state.chains.update(record.chains)
             state.registration_next = record.registration_next
-            state._dirty_chains = True
         case RetriesChanged():
             state.retries = record.retries
-            state._dirty_chains = True
         case ClusterGone():
             state._forget_all()
         case SpuChanged():
@@ -390,7 +368,9 @@ def evolve(state: ClusterState, record: Record) -> None:
 
 
 def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
-    gone = state._drop_topic(record.topic) if record.topic in state.topics else None
+    gone = state.topics.get(record.topic)
+    if gone is not None:
+        state.forget_topic(record.topic)
     if record.replicas is not None:
         state._keep_topic(record)
     if record.cores is not None or (gone is not None and gone.cores is not None):

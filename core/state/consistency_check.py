@@ -27,27 +27,24 @@ def faults(state: ClusterState) -> Iterator[str]:
 
 def _memory_faults(state: ClusterState) -> Iterator[str]:
     count = state.memory.count
-    known = min(count, EVENT_IDS_REMEMBERED)
-    for block in range(-(-EVENT_IDS_REMEMBERED // SEEN_BLOCK)):
-        size = min(SEEN_BLOCK, EVENT_IDS_REMEMBERED - block * SEEN_BLOCK)
-        expected = min(max(known - block * SEEN_BLOCK, 0), size)
-        found = len(state.memory.block(block))
+    for first in range(0, EVENT_IDS_REMEMBERED, SEEN_BLOCK):
+        last = min(count, EVENT_IDS_REMEMBERED, first + SEEN_BLOCK)
+        found, expected = len(state.memory.block(first // SEEN_BLOCK)), max(last - first, 0)
         if found != expected:
             yield (
-                f"block {block} of the remembered events has {found}; "
+                f"block {first // SEEN_BLOCK} of the remembered events has {found}; "
                 f"expected {expected} after {count} events"
             )
 
 
 def _topic_faults(state: ClusterState) -> Iterator[str]:
     for name, topic in state.topics.items():
-        rows = topic.replicas.matrix()
-        ids = {int(spu_id) for spu_id in set(rows.ravel().tolist()) if spu_id != PADDING}
-        if unknown := sorted(ids - state.spus.keys()):
+        if unknown := sorted({*topic.replicas.ids()} - state.spus.keys() - {PADDING}):
             yield f"topic {name} is on SPU {unknown[0]}, which is not known; expected known SPUs"
         if topic.revision < 1:
             yield f"topic {name} has revision {topic.revision}; expected 1 or more"
-        if topic.cores is not None and topic.cores.matrix().shape != rows.shape:
+        shape = topic.replicas.matrix().shape
+        if topic.cores is not None and topic.cores.matrix().shape != shape:
             yield f"topic {name} has cores for other replicas; expected one for each"
 
 
@@ -66,12 +63,11 @@ def _spu_faults(state: ClusterState) -> Iterator[str]:
         other = registered.setdefault(spu.registration, spu_id)
         if other != spu_id:
             yield f"SPUs {other} and {spu_id} are registered as one; expected numbers of their own"
-        weights = state.core_weights[spu_id]
-        held = by_core[spu_id]
-        if len(weights) != spu.cores or sum(weights) != held + REDPANDA_CORE0_WEIGHT:
+        weights, expected = state.core_weights[spu_id], by_core[spu_id] + REDPANDA_CORE0_WEIGHT
+        if len(weights) != spu.cores or sum(weights) != expected:
             yield (
                 f"SPU {spu_id} has core weights {weights[:8]}; expected {spu.cores} of them, and "
-                f"{held + REDPANDA_CORE0_WEIGHT} in all"
+                f"{expected} in all"
             )
         if spu.leaving and (spu.online or state.ledger.count(spu_id) == 0):
             yield f"SPU {spu_id} is leaving, and is online or holds nothing; expected neither"
@@ -80,8 +76,9 @@ def _spu_faults(state: ClusterState) -> Iterator[str]:
 def _waiting_faults(state: ClusterState) -> Iterator[str]:
     sequences: dict[int, str] = {}
     for name, waiting in state.waiting.items():
-        if (waiting.kind is Wait.CREATE) is (name in state.topics):
-            there = "is there" if name in state.topics else "is not there"
+        is_there = name in state.topics
+        if (waiting.kind is Wait.CREATE) is is_there:
+            there = "is there" if is_there else "is not there"
             yield f"topic {name} {there}, and its {waiting.kind} waits; expected the contrary"
         other = sequences.setdefault(waiting.sequence, name)
         if other != name:

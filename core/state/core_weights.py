@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists, tally
 from spu_assigner.core.rules import redpanda
 
@@ -24,9 +23,7 @@ def held_by_cores(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
 
 
 def weights_after(
-    weights: Mapping[SpuId, list[int]],
-    before: HeldByCores,
-    after: HeldByCores,
+    weights: Mapping[SpuId, list[int]], before: HeldByCores, after: HeldByCores
 ) -> dict[SpuId, list[int]]:
     """The core weights of the SPUs for which the replicas held by cores change.
 
@@ -39,11 +36,12 @@ def weights_after(
         if less <= 0:
             continue
         of_host = changed.setdefault(spu_id, list(weights[spu_id]))
-        if core < len(of_host) and of_host[core] - less >= _base_weight(core):
+        base = redpanda.initial_weights(len(of_host))
+        if core < len(of_host) and of_host[core] - less >= base[core]:
             of_host[core] -= less
             continue
         for _ in range(less):
-            above = [weight - _base_weight(number) for number, weight in enumerate(of_host)]
+            above = [weight - least for weight, least in zip(of_host, base, strict=True)]
             of_host[above.index(max(above))] -= 1
     for (spu_id, core), count in after.items():
         more = count - before.get((spu_id, core), 0)
@@ -52,26 +50,16 @@ def weights_after(
     return changed
 
 
-def _base_weight(core: int) -> int:
-    return REDPANDA_CORE0_WEIGHT if core == 0 else 0
-
-
 def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:
     """On each SPU the first core of least weight, replica after replica."""
-    matrix = replicas.matrix
-    flat = matrix.ravel()
-    cores = np.zeros(len(flat), dtype=np.int32)
-    hosts, counts = tally(flat)
+    hosts, counts = tally(replicas.matrix)
     weights = [core_weights[SpuId(spu_id)] for spu_id in hosts]
-    if any(len(of_host) > 1 for of_host in weights):
-        # At most SPUS_MAX hosts: their positions fit in 16 bits, which sort in linear time.
-        positions = np.searchsorted(hosts, flat).astype(np.uint16)
-        by_host = np.argsort(positions, kind="stable")
-        ends = np.cumsum(counts).tolist()
-        for of_host, count, end in zip(weights, counts, ends, strict=True):
-            if len(of_host) > 1:
-                cores[by_host[end - count : end]] = redpanda.take_cores(of_host, count)
-    return ReplicaLists(cores.reshape(matrix.shape))
+    if max(map(len, weights), default=1) == 1:
+        return ReplicaLists(np.zeros_like(replicas.matrix))
+    cores = map(iter, map(redpanda.take_cores, weights, counts))
+    taken = dict(zip(hosts, cores, strict=True))
+    rows = [[next(taken[spu_id]) for spu_id in row] for row in replicas.tolist()]
+    return ReplicaLists.of_lists(rows)
 
 
 def first_core(

@@ -1,15 +1,14 @@
-"""What one looks at of a cluster from outside: a few numbers, made when they are asked for."""
+"""The numbers of a cluster that metrics show, made when they are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from operator import add, sub
 
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The numbers of one cluster, or of several together."""
 
@@ -26,15 +25,10 @@ class Figures:
     demoted: int = 0  # SPUs that lead nothing where another can
 
     def __add__(self, other: Figures) -> Figures:
-        return self._with(other, add)
+        return Figures(*map(add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Figures) -> Figures:
-        return self._with(other, sub)
-
-    def _with(self, other: Figures, combined: Callable[[int, int], int]) -> Figures:
-        return Figures(
-            **{name: combined(getattr(self, name), getattr(other, name)) for name in self.__slots__}
-        )
+        return Figures(*map(sub, astuple(self), astuple(other)))
 
     @property
     def share(self) -> float:
@@ -44,17 +38,17 @@ class Figures:
 
 def figures_of(state: ClusterState) -> Figures:
     """The cluster's numbers now. O(SPUs), besides counting the maps whose count was put off."""
-    total = state.ledger.totals()
+    capacity, used, replicas, partitions = state.ledger.totals()
     return Figures(
-        ring=total.online - total.cordoned - total.saturated,
-        saturated=total.saturated,
-        offline=len(state.spus) - total.online,
-        capacity=total.capacity,
-        used=total.used,
-        replicas=total.replicas,
-        partitions=total.leaders,
+        ring=state.ring.size,
+        saturated=state.saturated_count,
+        offline=len(state.spus) - state.online_count,
+        capacity=capacity,
+        used=used,
+        replicas=replicas,
+        partitions=partitions,
         topics=len(state.topics),
         waiting=len(state.waiting),
-        cordoned=total.cordoned,
+        cordoned=state.closed_count,
         demoted=len(state.demoted),
     )

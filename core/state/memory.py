@@ -10,14 +10,14 @@ from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.state.topic import Topic
 
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
-_from_bytes: Final = int.from_bytes
+BLOCKS: Final = -(-EVENT_IDS_REMEMBERED // SEEN_BLOCK)
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 
 
 @lru_cache(maxsize=16)  # An event's is asked for when it is decided and when it is applied.
 def event_hash(event_id: str) -> int:
     """64 bits that stand for an event id in memory."""
-    return _from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
 
 
 def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
@@ -33,32 +33,28 @@ class Memory:
     __slots__ = ("_slots", "count", "known")
 
     def __init__(self) -> None:
-        self._slots: list[int | None] = [None] * EVENT_IDS_REMEMBERED
+        self._slots: dict[int, int] = {}
         self.known: set[int | None] = set()  # the same hashes, for a look-up
         self.count = 0  # ever remembered
 
     def add(self, hashed: int) -> int:
-        """Remember, and forget what was in the slot.
-
-        Returns the number of the block that changed.
-        """
-        count, slots, known = self.count, self._slots, self.known
-        slot = count % EVENT_IDS_REMEMBERED
-        known.discard(slots[slot])
-        slots[slot] = hashed
-        known.add(hashed)
-        self.count = count + 1
+        """Remember, and forget what was in the slot; returns the block that changed."""
+        slot = self.count % EVENT_IDS_REMEMBERED
+        self.known.discard(self._slots.get(slot))
+        self._slots[slot] = hashed
+        self.known.add(hashed)
+        self.count += 1
         return slot // SEEN_BLOCK
 
     def block(self, block: int) -> tuple[int, ...]:
         """What is in the slots of a block, in order."""
-        slots = self._slots[block * SEEN_BLOCK : (block + 1) * SEEN_BLOCK]
-        return tuple(hashed for hashed in slots if hashed is not None)
+        slots = range(block * SEEN_BLOCK, (block + 1) * SEEN_BLOCK)
+        return tuple([self._slots[slot] for slot in slots if slot in self._slots])
 
     def restore(self, block: int, hashes: tuple[int, ...]) -> None:
         """Put a block back; without hashes it is empty."""
-        slots = slice(block * SEEN_BLOCK, (block + 1) * SEEN_BLOCK)
-        before = self._slots[slots]
-        self.known.difference_update(before)
-        self._slots[slots] = [*hashes, *[None] * (len(before) - len(hashes))]
+        first = block * SEEN_BLOCK
+        for slot in range(first, first + SEEN_BLOCK):
+            self.known.discard(self._slots.pop(slot, None))
+        self._slots.update(enumerate(hashes, first))
         self.known.update(hashes)

@@ -3,19 +3,18 @@ assignment starts.
 
 A reason holds its members as text: ids and ranges in the order in which the rule read them
 (`0-4,7`; `0-8/2` is every second id from 0 to 8), where the rule reads racks rack by rack, by name
-(`0-2;3-5`), and where it reads capacities with the one of all ids before it (`0-4*100,7*50`). By id
-that is some bytes for any ring; at worst, 10,000 ids in no order, it is `RING_SIZE_MAX`.
+(`0-2;3-5`), and where it reads capacities with the one of all ids before it (`0-4*100,7*50`).
 
-A chain names the SPU that leads next instead of a position. So a ring that grows, or is put in
-another order, changes no chain; only when the leading SPU itself goes does the first one after it
-that remains lead, in the next cycle when the search passes the end. The chain index is derived:
-cycle * ring size + position of that SPU.
+A chain names the SPU that leads next; when that one goes, the first after it that remains does, in
+the next cycle when the search passes the end. Index = cycle * ring size + position of that SPU.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -29,29 +28,18 @@ from spu_assigner.core.rules.kafka import alternation
 from spu_assigner.core.state.ledger import CountArray
 
 START: Final = Chain()
-_new_tuple: Final = tuple.__new__
+_find_runs: Final = re.compile(r"([^*]+)(?:\*(\d+))?,?").findall  # ids, and their capacity
 _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
 class Ring:
-    """The SPUs of a cluster that are online, not cordoned and not saturated; never changed once
-    made.
+    """The SPUs of a cluster that are online, not cordoned and not saturated; never changed.
 
     `ids` are in ascending order. `spus` describes at least the members; it must not change while
-    the ring is in use.
+    the ring is in use. `kept` is what is made of the ring and lasts as long.
     """
 
-    __slots__ = (
-        "_index_of",
-        "_orders",
-        "_racks",
-        "_resource_names",
-        "_spus",
-        "_weights",
-        "ids",
-        "kept",
-        "size",
-    )
+    __slots__ = ("_index_of", "_orders", "_spus", "ids", "kept", "size")
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
         self.ids = ids
@@ -59,24 +47,20 @@ class Ring:
         self._spus = spus
         self._orders: dict[Order, IdArray] = {Order.ID: ids, Order.BALANCED: ids}
         self._index_of: dict[Order, tuple[Chain, int]] = {}
-        self._racks: NDArray[np.str_] | None = None
-        self._weights: CountArray | None = None
-        self._resource_names: frozenset[str] | None = None
-        self.kept: dict[Hashable, Any] = {}  # what others make of the ring: it lasts as long
+        self.kept: dict[Hashable, Any] = {}
 
     def order(self, order: Order) -> IdArray:
         """The members' ids in this order. O(N log N) the first time."""
         known = self._orders.get(order)
         if known is None:
-            known = self._orders[order] = np.array(self._arranged(order), dtype=np.int32)
+            if order is Order.REGISTRATION:
+                members = sorted(self.described(), key=attrgetter("registration"))
+                ids = [spu.spu_id for spu in members]
+            else:
+                arranged = diagonal if order is Order.DIAGONAL else alternation
+                ids = arranged(self.ids.tolist(), self.racks().tolist())
+            known = self._orders[order] = np.array(ids, dtype=np.int32)
         return known
-
-    def _arranged(self, order: Order) -> list[int]:
-        ids: list[int] = self.ids.tolist()
-        if order is Order.REGISTRATION:
-            return sorted(ids, key=lambda spu_id: self._spus[SpuId(spu_id)].registration)
-        racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids]
-        return diagonal(ids, racks) if order is Order.DIAGONAL else alternation(ids, racks)
 
     def text(self, order: Order, *, is_weighted: bool = False) -> str:
         """The members as a rule reads them that has this order; `is_weighted`: and capacities."""
@@ -86,41 +70,39 @@ class Ring:
         ids = self.order(order) if racks is None else self.ids
         return members_text(ids, racks, self.weights() if is_weighted else None)
 
-    def racks(self) -> NDArray[np.str_]:
-        """The rack of each member by ascending id; "" for none."""
-        if self._racks is None:
-            self._racks = np.array([self._spus[SpuId(i)].rack or "" for i in self.ids.tolist()])
-        return self._racks
-
-    def racks_of_members(self, *, ignore_rack: bool = False) -> dict[int, str]:
-        """The rack of each member by id, "" for none."""
-        ids: list[int] = self.ids.tolist()
-        racks = [""] * self.size if ignore_rack else self.racks().tolist()
-        return dict(zip(ids, racks, strict=True))
-
     def described(self) -> list[SpuChanged]:
         """The members, by ascending id."""
         return [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
 
-    def weights(self) -> CountArray:
-        """The capacity of each member by ascending id."""
-        if self._weights is None:
-            capacities = [self._spus[SpuId(spu_id)].capacity for spu_id in self.ids.tolist()]
-            self._weights = np.array(capacities, dtype=np.int64)
-        return self._weights
+    def racks(self) -> NDArray[np.str_]:
+        """The rack of each member by ascending id; "" for none."""
+        return np.array([spu.rack or "" for spu in self.described()], dtype=np.str_)
 
-    def resource_names(self) -> frozenset[str]:
-        """The resources that a member has."""
-        if self._resource_names is None:
-            spus = [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
-            self._resource_names = frozenset(name for spu in spus for name, _ in spu.resources)
-        return self._resource_names
+    def racks_of_members(self, *, ignore_rack: bool = False) -> dict[int, str]:
+        """The rack of each member by id, "" for none."""
+        return {spu.spu_id: "" if ignore_rack else spu.rack or "" for spu in self.described()}
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
         """For each id the number of its rack, from 0 in name order."""
         racks = [self._spus[SpuId(spu_id)].rack or "" for spu_id in ids.tolist()]
-        number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+        number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
         return np.array([number_of[rack] for rack in racks], dtype=np.int32)
+
+    def weights(self) -> CountArray:
+        """The capacity of each member by ascending id."""
+        if "weights" not in self.kept:
+            capacities = [spu.capacity for spu in self.described()]
+            self.kept["weights"] = np.array(capacities, dtype=np.int64)
+        weights: CountArray = self.kept["weights"]
+        return weights
+
+    def resource_names(self) -> frozenset[str]:
+        """The resources that a member has."""
+        if "resources" not in self.kept:
+            named = {name for spu in self.described() for name, _ in spu.resources}
+            self.kept["resources"] = frozenset(named)
+        names: frozenset[str] = self.kept["resources"]
+        return names
 
     def __contains__(self, spu_id: int) -> bool:
         at = int(np.searchsorted(self.ids, spu_id))
@@ -128,9 +110,8 @@ class Ring:
 
     def with_members(self, entering: Iterable[int], spus: Mapping[SpuId, SpuChanged]) -> Ring:
         """The ring after some SPUs have entered it, with new descriptions of all."""
-        new = [spu_id for spu_id in sorted(set(entering)) if spu_id not in self]
-        at = np.searchsorted(self.ids, new)  # `union1d` would import numpy's masked arrays.
-        return Ring(np.insert(self.ids, at, np.array(new, dtype=np.int32)), spus)
+        ids = sorted({*self.ids.tolist(), *entering})
+        return Ring(np.array(ids, dtype=np.int32), spus)
 
     def without(self, gone: Collection[int]) -> Ring:
         """The ring after some members have left it."""
@@ -157,7 +138,7 @@ class Ring:
         """
         cycle, position = divmod(index, self.size)
         ids = self._orders[order] if order in self._orders else self.order(order)
-        chain = _new_tuple(Chain, (cycle, ids.item(position), True))  # in half the time
+        chain = Chain(cycle=cycle, lead=ids.item(position), moved=True)
         self._index_of[order] = (chain, index)
         return chain
 
@@ -180,10 +161,9 @@ class Ring:
 
 def next_remaining(ids: list[int], position: int, gone: Collection[int]) -> tuple[int, int | None]:
     """Where, from a position on, the first id not gone stands; past the end the length is added."""
-    for step in range(len(ids)):
-        candidate = ids[(position + step) % len(ids)]
-        if candidate not in gone:
-            return position + step, candidate
+    for at in range(position, position + len(ids)):
+        if ids[at % len(ids)] not in gone:
+            return at, ids[at % len(ids)]
     return position, None
 
 
@@ -191,18 +171,13 @@ def members_text(ids: IdArray, racks: IdArray | None, weights: CountArray | None
     """SPUs as a reason holds them; the numbers of racks count from 0, and may leave some out."""
     groups: list[list[int]] = [ids.tolist()]
     if racks is not None:
-        groups = [[] for _ in range(int(racks.max(initial=0)) + 1)]
-        for spu_id, rack in zip(ids.tolist(), racks.tolist(), strict=True):
-            groups[rack].append(spu_id)
+        groups = [ids[racks == rack].tolist() for rack in range(int(racks.max(initial=0)) + 1)]
     if weights is None:
         return ";".join(map(ranges_text, groups))
     weight_of = dict(zip(ids.tolist(), weights.tolist(), strict=True))
+    runs = [groupby(group, weight_of.__getitem__) for group in groups]
     return ";".join(
-        ",".join(
-            f"{ranges_text(list(run))}*{weight}"
-            for weight, run in groupby(group, weight_of.__getitem__)
-        )
-        for group in groups
+        ",".join(f"{ranges_text(list(alike))}*{weight}" for weight, alike in run) for run in runs
     )
 
 
@@ -236,30 +211,19 @@ def ids_of_text(text: str) -> list[int]:
 
 def ring_of_text(text: str) -> Ring:
     """The ring of `Ring.text`; racks have numbers for names."""
-    racks: dict[int, str] = {}  # in the order of the text
-    weights: dict[int, int] = {}
+    spus: dict[SpuId, SpuChanged] = {}
     for number, group in enumerate(text.split(";")):
-        waiting: list[int] = []  # for their capacity, which stands behind the last of them
-        for part in group.split(","):
-            span, _, weight = part.partition("*")
-            ids = ids_of_text(span)
-            racks |= dict.fromkeys(ids, f"{number:05}")
-            waiting += ids
-            if weight:
-                weights |= dict.fromkeys(waiting, int(weight))
-                waiting = []
-    spus = {
-        SpuId(spu_id): SpuChanged(
-            cluster_id="",
-            spu_id=spu_id,
-            online=True,
-            rack=rack,
-            cores=1,
-            capacity=weights.get(spu_id, 0),
-            labels=(),
-            registration=place,
-            core_weights=(),
-        )
-        for place, (spu_id, rack) in enumerate(racks.items())
-    }
+        for span, weight in _find_runs(group):
+            for spu_id in map(SpuId, ids_of_text(span)):
+                spus[spu_id] = SpuChanged(
+                    cluster_id="",
+                    spu_id=spu_id,
+                    online=True,
+                    rack=f"{number:05}",
+                    cores=1,
+                    capacity=int(weight or 0),
+                    labels=(),
+                    registration=len(spus),
+                    core_weights=(),
+                )
     return Ring(np.array(sorted(spus), dtype=np.int32), spus)

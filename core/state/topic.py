@@ -8,6 +8,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap
@@ -17,12 +18,8 @@ from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
-_PACKED: Final = (
-    "packed"  # of a table's cache: the bytes of all rows, of one row, their width, columns
-)
-_WIDTHS: Final = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.int32))
-_OF_WIDTH: Final = {dtype.itemsize: dtype for dtype in _WIDTHS}
-_LIMITS: Final = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in _WIDTHS)
+_PACKED: Final = "packed"  # of a table's cache: all its rows
+_OF_WIDTH: Final = {1: np.uint8, 2: np.uint16, 4: np.int32}
 
 
 class PackedLists(NamedTuple):
@@ -33,22 +30,16 @@ class PackedLists(NamedTuple):
     columns: int
     ragged: bool = False  # padded where lists are short
 
+    def lists(self) -> ReplicaLists:
+        """The replica lists again."""
+        return ReplicaLists(self.matrix(), ragged=self.ragged)
+
     def matrix(self) -> IdMatrix:
         """The integers again, shape (partitions, replicas), padded where lists are short."""
         return self._array().astype(np.int32).reshape(-1, self.columns)
 
-    def lists(self) -> ReplicaLists:
-        """The same as replica lists."""
-        return ReplicaLists(self.matrix(), ragged=self.ragged)
-
-    def holds(self, spu_id: int) -> bool:
-        """Whether the id occurs; cheap, for a look through all topics."""
-        if self.width == 1:
-            return spu_id <= BYTE_MAX and spu_id in self.data
-        return bool((self._array() == spu_id).any())
-
     def ids(self) -> Sequence[int]:
-        """All ids, list after list, padding included; likewise."""
+        """All ids, list after list, padding included; cheap, for a look through all topics."""
         if self.width == 1:
             return self.data
         ids: list[int] = self._array().tolist()
@@ -56,12 +47,13 @@ class PackedLists(NamedTuple):
 
     def leaders(self) -> Sequence[int]:
         """The first id of each list; likewise."""
-        if self.width == 1:
-            return self.data[:: self.columns]
-        leaders: list[int] = self._array()[:: self.columns].tolist()
-        return leaders
+        return self.ids()[:: self.columns]
 
-    def _array(self) -> np.ndarray[Any, np.dtype[Any]]:
+    def holds(self, spu_id: int) -> bool:
+        """Whether the id occurs; likewise."""
+        return (self.width > 1 or spu_id <= BYTE_MAX) and spu_id in self.ids()
+
+    def _array(self) -> NDArray[Any]:
         return np.frombuffer(self.data, dtype=_OF_WIDTH[self.width])
 
 
@@ -69,28 +61,20 @@ def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:
     """The fields of the `PackedLists` of these; from a table the bytes are sliced."""
     table = lists.table
     if table is None:
-        narrow = lists.narrow()
-        if narrow:
-            return narrow, 1, len(narrow) // lists.count, False
-        columns = lists.matrix.shape[1]
-        if lists.ragged:
-            return lists.matrix.tobytes(), lists.matrix.itemsize, columns, True
-        data, width = _narrowed(lists.matrix)
-        return data, width, columns, False
-    cache = table.cache
-    if _PACKED not in cache:
-        data, width = _narrowed(table.rows)
-        columns = table.rows.shape[1]
-        cache[_PACKED] = data, width * columns, width, columns
-    data, row_size, width, columns = cache[_PACKED]
-    begin = lists.start * row_size
-    return data[begin : begin + lists.count * row_size], width, columns, False
+        return _packed(lists.matrix, ragged=lists.ragged)
+    if _PACKED not in table.cache:
+        table.cache[_PACKED] = _packed(table.rows)
+    data, width, columns, _ = table.cache[_PACKED]
+    size = width * columns
+    begin = lists.start * size
+    return data[begin : begin + lists.count * size], width, columns, False
 
 
-def _narrowed(matrix: IdMatrix) -> tuple[bytes, int]:
-    largest = int(matrix.max(initial=0))
-    dtype = next(dtype for dtype, limit in _LIMITS if largest <= limit)
-    return matrix.astype(dtype).tobytes(), dtype.itemsize
+def _packed(matrix: IdMatrix, *, ragged: bool = False) -> tuple[bytes, int, int, bool]:
+    largest = matrix.max(initial=0)
+    width = 4 if ragged or largest > 65_535 else 2 if largest > BYTE_MAX else 1
+    data = matrix.astype(_OF_WIDTH[width]).tobytes()
+    return data, width, matrix.shape[1], ragged
 
 
 class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
@@ -198,12 +182,32 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
     )
 
 
-class TopicNames:
-    """Names that Kafka does not permit beside each other: `a.b` and `a_b`.
+def map_of(cluster_id: str, name: str, topic: Topic) -> ReplicaMap:
+    """What is kept of a topic as a map, without what is not."""
+    return ReplicaMap(
+        cluster_id=cluster_id,
+        topic=name,
+        revision=topic.revision,
+        policy=topic.policy,
+        replicas=topic.replicas.lists(),
+        cores=topic.cores and topic.cores.lists(),
+        chain_index=None,
+        cause="",
+        replication_factor=topic.replication_factor,
+        ignore_rack=topic.ignore_rack,
+        own_events=(topic.created_by, *topic.changed_by),
+        pinned=topic.pinned,
+        wanted_lengths=None if topic.wanted_lengths is None else tuple(topic.wanted_lengths),
+        need=topic.need,
+        constraints=topic.constraints,
+    )
 
-    In the names of its metrics dots are underscores, so it refuses to create the second of such
-    topics. One of two that collide has a dot, so those with dots are kept; the other may be any
-    that is there or waits: both are the caller's.
+
+class TopicNames:
+    """Names that Kafka does not permit beside each other, as `a.b` and `a_b`.
+
+    In its metrics dots are underscores. One of two that collide has a dot, so those are kept; the
+    other may be any that is there or waits, which the caller knows.
     """
 
     def __init__(self, topics: Container[str], waiting: Container[str]) -> None:

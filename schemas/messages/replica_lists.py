@@ -23,8 +23,6 @@ _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row
 _DIRECT_KEY: Final = "avro_rows_written_directly"
 _PREPARE_AFTER: Final = 8  # prepared once 1/8 of its rows were written: preparing costs 1/8 a row
 _SCALAR_VALUES_MAX: Final = 128  # up to so many, value by value is faster than numpy
-_SHORT: Final = bytes(range(64))  # ids that take a byte on the wire
-_ZIGZAG: Final = bytes(min(2 * each, 255) for each in range(256))  # of those
 _FROM_ZIGZAG: Final = bytes(each >> 1 for each in range(256))
 _NEGATIVE: Final = bytes(range(1, 256, 2))
 _UINT32_MAX: Final = 2**32 - 1
@@ -44,11 +42,7 @@ def lists_bytes(lists: ReplicaLists | None) -> bytes:
         return b"\x00"
     table = lists.table
     if table is None:
-        narrow = lists.narrow()
-        if narrow and len(narrow) < 64 * count and not narrow.translate(None, _SHORT):
-            rows = _short_rows(narrow, count)
-        else:
-            rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
+        rows = _ragged_bytes(lists) if lists.ragged else _rows_bytes(lists.matrix)
         return long_bytes(count) + rows + b"\x00"
     prepared = table.cache.get(_CACHE_KEY) or _prepared(table, count)
     if prepared is None:
@@ -83,17 +77,6 @@ def _rows_bytes(matrix: IdMatrix) -> bytes:
         return head + (b"\x00" + head).join(rows) + b"\x00"
     except KeyError:  # A value of more than two bytes.
         return _rows_in_bulk(matrix)[0]
-
-
-def _short_rows(ids: bytes, count: int) -> bytes:
-    """Rows of fewer than 64 ids below 64: all bytes are written column by column."""
-    width = len(ids) // count
-    size = width + 2
-    out = bytearray(bytes((width << 1, *bytes(width + 1))) * count)
-    zigzag = ids.translate(_ZIGZAG)
-    for column in range(width):
-        out[column + 1 :: size] = zigzag[column::width]
-    return bytes(out)
 
 
 def _ragged_bytes(lists: ReplicaLists) -> bytes:
@@ -142,7 +125,8 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
     if count > 0 and width > 0 and size <= len(data) - first:
         narrow = _narrow_rows(data, first, count, width)
         if narrow is not None:
-            return ReplicaLists.of_narrow(narrow, count), first + size + 1
+            ids = np.frombuffer(narrow, dtype=np.uint8).astype(np.int32)
+            return ReplicaLists(ids.reshape(count, width)), first + size + 1
         values, end = _varints(data, first, size)
         rows = values.reshape(-1, width + 2)
         if len(rows) and (rows[:, 0] == width << 1).all() and not (rows[:, -1].any() or data[end]):

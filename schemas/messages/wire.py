@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
+from spu_assigner.core.base.structs import FastStrEnum
 from spu_assigner.schemas.errors import shortened
 
 MOVES_KEY: Final = "/moves"  # of the one MovesRun; no cluster's id is empty

@@ -243,7 +243,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
             condition = "cordoned" if spu.is_closed else condition
         else:
             condition = "leaving" if spu.leaving else "offline"
-        has, used = dict(spu.resources), dict(sorted(state.resource_use.of(spu.spu_id).items()))
+        has, used = dict(spu.resources), dict(sorted(state.ledger.used(spu.spu_id).items()))
         shares = [(name, used.get(name, 0), amount) for name, amount in has.items()]
         share, resource = dominant_share([(None, replicas, spu.capacity), *shares])
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0

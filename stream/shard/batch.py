@@ -156,7 +156,7 @@ class ShardBatch:
         for name in names:
             del unmeasured[name]
         states = {name: self._clusters.of(name) for name in names}
-        shares = {name: each.full_resources.largest_shares() for name, each in states.items()}
+        shares = {name: each.ledger.largest_shares() for name, each in states.items()}
         self._clusters.forget_empty({**dict.fromkeys(self._touched), **states})
         return Tally(
             events=events,

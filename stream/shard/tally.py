@@ -36,7 +36,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.core.base.fast_str_enum import FastStrEnum
+from spu_assigner.core.base.structs import FastStrEnum
 from spu_assigner.core.state.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each

@@ -258,8 +258,8 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
     sized = json.loads(done.stdout)["sized"]
     assert sized["topics"] == 2
     assert 0 <= sized["disk_bytes"] - sum(sums.values()) < 6  # rounded up: 6 replicas of a third
-    use = job.states()["c1"].resource_use
-    loads = {broker: dict(use.of(SpuId(broker))).get("disk_bytes", 0) for broker in (1, 2, 3)}
+    ledger = job.states()["c1"].ledger
+    loads = {broker: ledger.used(SpuId(broker)).get("disk_bytes", 0) for broker in (1, 2, 3)}
     assert all(0 <= loads[broker] - sums.get(broker, 0) < 3 for broker in loads), (loads, sums)
     need = job.states()["c1"].topics[operator.name("large")].need
     assert need is not None

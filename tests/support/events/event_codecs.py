@@ -208,7 +208,7 @@ def fields_of(value: Any) -> Any:
         case ReplicaLists():
             return value.tolist()
         case ChainEntry():
-            chains = [{"order": o.name, **chain._asdict()} for o, chain in value.chains]
+            chains = [{"order": o.name, **_plain(chain)} for o, chain in value.chains]
             return {**_plain(value), "chains": chains}
         case SeenEntry():
             return _plain(value) | {"hashes": [h.to_bytes(8, "big") for h in value.hashes]}

@@ -21,8 +21,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
             for spu_id, spu in sorted(state.spus.items())
         },
         "used": {
-            spu_id: dict(sorted(state.resource_use.of(spu_id).items()))
-            for spu_id in sorted(state.spus)
+            spu_id: dict(sorted(state.ledger.used(spu_id).items())) for spu_id in sorted(state.spus)
         },
         "weights": dict(sorted(state.core_weights.items())),
         "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],

@@ -309,7 +309,7 @@ class Shadow:
         found = {
             (int(spu_id), resource): amount
             for spu_id in state.spus
-            for resource, amount in state.resource_use.of(spu_id).items()
+            for resource, amount in state.ledger.used(spu_id).items()
         }
         _hold(found == used, f"{found} is used of resources, by the maps {dict(used)}")
         for (spu_id, resource), amount in used.items():
@@ -409,7 +409,7 @@ def _check_nothing_helps(
         for spu_id in state.ring.ids.tolist()
         if spu_id not in ids
         and all(
-            state.resource_use.of(spu_id).get(resource, 0) + max(amounts)
+            state.ledger.used(spu_id).get(resource, 0) + max(amounts)
             <= dict(state.spus[SpuId(spu_id)].resources).get(resource, 0)
             for resource, *amounts in need
             if max(amounts)

@@ -16,6 +16,7 @@ from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.entries import ChainEntry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
+from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import (
     Record,
     ReplicaMap,
@@ -257,6 +258,18 @@ def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind() -> None:
         assert {**after, "seen": None} == {**before, "seen": None}
 
 
+def test_asking_for_free_slots_hides_no_change_of_the_ring() -> None:
+    """Both measure the counts; the ring is another one all the same."""
+    new, state = Events(), ClusterState("c1")
+    run(state, new.join(0, capacity=1), new.join(1, capacity=9))
+    assert state.ring.ids.tolist() == [0, 1]
+    for record in decide(state, new.create("t", 1, 2), default_policy=Policy.FLUVIO):
+        evolve(state, record)
+    assert state.ledger.free_floor(0) == 8
+    assert state.ledger.ring_ids().tolist() == [1]
+    assert state.ring.ids.tolist() == [1]
+
+
 def test_a_delete_brings_spus_back_into_the_ring() -> None:
     """Freed slots restore saturated SPUs, for `redpanda` at the tail in ascending id."""
     state, build = ClusterState("c1"), Events()
@@ -449,6 +462,19 @@ def test_decide_writes_nothing() -> None:
     decide(state, build.join(0, capacity=0, cores=1), default_policy=Policy.FLUVIO)
     decide(state, build.leave(1), default_policy=Policy.FLUVIO)
     assert picture(state) == before
+
+
+def test_a_map_may_be_restored_before_its_spus() -> None:
+    """Two topics of Kafka carry them; the largest id takes no more room than another."""
+    new, state = Events(), ClusterState("c1")
+    joins = [new.join(spu_id) for spu_id in (0, 1, SPU_ID_MAX)]
+    run(state, *joins, new.manual("t", [SPU_ID_MAX, 0], [1, 0]))
+    spus = [part for part in state.parts() if isinstance(part, SpuChanged)]
+    restored = ClusterState("c1")
+    for part in (*spus[:2], *(part for part in state.parts() if part not in spus), spus[2]):
+        restored.restore(part)
+    assert restored == state
+    assert [restored.ledger.count(spu_id) for spu_id in (0, 1, SPU_ID_MAX)] == [2, 1, 1]
 
 
 def test_spu_ids_need_not_be_dense() -> None:

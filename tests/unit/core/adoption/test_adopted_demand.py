@@ -43,7 +43,7 @@ def assigner(events: Events) -> Assigner:
 
 def used(assigner: Assigner) -> list[int]:
     state = assigner.clusters["c1"]
-    return [dict(state.resource_use.of(spu_id)).get(DISK, 0) for spu_id in state.spus]
+    return [dict(state.ledger.used(spu_id)).get(DISK, 0) for spu_id in state.spus]
 
 
 def maps(records: tuple[Record, ...]) -> list[ReplicaMap]:

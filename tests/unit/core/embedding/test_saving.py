@@ -107,26 +107,29 @@ def saved() -> dict[str, Any]:
     return whole
 
 
-def part(whole: dict[str, Any], name: str) -> Any:
-    return next(each for each in whole["parts"] if each["type"] == name)
-
-
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (lambda whole: whole.update(form="spu-assigner-state-0"), "the form is"),
+        (
+            lambda whole: whole.update(form="spu-assigner-state-0"),
+            "'spu-assigner-state-0' - at `$.f",
+        ),
         (lambda whole: whole.update(cluster_id="c2"), "is of cluster 'c1'; expected 'c2'"),
-        (lambda whole: whole.update(parts={}), "parts are absent"),
-        (lambda whole: whole["parts"].remove(part(whole, "SpuChanged")), "which is not known"),
-        (lambda whole: whole["parts"].remove(part(whole, "ChainEntry")), "after 0 events"),
-        (lambda whole: whole["parts"].append({"type": "RingEvent"}), "with a type, one of"),
-        (lambda whole: whole["parts"].append(7), "with a type, one of"),
-        (lambda whole: part(whole, "SpuChanged").update(capacity="7"), "capacity is '7'"),
-        (lambda whole: part(whole, "SpuChanged").pop("rack"), "must be there"),
-        (lambda whole: part(whole, "ChainEntry").update(chains=[["id", [0]]]), "a list of 3"),
-        (lambda whole: part(whole, "ReplicaMap").update(replicas=[[0, 2**40]]), "lists of 0 to"),
-        (lambda whole: part(whole, "ReplicaMap").update(replicas=[]), "lists of 0 to"),
-        (lambda whole: part(whole, "ReplicaMap").update(policy="bogus"), "policy is 'bogus'"),
+        (lambda whole: whole.pop("maps"), "missing required field `maps`"),
+        (lambda whole: whole.update(more=[]), "unknown field `more`"),
+        (lambda whole: whole["spus"].pop(), "which is not known"),
+        (lambda whole: whole["chains"].update(seen_count=0), "after 0 events"),
+        (lambda whole: whole["waiting"].append(7), "Expected `object`, got `int`"),
+        (lambda whole: whole["spus"][0].update(capacity="7"), "at `$.spus[0].capacity`"),
+        (lambda whole: whole["spus"][0].pop("rack"), "missing required field `rack`"),
+        (lambda whole: whole["spus"][0].update(rack="\ud800"), "surrogate pair"),
+        (lambda whole: whole["chains"].update(chains=[["id", 0]]), "at `$.chains.chains[0][1]`"),
+        (
+            lambda whole: whole["maps"][0].update(replicas=[[0, 2**40]]),
+            "Expected `int` <= 2147483647",
+        ),
+        (lambda whole: whole["maps"][0].update(replicas=[]), "Expected `array` of length >= 1"),
+        (lambda whole: whole["maps"][0].update(policy="bogus"), "Invalid enum value 'bogus'"),
     ],
 )
 def test_a_damaged_state_is_refused_with_its_fault(

@@ -80,7 +80,7 @@ class Case:
             step(self.state, events.cordon(0), default_policy=Policy.BALANCED)
         spus = self.state.spus
         self.count = {int(i): self.state.ledger.count(i) for i in spus}
-        self.used = {int(i): Counter(self.state.resource_use.of(i)) for i in spus}
+        self.used = {int(i): Counter(self.state.ledger.used(i)) for i in spus}
         self.of_topic: Counter[int] = Counter()
         self.total = 0
 

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import astuple
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
@@ -122,7 +123,7 @@ def digests(policy: Policy) -> list[str]:
                 hashed.update(answer_to_json(answer).encode())
                 if isinstance(answer, ReplicaMap) and answer.reason is not None:
                     hashed.update(json.dumps(facts_of(answer.reason)).encode())
-            hashed.update(repr([tuple(chain) for chain in state.chains.values()]).encode())
+            hashed.update(repr([astuple(chain) for chain in state.chains.values()]).encode())
         found.append(hashed.hexdigest())
     return found
 

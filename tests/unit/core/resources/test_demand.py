@@ -179,7 +179,7 @@ def test_leaders_that_need_more_are_counted_and_never_exceed_what_there_is() -> 
             state = small.assigner.clusters["c1"]
             for spu_id, used in small.used.items():
                 expected = {n: a for n, a in used.items() if a and n != "slots"}
-                assert dict(state.resource_use.of(spu_id)) == expected
+                assert dict(state.ledger.used(spu_id)) == expected
     assert granted > 400
 
 

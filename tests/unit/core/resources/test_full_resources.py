@@ -171,10 +171,10 @@ def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
 
 def test_the_largest_shares_are_those_of_the_eight_most_used(cluster: OneCluster) -> None:
     """Names are free, and each SPU may have others."""
-    assert cluster.state.full_resources.largest_shares() == {"disk": 0.0}
+    assert cluster.state.ledger.largest_shares() == {"disk": 0.0}
     cluster.apply(cluster.build.join(2, resources={f"r{n}": n for n in range(8)}))
     cluster.create("t", 1, 2, demand={"disk": 10})
-    assert cluster.state.full_resources.largest_shares() == {
+    assert cluster.state.ledger.largest_shares() == {
         "disk": 10 / 30,
         **{f"r{n}": 0.0 for n in range(7)},
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.limits import AMOUNT_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need, amounts_of
-from spu_assigner.core.state.resource_use import ResourceUse
+from spu_assigner.core.state.ledger import Ledger
 
 NAMES = ("cores", "disk", "net")
 AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([1, 7, 2**32, AMOUNT_MAX]))
@@ -23,9 +23,10 @@ TOPICS = st.tuples(LISTS, AMOUNTS.filter(bool), AMOUNTS, st.booleans())
 @given(st.lists(TOPICS, max_size=12))
 def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tuple]) -> None:
     """As a plain dictionary counts it, beyond what 64 bits hold too."""
-    use, plain = ResourceUse(), Counter[tuple[int, str]]()
+    use, plain = Ledger(), Counter[tuple[int, str]]()
     for lists, demand, leader_demand, is_gone in topics:
         need = Need(amounts_of(demand), amounts_of(leader_demand))
+        use.enter(lists.flat())
         use.add(lists, need)
         if is_gone:
             use.subtract(lists, need)
@@ -35,18 +36,19 @@ def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tupl
                 for name, amount in ({**demand, **leader_demand} if not place else demand).items():
                     plain[spu_id, name] += amount
     names = ("disk", "none", "net", "cores")
-    of_each = use.of_each(np.array([0, 2, 3, 500, 501], dtype=np.int32), names)
+    of_each = use.used_of_each(np.array([0, 2, 3, 500, 501], dtype=np.int32), names)
     for at, spu_id in enumerate([0, 2, 3, 500, 501]):
         expected = {name: plain[spu_id, name] for name in names if plain[spu_id, name]}
-        assert dict(use.of(spu_id)) == expected
+        assert dict(use.used(spu_id)) == expected
         assert of_each[:, at].tolist() == [float(expected.get(name, 0)) for name in names]
 
 
 def test_thousands_of_the_largest_amounts_on_one_spu_are_reported_exactly() -> None:
     """What is measured may be nonsense; it is counted all the same, and taken back."""
-    use, lists = ResourceUse(), ReplicaLists.of_lists([[0]] * 5_000)
+    use, lists = Ledger(), ReplicaLists.of_lists([[0]] * 5_000)
     need = Need((("disk", AMOUNT_MAX),))
+    use.enter(lists.flat())
     use.add(lists, need)
-    assert dict(use.of(0)) == {"disk": 5_000 * AMOUNT_MAX}
+    assert dict(use.used(0)) == {"disk": 5_000 * AMOUNT_MAX}
     use.subtract(ReplicaLists.of_lists([[0]] * 4_999), need)
-    assert dict(use.of(0)) == {"disk": AMOUNT_MAX}
+    assert dict(use.used(0)) == {"disk": AMOUNT_MAX}

@@ -32,7 +32,7 @@ def demands(world: Installation, **changed: bool) -> dict[str, object]:
 
 def used(world: Installation) -> dict[int, int]:
     state = world.assigner.clusters["c1"]
-    return {int(i): dict(state.resource_use.of(i)).get(DISK, 0) for i in state.spus}
+    return {int(i): dict(state.ledger.used(i)).get(DISK, 0) for i in state.spus}
 
 
 def test_a_partition_needs_its_part_of_the_bytes_rounded_up(world: Installation) -> None:

@@ -188,7 +188,7 @@ def test_a_shard_keeps_what_spus_have_and_topics_need() -> None:
     before = runner.shard.copy.of("c1")
     after = runner.reloaded()["c1"]
     assert picture(after) == picture(before)
-    assert {spu_id: dict(after.resource_use.of(spu_id)) for spu_id in (0, 1)} in (
+    assert {spu_id: dict(after.ledger.used(spu_id)) for spu_id in (0, 1)} in (
         {0: {"disk": 4}, 1: {"disk": 5}},
         {0: {"disk": 5}, 1: {"disk": 4}},
     )
