@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
@@ -30,7 +31,8 @@ from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, FromLeader, Tak
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
-SWEPT_MIN: Final = 512  # lists, of which each is passed on by itself first
+SWEPT_MIN: Final = 512  # lists, of which each is passed on by itself first,
+STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
@@ -76,12 +78,9 @@ class LeaderCounts(LeaderKeys):
 class LedLists:
     """Lists, leader first, among whose members leadership passes; they change in place.
 
-    It passes along a path: the first SPU leads one list less, the last one more, those between as
-    many as before. An SPU without a path to one of a smaller key is done with all that it reaches:
-    whoever comes later has no larger key than it.
-
-    Source: Harvey, Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and load balancing",
-    2006 (paths to the least loaded until none is left are optimal for all convex costs).
+    Along a path the first SPU comes to lead one list less, the last one more, those between as many
+    as before. Paths to smaller keys, until none is left, are optimal for all convex costs (Harvey,
+    Ladner, Lovász, Tamir, "Semi-matchings for bipartite graphs and load balancing", 2006).
     """
 
     def __init__(
@@ -119,19 +118,21 @@ class LedLists:
                 heappush(heap, (-counts.last(each), each))
 
     def _sweep(self) -> None:
-        """Pass on lists one by one, until none is led better by another member."""
-        counts, has_changed = self.counts, True
-        while has_changed and self.looks > 0:
-            has_changed = False
-            self.looks -= len(self.rows)
-            for number, row in enumerate(self.rows):
-                best = min(row, key=counts.keys.__getitem__)
-                if counts.keys[best] < counts.last(row[0]):
-                    self.pass_on([(number, best)])
-                    has_changed = True
+        """Let each list be led by the member of the least key, in turns over all topics."""
+        counts, keys = self.counts, self.counts.keys
+        lasts = {spu: counts.last(spu) for spu in self.led}
+        self.looks -= len(self.rows)
+        for number in chain(*[range(at, len(self.rows), STRIDE) for at in range(STRIDE)]):
+            row, giver = self.rows[number], self.rows[number][0]
+            if min([keys[spu] for spu in row]) < lasts[giver]:
+                topic = self._topics[number]
+                best = min(row, key=lambda spu: (keys[spu], self.led_of(spu, topic)))
+                self.pass_on([(number, best)])
+                lasts[giver], lasts[best] = counts.last(giver), counts.last(best)
 
     def _way_down(self, start: int, most: int, done: set[int]) -> list[Hop]:
-        """A shortest path to an SPU of a smaller key; none: all that it reaches are done."""
+        """A shortest path to an SPU of a smaller key; none: all that it reaches are done, since
+        SPUs that come later have no larger keys."""
         before: dict[int, tuple[int, Hop]] = {}
         queue = [start]
         for spu in queue:
@@ -148,6 +149,10 @@ class LedLists:
                         queue.append(other)
         done.update(queue)
         return []
+
+    def led_of(self, spu: int, topic: int) -> int:
+        """How many lists of the topic an SPU leads."""
+        return len(self.led.get(spu, {}).get(topic, ()))
 
     def pass_on(self, path: Iterable[Hop]) -> None:
         """Let these SPUs lead these lists."""

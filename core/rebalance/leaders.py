@@ -87,16 +87,13 @@ class _TopicLists(LedLists):
                         self.pass_on(path)
                         has_changed = True
 
-    def _led_of(self, spu: int, topic: int) -> int:
-        return len(self.led.get(spu, {}).get(topic, ()))
-
     def _way_out(self, start: int, topic: int) -> list[Hop]:
         """How a lead of the topic leaves an SPU so that no other goes beyond its bound, and the
         cluster stays as even: to one with as much room as the SPU leaves, or back to it.
 
         Unless it is one beyond its bound, each hop keeps the sum of squares below what it was.
         """
-        led = self._led_of(start, topic)
+        led = self.led_of(start, topic)
         if led < 2 or self.looks <= 0:
             return []
         most, is_beyond = self.counts.last(start), led > self._bounds[start, topic]
@@ -109,17 +106,17 @@ class _TopicLists(LedLists):
                 for number in own[of]:
                     for taker in self.rows[number][1:]:
                         self.looks -= 1
-                        held = self._led_of(taker, of)
-                        sum_of_squares = more + held - len(own[of]) + 1  # the half of what it grows
+                        held = self.led_of(taker, of)
+                        grows = more + held - len(own[of]) + 1  # half of what the squares grow by
+                        if grows >= 0 and not is_beyond:
+                            continue
                         has_room, is_back = held < self._bounds[taker, of], taker == start
                         following = taker, FREE if has_room else of
                         if following in before or (is_back and (of == topic or not has_room)):
                             continue
-                        if sum_of_squares >= 0 and not is_beyond:
-                            continue
                         before[following] = node, (number, taker)
                         if not is_back and not (has_room and self.counts.key(taker) <= most):
-                            queue.append((following, sum_of_squares))
+                            queue.append((following, grows))
                             continue
                         path = path_to(following, before)
                         if len({each for each, _ in path}) == len(path):

@@ -154,9 +154,10 @@ class LeaderChoice(LeaderKeys):
             best = self.best(copies)
             if best is None and (online or is_demoted):
                 best = self.best(row)
-            if best is None and online and leader != had[0]:
-                best = online[0]
-            leader = leader if best is None else best
+            if best is not None:
+                leader = best
+            elif online and leader != had[0]:
+                leader = online[0]
         if leader != had[0]:
             self.count(leader, had[0])
         return sorted(row, key=lambda spu_id: (spu_id != leader, spu_id in self._last))

@@ -110,19 +110,19 @@ class Takeovers:
         rack_at = np.array([racks[self.rack_of[spu_id]] for spu_id in ids])
         if (matrix < 0).any():  # A short list is padded with its leader, which takes nothing over.
             matrix = np.where(matrix < 0, matrix[:, :1], matrix)
-        places = matrix if ids[-1] == len(ids) - 1 else np.searchsorted(known, matrix)
-        homes = rack_at[places[:, 0]]
-        targets = places[:, 0].copy()
-        for place in range(1, matrix.shape[1]):
-            near = np.flatnonzero(rack_at[targets] == homes)
-            targets[near] = places[near, place]
-        is_other = rack_at[targets] != homes
-        givers, of_giver = places[:, 0], ids
+        places = matrix.T if ids[-1] == len(ids) - 1 else np.searchsorted(known, matrix.T)
+        givers, of_giver, homes = places[0], ids, rack_at[places[0]]
+        targets = givers.copy()
+        for others in places[:0:-1]:
+            targets = np.where(rack_at[others] == homes, targets, others)
         if not self._pair_weight:  # One SPU stands for those of its rack.
             givers, of_giver = homes, [ids[at] for at in np.unique(rack_at, return_index=True)[1]]
-        keys = (givers.astype(np.int64) * len(ids) + targets)[is_other]
+        keys = (givers.astype(np.int64) * len(ids) + targets)[targets != places[0]]
         counts = sign * np.bincount(keys, minlength=len(of_giver) * len(ids))
         for giver, of_each in zip(of_giver, counts.reshape(-1, len(ids)).tolist(), strict=True):
-            for target, lists in zip(ids, of_each, strict=True):
-                if lists:
-                    self.add(giver, target, lists)
+            of_rack, of_spu, _ = self.from_leader(giver)
+            self._totals[self.rack_of[giver]] += sum(of_each)
+            for target, taken in zip(ids, of_each, strict=True):
+                if taken:
+                    of_rack[target] += taken
+                    of_spu[target] += taken * self._pair_weight
