@@ -208,35 +208,28 @@ class Failovers:
         """Put the failover target of each list second, in place, and count it. Where each follower
         takes over more than is fair, the list exchanges one with a list nearby, for an SPU of the
         same kind."""
-        ids, counted = self._ids, self._counted
+        ids, weights, counted = self._ids, self._weights, self._counted
         for number, row in enumerate(rows):
             leader = ids[row[0]]
-            taken = counted.from_leader(leader)
-            place, least = self._least(row, taken)
-            if taken[-1] < least != NEVER:
-                place, least = self._exchange(rows, number, taken, (place, least))
-            if least != NEVER:
-                row[1], row[place] = row[place], row[1]
-                counted.add(leader, ids[row[1]])
-                self._done.append((leader, ids[row[1]]))
-
-    def _least(self, row: Sequence[int], taken: FromLeader) -> tuple[int, float]:
-        """Where the follower is that takes over least, the first of equals, and how much."""
-        ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
-        found, least = 1, NEVER
-        for place in range(1, len(row)):
-            at = row[place]
-            share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
-            if share < least:
-                found, least = place, share
-        return found, least
+            of_rack, of_spu, fair = taken = counted.from_leader(leader)
+            shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at] for at in row]
+            least = min(shares)
+            place = shares.index(least)
+            if least == NEVER:
+                continue
+            if least > fair:
+                place = self._exchange(rows, number, taken, place, least)
+            row[1], row[place] = row[place], row[1]
+            counted.add(leader, ids[row[1]])
+            self._done.append((leader, ids[row[1]]))
 
     def _exchange(
-        self, rows: Sequence[list[int]], number: int, taken: FromLeader, best: tuple[int, float]
-    ) -> tuple[int, float]:
-        """Let a list have a follower that takes over less than its best, if one is nearby."""
+        self, rows: Sequence[list[int]], number: int, taken: FromLeader, place: int, least: float, /
+    ) -> int:
+        """Let a list have a follower that takes over less than its least, if one is nearby; the
+        place of the one that takes over least then."""
         ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
-        row, kind_of, found, least = rows[number], self._kind_of, None, best[1]
+        row, kind_of, found = rows[number], self._kind_of, None
         own = {kind_of[at]: at for at in row[1:]}
         for near in range(max(number - NEARBY, 0), min(number + NEARBY + 1, len(rows))):
             other = rows[near]
@@ -246,12 +239,11 @@ class Failovers:
                     given = own.get(kind_of[at])
                     if given is not None and given not in other:
                         least, found = share, (other, at, given)
-        if found is None:
-            return best
-        other, at, given = found
-        place = row.index(given)
-        row[place], other[other.index(at)] = at, given
-        return place, least
+        if found is not None:
+            other, at, given = found
+            place = row.index(given)
+            row[place], other[other.index(at)] = at, given
+        return place
 
     @contextmanager
     def beside(self, lists: ReplicaLists) -> Iterator[None]:
