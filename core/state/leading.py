@@ -1,21 +1,16 @@
-"""Who leads a list whose leader goes, or is not to lead.
+"""Who leads a list: of the members that may lead, the one whose key is the least.
 
-Of the online SPUs of the list that are not demoted, and had a copy before the list changed:
+| level | value of the key; the first that differs decides |
+| --- | --- |
+| 1 rank | the first selector of the topic's `leaders` that it meets |
+| 2 twofold | 1 if it leads twice its fair share of the topic's lists (rounded up), else 0 |
+| 3 share | lists that it leads, with half of this one, ÷ capacity, over all topics |
+| 4 topic | lists of the topic that it leads |
+| 5 position | of a new list from the chain index on, else in the list |
 
-    level   the best
-    1       the first selector of the topic's `leaders` that one meets
-    2       leads less than twice its fair share of the topic's lists (rounded up)
-    3       leads the lowest share of its capacity, over the cluster, with half of this list
-    4       leads the fewest lists of the topic
-    5       comes first in the list
-
-Each choice counts before the next. The chosen SPU comes to the front and demoted SPUs go to the
-end; the others keep their order. With equal capacities, 0 leaving and 2 leading less than 1:
-
-    [0, 1, 2] → [2, 1]; where 2 is demoted, [1, 2]
-
-A demoted SPU leads on where no other is online, and hands over even to a replica that has no data
-yet. Where no SPU with a copy is online, the order stays, unless a demoted one comes first.
+Each choice counts before the next. Example: SPUs 0 and 1 lead 10 lists each, 2 has just joined. Of
+a topic of 6 × 2 on three SPUs alike the fair share is 2 lists, so 2 leads up to 4 of them and no
+more while another can.
 """
 
 from __future__ import annotations
@@ -27,106 +22,145 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.state.cluster_state import ClusterState
 
-SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
+# The key, from its lowest bit: position, lists of the topic, share, twofold, rank.
+TOPIC_SHIFT: Final = 14
+TOPIC_MAX: Final = 2**16 - 1
+SHARE_SHIFT: Final = 30
+FRACTION_BITS: Final = 31  # a share of 1 is 2**31
+TWOFOLD: Final = 1 << SHARE_SHIFT + 64
+RANK_SHIFT: Final = SHARE_SHIFT + 65
 
 LeaderRank = Callable[[int], int]  # of an SPU, the smaller the better
+Numbers = dict[int, int] | list[int]  # of each SPU
 
 
-class LeaderChoice:
-    """Chooses list after list, on the counts of the state and of what was chosen before."""
+class LeaderKeys:
+    """How many lists SPUs lead, and by what they are chosen; they are known by id or by place."""
+
+    def __init__(self, led: Numbers, capacities: Numbers, whole: int = 0) -> None:
+        """`led`: over all topics; `whole`: the capacity of those that may lead lists of a topic."""
+        self.led, self.capacities, self.whole = led, capacities, whole
+        self.of_topic: dict[int, int] = {}  # lists of the topic that each leads,
+        self.lists = 0  # and how many it has; 0: no topic is in question
+        self.ranks: list[int] | None = None
+        self.positions: list[int] | None = None
+        self.keys: Numbers = {}  # with one list more
+
+    def key(self, spu: int) -> int:
+        """The levels of an SPU with one list more, as one integer."""
+        return self.keys[spu]
+
+    def last(self, spu: int) -> int:
+        """Levels 1 to 3 before it came to lead the last of its lists: it is more even if another
+        whose key is smaller leads that."""
+        return self._key(spu, 0) >> SHARE_SHIFT << SHARE_SHIFT
+
+    def twice_fair_share(self, spu: int, lists: int) -> int:
+        """Twice the share of so many lists that an SPU leads in all fairness, rounded up."""
+        return -(-2 * lists * self.capacities[spu] // self.whole)
+
+    def _key(self, spu: int, more: int = 1) -> int:
+        led = 2 * (self.led[spu] + more) - 1
+        key = (led << FRACTION_BITS) // (2 * self.capacities[spu] or 1) << SHARE_SHIFT
+        held = self.of_topic.get(spu, 0) + more - 1
+        if held > 0:
+            key += min(held, TOPIC_MAX) << TOPIC_SHIFT
+            if held >= self.twice_fair_share(spu, self.lists):
+                key += TWOFOLD
+        if self.ranks is not None:
+            key += self.ranks[spu] << RANK_SHIFT
+        return key if self.positions is None else key + self.positions[spu]
+
+    def rekey(self, spus: Iterable[int]) -> None:
+        """Compute the keys of these again."""
+        for spu in spus:
+            self.keys[spu] = self._key(spu)
+
+    def add(self, spu: int, more: int = 1) -> None:
+        """Count a list that an SPU leads, or take it out."""
+        self.led[spu] += more
+        if self.lists:
+            self.of_topic[spu] = self.of_topic.get(spu, 0) + more
+        self.keys[spu] = self._key(spu)
+
+
+class LeaderChoice(LeaderKeys):
+    """Leaders of lists that there are: SPUs that are online and not demoted, by id."""
+
+    led: dict[int, int]
+    share = LeaderKeys.key  # of its capacity that an SPU leads, before a topic is begun
 
     def __init__(self, state: ClusterState, constraints: Constraints | None = None) -> None:
         """`constraints` are those of the one topic that it is about, which may tolerate taints."""
-        demoted = state.demoted
+        spus, demoted = state.spus, state.demoted
         if constraints is not None and constraints.tolerations and state.barred:
-            demoted = {i for i in demoted if _is_demoted(state.spus[i], constraints)}
-        self.demoted = sorted(demoted)
-        self._spus, self._last = state.spus, frozenset(demoted)
-        ids = [i for i in sorted(state.spus) if state.spus[i].online and i not in demoted]
-        leaders = state.ledger.leaders(np.array(ids, dtype=np.int32)).tolist() if ids else []
-        self._leaders: dict[int, int] = dict(zip(ids, leaders, strict=True))
-        self._capacities = {int(spu_id): max(state.spus[spu_id].capacity, 1) for spu_id in ids}
-        self._capacity = sum(self._capacities.values())
-        self._of_topic: Counter[int] = Counter()
-        self._lists = 0
+            rule = TaintEffect.NO_LEADERS, constraints.tolerations
+            demoted = {i for i in demoted if spus[i].demoted or has_effect(spus[i].taints, *rule)}
+        self.demoted, self._last, self._spus = sorted(demoted), frozenset(demoted), spus
+        ids = [i for i in sorted(spus) if spus[i].online and i not in demoted]
+        led = state.ledger.leaders(np.array(ids, dtype=np.int32)).tolist() if ids else []
+        capacities: dict[int, int] = {i: max(spus[i].capacity, 1) for i in ids}
+        super().__init__(dict(zip(ids, led, strict=True)), capacities, sum(capacities.values()))
         self._rank: LeaderRank | None = None
+        self.rekey(ids)
 
     def begin(self, leaders: Iterable[int], rank: LeaderRank | None = None) -> None:
         """Go on with a topic whose lists these SPUs lead."""
-        self._of_topic = Counter(leaders)
-        self._lists = self._of_topic.total()
-        self._rank = rank
+        before, self.of_topic, self._rank = self.of_topic, Counter(leaders), rank
+        self.lists = self.of_topic.total()
+        self.rekey(filter(self.can_lead, {**before, **self.of_topic}))
 
-    def recount(self, leaders: Iterable[tuple[int, int]]) -> None:
+    def recount(self, led: Iterable[tuple[int, int]]) -> None:
         """Take other numbers of lists led, of some SPUs."""
-        self._leaders |= {spu_id: count for spu_id, count in leaders if spu_id in self._leaders}
+        self.led |= {spu_id: count for spu_id, count in led if spu_id in self.led}
+        self.rekey(self.led)
 
     def can_lead(self, spu_id: int) -> bool:
         """Whether an SPU is online and not demoted."""
-        return spu_id in self._leaders
+        return spu_id in self.led
 
     def best(self, spu_ids: Iterable[int]) -> int | None:
         """Which of these leads best; None: none can."""
-        return min(filter(self.can_lead, spu_ids), key=self._score, default=None)
-
-    def _score(self, spu_id: int) -> tuple[int, bool, int, int]:
-        led = self._of_topic[spu_id]
-        return (
-            0 if self._rank is None else self._rank(spu_id),
-            led >= self.twice_fair_share(spu_id, self._lists),
-            self.share(spu_id),
-            led,
-        )
-
-    def share(self, spu_id: int) -> int:
-        """What an SPU that can lead leads of its capacity with half a list more."""
-        return (2 * self._leaders[spu_id] + 1 << SHARE_BITS) // (2 * self._capacities[spu_id])
-
-    def twice_fair_share(self, spu_id: int, lists: int) -> int:
-        """Twice the share of so many lists that an SPU leads in all fairness, rounded up."""
-        return -(-2 * lists * self._capacities[spu_id] // self._capacity)
+        able, rank = filter(self.can_lead, spu_ids), self._rank
+        if rank is None:
+            return min(able, key=self.key, default=None)
+        return min(able, key=lambda spu_id: (rank(spu_id), self.key(spu_id)), default=None)
 
     def evens(self, spu_id: int, leader: int) -> bool:
         """Whether SPUs lead more evenly by capacity with one instead of the other in a list."""
-        more = (2 * self._leaders[spu_id] + 1) * self._capacities[leader]
-        return more < (2 * self._leaders[leader] - 1) * self._capacities[spu_id]
+        return self.key(spu_id) < self.last(leader)
 
     def count(self, spu_id: int, before: int | None = None) -> None:
         """Count a list that an SPU leads now; `before`: the one that led it."""
-        self._of_topic[spu_id] += 1
-        if spu_id in self._leaders:
-            self._leaders[spu_id] += 1
-        if before is not None:
-            self._of_topic[before] -= 1
-            if before in self._leaders:
-                self._leaders[before] -= 1
+        for each, more in ((spu_id, 1), (before, -1)):
+            if each is not None and each in self.led:
+                self.add(each, more)
 
     def settle(self, row: Sequence[int], had: Sequence[int]) -> list[int]:
-        """A list in the order that it is to have, its leader first.
+        """A list as it is to be, its leader first and demoted SPUs last: `[0, 1, 2]`, where 0 is
+        leaving and 2 leads less than 1 → `[2, 1]`.
 
-        `had`: the list before it changed; what stays of it comes first in `row`, in order.
+        A demoted SPU leads on where no other is online, and hands over even to a replica that has
+        no data yet. Where no SPU with a copy is online, the order stays, unless one comes first.
+        Of the list that it `had`, what stays comes first in `row`, in order.
         """
-        leader = row[0]
-        if leader != had[0] or leader in self._last:
+        leader, is_demoted = row[0], row[0] in self._last
+        if leader != had[0] or is_demoted:
             copies = [spu_id for spu_id in row if spu_id in had]
             online = [spu_id for spu_id in copies if self._spus[SpuId(spu_id)].online]
             best = self.best(copies)
-            if best is None and (online or leader in self._last):
+            if best is None and (online or is_demoted):
                 best = self.best(row)
-            if best is None and online and leader != had[0]:
-                best = online[0]
-            leader = leader if best is None else best
+            if best is not None:
+                leader = best
+            elif online and leader != had[0]:
+                leader = online[0]
         if leader != had[0]:
             self.count(leader, had[0])
-        return [
-            leader,
-            *[spu_id for spu_id in row if spu_id != leader and spu_id not in self._last],
-            *[spu_id for spu_id in row if spu_id != leader and spu_id in self._last],
-        ]
+        return sorted(row, key=lambda spu_id: (spu_id != leader, spu_id in self._last))
 
     def swaps(self, matrix: IdMatrix) -> list[tuple[int, int]]:
         """The lists that get another leader, each with that leader's present place."""
@@ -140,11 +174,6 @@ class LeaderChoice:
         return found
 
 
-def _is_demoted(spu: SpuChanged, constraints: Constraints) -> bool:
-    """Whether an SPU is to lead nothing of a topic with these constraints."""
-    return spu.demoted or has_effect(spu.taints, TaintEffect.NO_LEADERS, constraints.tolerations)
-
-
 def swap_leaders(matrix: IdMatrix, swaps: Iterable[tuple[int, int]]) -> None:
     """In place: of each of these lists the leader and the member at that place change places."""
     for row, place in swaps:
@@ -155,14 +184,11 @@ def led_by_others(state: ClusterState, lists: ReplicaLists) -> ReplicaLists:
     """New lists, all of one length, with other leaders where a demoted SPU would lead."""
     if not state.demoted:
         return lists
-    choice = LeaderChoice(state)
-    leaders: list[int] = lists.matrix[:, 0].tolist()
+    choice, matrix = LeaderChoice(state), lists.matrix.copy()
+    leaders: list[int] = matrix[:, 0].tolist()
     for spu_id in leaders:
         choice.count(spu_id)
     choice.begin(leaders)
-    swaps = choice.swaps(lists.matrix)
-    if not swaps:
-        return lists
-    matrix = lists.matrix.copy()
+    swaps = choice.swaps(matrix)
     swap_leaders(matrix, swaps)
-    return ReplicaLists(matrix)
+    return ReplicaLists(matrix) if swaps else lists

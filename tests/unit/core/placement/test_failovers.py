@@ -95,3 +95,24 @@ def test_of_one_large_topic_each_failure_is_taken_over_evenly(
     cluster = Failing(racks)
     cluster.create("t", 1_000, replicas)
     assert cluster.worst() <= most
+
+
+@pytest.mark.parametrize(("spus", "racks", "step"), [(9, 3, 1), (9, 3, 4), (150, 5, 1)])
+def test_a_large_map_counts_as_much_as_its_lists_one_by_one(
+    spus: int, racks: int, step: int
+) -> None:
+    """Short lists too, whatever the ids; what is created next is led and followed alike."""
+    random = Random(spus)
+    ids = [number * step for number in range(spus)]
+    lists = [random.sample(ids, random.choice([1, 2, 3, 3])) for _ in range(2_100)]
+    next_lists = []
+    for size in (2_100, 100):
+        life = OneCluster()
+        for number, spu_id in enumerate(ids):
+            life.join(spu_id, rack=f"r{number % racks}", capacity=10**6)
+        life.create("first", 1, 3, policy=Policy.BALANCED)  # From now on it is counted.
+        for begin in range(0, len(lists), size):
+            life.apply(life.build.adopt(f"t{begin}", *lists[begin : begin + size]))
+        life.create("next", 30, 3, policy=Policy.BALANCED)
+        next_lists.append(life.lists("next"))
+    assert next_lists[0] == next_lists[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from math import ceil, lcm
+from random import Random
 
 import networkx as nx
 import pytest
@@ -112,6 +113,15 @@ def test_no_exact_flow_evens_leaders_better(cluster: Cluster) -> None:
 def test_leaders_that_are_evened_stay_so(cluster: Cluster) -> None:
     after = cluster.after(cluster.plan(0))
     assert after.after(after.plan(0)).topics == after.topics
+
+
+def test_very_many_lists_are_led_as_exactly() -> None:
+    """They are passed on one by one first, then along paths."""
+    random, ids = Random(5), dict.fromkeys(range(6), 0)
+    topics = [[random.sample(range(first, first + 3), 3) for _ in range(150)] for first in range(4)]
+    cluster = Cluster(racks=ids, capacities=dict.fromkeys(ids, 1_000), topics=topics, other={})
+    after = cluster.after(cluster.plan(0))
+    assert led(after) == exactly_led(cluster)
 
 
 def test_a_lead_passes_along_a_path() -> None:
