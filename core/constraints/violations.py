@@ -9,33 +9,32 @@ permits, one topic at least.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import (
-    NO_CONSTRAINTS,
-    Constraints,
-    TaintEffect,
-    untolerated,
-)
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.constraints.kept_rules import has_min
-from spu_assigner.core.constraints.rule_table import Level, rule_name, spu_labels
-from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels
+from spu_assigner.core.constraints.rule_table import (
+    HardRule,
+    RuleTable,
+    bound,
+    spu_labels,
+)
+from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels, flags_of
 from spu_assigner.core.state.cluster_state import ClusterState
 
 # What a check takes in looks, by measurement.
 CHECK_LOOKS_MAX: Final = 16_000_000  # of one event; 0.5 to 1.2 s
 TOPIC_LOOKS: Final = 100
 RULES_LOOKS: Final = 1_000  # of rules that no topic before it has, and of a topic that they name
-SELECTOR_LOOKS: Final = 50
-CHARACTER_LOOKS: Final = 4  # of a selector, and
+CHARACTER_LOOKS: Final = 8  # of a selector, and
 SPUS_A_LOOK: Final = 1_000  # one more for so many SPUs
 LEVELS_A_LOOK: Final = 8  # at an SPU
-TAINTED_LOOKS: Final = 8  # at an SPU, for each toleration
+TAINT_LOOKS: Final = 16  # for each toleration
 PLACE_LOOKS: Final = 16  # of a replica, and one for each rule; in
 REPLICAS_A_LOOK: Final = 32  # parts of a look
 
@@ -114,18 +113,12 @@ def _looks(state: ClusterState, labels: SpuLabels, name: str, *, is_first: bool)
     rules = len(selectors) + len(constraints.spread) * (1 + topic.columns)
     looks = TOPIC_LOOKS + _replicas(state, name) * (PLACE_LOOKS + rules) // REPLICAS_A_LOOK
     if is_first:
-        spus = len(labels.spus)
-        others = (
-            *constraints.apart_from,
-            *constraints.together_with,
-            *state.apart_from.get(name, ()),
-        )
-        looks += RULES_LOOKS + spus * len(constraints.spread) // LEVELS_A_LOOK
-        looks += len(selectors) * SELECTOR_LOOKS
+        spus, others = len(labels.ids), (*constraints.apart_from, *constraints.together_with)
+        others += tuple(state.apart_from.get(name, ()))
+        looks += RULES_LOOKS * (1 + len(others)) + sum(_replicas(state, each) for each in others)
+        looks += spus * len(constraints.spread) // LEVELS_A_LOOK
         looks += sum(map(len, selectors)) * (CHARACTER_LOOKS + spus // SPUS_A_LOOK)
-        looks += sum(RULES_LOOKS + _replicas(state, each) for each in others)
-        if has_min(constraints):
-            looks += len(labels.tainted) * (1 + len(constraints.tolerations)) * TAINTED_LOOKS
+        looks += len(labels.taints) * (1 + len(constraints.tolerations)) * TAINT_LOOKS
     return 2 * looks  # where lists break rules, what they broke before is asked too
 
 
@@ -134,86 +127,10 @@ def _replicas(state: ClusterState, name: str) -> int:
     return 0 if topic is None else len(topic.data) // topic.width
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """The hard rules of a topic; arrays are by SPU, ascending ids."""
-
-    single: Sequence[tuple[str, Flags]]  # on single SPUs: whom each excludes
-    maxes: Sequence[tuple[str, Numbers, int]]  # of levels: the groups, and what each takes
-    mins: Sequence[tuple[str, Numbers, Numbers]]  # likewise, and what each is to have
-
-
-def _rules(state: ClusterState, labels: SpuLabels, name: str) -> _Rules:
-    topic = state.topics[name]
-    constraints = topic.constraints or NO_CONSTRAINTS
-    single = [
-        *(
-            (rule_name("require", at, text), ~labels.holding(text))
-            for at, text in enumerate(constraints.require)
-        ),
-        *(
-            (rule_name("forbid", at, text), labels.holding(text))
-            for at, text in enumerate(constraints.forbid)
-        ),
-        *_rules_on_topics(state, labels, constraints),
-    ]
-    maxes, mins = [], []
-    admitted: Flags | None = None
-    for at, given in enumerate(constraints.spread):
-        groups, size = labels.groups(given.label)
-        level = Level(given.label, (), size, given.max, given.min, index=at)
-        if given.max is not None:
-            maxes.append((level.max_name(), groups, given.max))
-        if given.min is not None:
-            if admitted is None:
-                admitted = _admitted(state, labels, name, [excluded for _, excluded in single])
-            least = np.zeros(size, dtype=np.int64)
-            least[groups[admitted]] = given.min
-            mins.append((level.min_name(), groups, least))
-    return _Rules(single, maxes, mins)
-
-
-def _rules_on_topics(
-    state: ClusterState, labels: SpuLabels, constraints: Constraints
-) -> Iterator[tuple[str, Flags]]:
-    """The rules that name topics; one that is gone excludes nobody."""
-    for at, other in enumerate(constraints.apart_from):
-        if other in state.topics:
-            yield rule_name("apart_from", at, other), _holders(state, labels, other)
-    for at, other in enumerate(constraints.together_with):
-        if other in state.topics:
-            yield rule_name("together_with", at, other), ~_holders(state, labels, other)
-
-
-def _holders(state: ClusterState, labels: SpuLabels, name: str) -> Flags:
-    found = np.zeros(len(labels.ids), dtype=np.bool_)
-    rows = state.topics[name].replicas.matrix()
-    found[np.searchsorted(labels.ids, rows[rows != PADDING])] = True
-    return found
-
-
-def _admitted(
-    state: ClusterState, labels: SpuLabels, name: str, excluded: Sequence[Flags]
-) -> Flags:
-    """The SPUs to which replicas of a topic may go as far as rules on single SPUs say."""
-    constraints = state.topics[name].constraints or NO_CONSTRAINTS
-    found = labels.staying.copy()
-    for place in labels.tainted:
-        taints = untolerated(labels.spus[place].taints, constraints.tolerations)
-        if any(taint.effect is not TaintEffect.NO_LEADERS for taint in taints):
-            found[place] = False
-    for each in excluded:
-        found &= ~each
-    for other in state.apart_from.get(name, ()):
-        found &= ~_holders(state, labels, other)
-    return found
-
-
 def _broken(
     state: ClusterState, labels: SpuLabels, names: Sequence[str]
 ) -> Mapping[str, dict[str, int]]:
     """Of topics whose rules say the same the rules that some list breaks."""
-    rules = _rules(state, labels, names[0])
     matrices = [state.topics[name].replicas.matrix() for name in names]
     owners = np.repeat(np.arange(len(names)), [len(each) for each in matrices])
     rows = np.full((len(owners), max(each.shape[1] for each in matrices)), PADDING, dtype=np.int32)
@@ -223,37 +140,32 @@ def _broken(
         begin += len(each)
     places = np.where(rows == PADDING, PADDING, np.searchsorted(labels.ids, rows))
     found: dict[str, dict[str, int]] = {name: {} for name in names}
-    for rule, breaks in _breaking(rules, places):
-        counts = np.bincount(owners[breaks], minlength=len(names))
+    topic = state.topics[names[0]]
+    constraints = topic.constraints or NO_CONSTRAINTS
+    table = RuleTable(labels, constraints, ignore_rack=topic.ignore_rack)
+    for rule in bound(state, names[0], table).hard:
+        if not rule.is_given or not (rule.excluded or rule.level):
+            continue
+        counts = np.bincount(owners[_breaking(rule, places, labels)], minlength=len(names))
         for at in np.flatnonzero(counts).tolist():
-            found[names[at]][rule] = int(counts[at])
+            found[names[at]][rule.name] = int(counts[at])
     return found
 
 
-def _breaking(rules: _Rules, places: Numbers) -> Iterator[tuple[str, Flags]]:
-    """Of each rule the lists that break it, of which the SPUs' places are given."""
-    is_there = places != PADDING
-    for name, excluded in rules.single:
-        if excluded.any():
-            yield name, np.asarray((excluded[places] & is_there).any(axis=1))
-    for name, groups, most in rules.maxes:
-        yield name, _has_more(np.where(is_there, groups[places], PADDING), most)
-    for name, groups, least in rules.mins:
-        if least.any():
-            yield name, _lacks(np.where(is_there, groups[places], PADDING), least)
-
-
-def _has_more(groups: Numbers, most: int) -> Flags:
-    """The lists with more replicas on one group."""
-    found = np.zeros(len(groups), dtype=np.bool_)
-    for column in groups.T:
-        found |= ((groups == column[:, None]).sum(axis=1) > most) & (column != PADDING)
-    return found
-
-
-def _lacks(groups: Numbers, mins: Numbers) -> Flags:
-    """The lists with too few replicas on a group that is to have some."""
-    found = np.full(len(groups), mins.sum() > groups.shape[1], dtype=np.bool_)
-    for group in () if found.all() else np.flatnonzero(mins).tolist():
-        found |= (groups == group).sum(axis=1) < mins[group]
+def _breaking(rule: HardRule, places: Numbers, labels: SpuLabels) -> Flags:
+    """The lists that break a rule, of which the SPUs' places are given."""
+    is_there, found = places != PADDING, np.zeros(len(places), dtype=np.bool_)
+    if rule.level is None:
+        excluded = flags_of(rule.excluded, len(labels.ids))
+        return np.asarray((excluded[places] & is_there).any(axis=1))
+    groups = np.where(is_there, rule.level.groups[places], PADDING)
+    if rule.max is not None:
+        for column in groups.T:
+            has_more = (groups == column[:, None]).sum(axis=1) > rule.max
+            found |= has_more & (column != PADDING)
+    elif sum(rule.mins.values()) > groups.shape[1]:
+        found[:] = True
+    else:
+        for cell, least in rule.mins.items():
+            found |= (groups == cell - rule.level.cells.start).sum(axis=1) < least
     return found

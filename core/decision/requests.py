@@ -260,7 +260,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:
-        field = ruled_field(state, constraints, ignore_rack=event.ignore_rack)
+        field = ruled_field(state, event.topic, constraints, ignore_rack=event.ignore_rack)
     elif event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     else:

@@ -403,7 +403,7 @@ def topic_chooser(
         ring = state.ring if ring is None else ring
         field = ring_field(ring, ignore_rack=topic.ignore_rack)
     else:
-        field = ruled_field(state, constraints, ignore_rack=topic.ignore_rack)
+        field = ruled_field(state, name, constraints, ignore_rack=topic.ignore_rack)
     start = state.chain_index(Order.BALANCED) if state.ring.size else 0
     chooser = Chooser(state, field, topic.need, start=start, changes=changes)
     bind_topic(chooser, state, name)

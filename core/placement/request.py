@@ -26,8 +26,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdMatrix, tally
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
-from spu_assigner.core.placement.eligibility import BARRED, PlacementField
+from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
     Failovers,
     LeaderCounts,
@@ -123,46 +124,35 @@ class _NewLists:
         )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
         self._has_ranks = len(field.ranks) > 1 or BARRED in field.ranks
-        self._is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
+        is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
         self._critical: CriticalSpus | None = None
-        if chooser.is_scarce and self._is_counted:
-            self._critical = CriticalSpus(field, chooser, lists, replicas)
-        table = field.table
-        self._ruled: ScarceLists | None = None
-        if table is not None and not (self._is_counted and table.is_nested):
-            self._ruled = ScarceLists(field, table, chooser, replicas, work)
+        if chooser.is_scarce and is_counted:
+            self._critical = CriticalSpus(field, chooser, replicas)
+        self._is_short = chooser.is_scarce and not is_counted
+        self._scarce: ScarceLists | None = None
+        if self._is_short or not field.is_nested:
+            self._scarce = ScarceLists(field, chooser, replicas, work)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
-        chooser, ruled = self._chooser, self._ruled
-        is_crossing = ruled is not None and not ruled.is_nested
-        is_short = chooser.is_scarce and not self._is_counted
-        lists, size = self._asked.partitions, self._field.size
-        a_turn = max(size // self._asked.replicas, 1)  # lists in which each SPU is about once
-        for left in range(lists, 0, -1):
-            done = lists - left
+        chooser, asked = self._chooser, self._asked
+        a_turn = max(self._field.size // asked.replicas, 1)  # lists in which each SPU is about once
+        while (done := len(rows)) < asked.partitions:
             if done and done % a_turn == 0 and not chooser.has_groups:
-                chooser.turn_on(self._asked.start + done, done // a_turn, self.leads.shares_now())
+                chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
+            left = asked.partitions - done
             row = self._next(left)
-            if ruled is None or not (is_crossing or is_short):
-                if row is None:
-                    return False
-                self._give(row, rows)
-                continue
-            if row is not None:
-                chooser.put_back(row)
-            if is_crossing:
-                row = ruled.searched(row)
             found = None if row is None else [row]
-            if is_short:
-                found = ruled.instead_of(row, left)
+            if self._scarce is not None:
+                if row is not None:
+                    chooser.put_back(row)
+                found = self._scarce.instead_of(row, left, is_short=self._is_short)
             if found is None:
                 return False
             for each in found:
-                chooser.take_out(each)
+                if self._scarce is not None:
+                    chooser.take_out(each)
                 self._give(each, rows)
-            if len(found) == left:
-                break
         return True
 
     def _give(self, row: Row, rows: list[Row]) -> None:
@@ -172,14 +162,12 @@ class _NewLists:
         if self.leads_alike:
             leader = leads.choose(row)
         else:
-            able = [at for at in row if chooser.can_lead(at)]
-            leader = min(able, key=self._lead_key)
+            leader = min(filter(chooser.can_lead, row), key=self._lead_key)
+            chooser.lead(leader)
         leads.add(leader)
         at = row.index(leader)
         row[0], row[at] = leader, row[0]
         rows.append(row)
-        if not self.leads_alike:
-            chooser.lead(leader)
         chooser.commit(row)
         if self._critical is not None:
             self._critical.give(row)
@@ -199,7 +187,7 @@ class _NewLists:
         chooser, replicas, work = self._chooser, self._asked.replicas, self._work
         first: list[int] = []
         if self._critical is not None:
-            forced = self._critical.first()
+            forced = self._critical.first(left)
             if forced is None:
                 return None
             first = forced

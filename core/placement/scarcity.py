@@ -7,11 +7,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.constraints.fitting import Fitting, Rooms, without
-from spu_assigner.core.constraints.list_search import ListSearch, SpuKinds
-from spu_assigner.core.constraints.rule_table import RuleTable
 from spu_assigner.core.constraints.work import Work
-from spu_assigner.core.placement.eligibility import BARRED, PlacementField
+from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER
 
@@ -19,8 +17,6 @@ from spu_assigner.core.placement.preference import NEVER
 # replica that is dealt.
 LOOKS_TO_COUNT = 2
 LOOKS_TO_DEAL = 4
-
-Row = list[int]  # places in the field
 
 
 def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
@@ -31,35 +27,25 @@ def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
 class CriticalSpus:
     """The SPUs of a field that have room for all lists that are left, list after list."""
 
-    def __init__(
-        self, field: PlacementField, chooser: ListChooser, lists: int, replicas: int
-    ) -> None:
+    def __init__(self, field: PlacementField, chooser: ListChooser, replicas: int) -> None:
         self._field = field
         self._chooser = chooser
         self._replicas = replicas
-        self._lists = lists  # that are left
-        self._rooms = chooser.rooms()
-        self._slack = slack(self._rooms, lists, replicas)
-        self._critical = [at for at, room in enumerate(self._rooms) if room >= lists]
-        self._of_room: dict[int, set[int]] = {}  # the others, by their room
-        for at, room in enumerate(self._rooms):
-            if 0 < room < lists:
-                self._of_room.setdefault(room, set()).add(at)
+        self._rooms = np.array(chooser.rooms(), dtype=np.int32)
 
-    def first(self) -> list[int] | None:
-        """The critical SPUs that the next list begins with; None: the lists do not fit."""
-        if self._slack < 0:
+    def first(self, lists: int) -> list[int] | None:
+        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
+        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._replicas
+        if able < 0:
             return None
-        forced: list[int] = []
-        if len(self._critical) <= self._slack:
-            return forced
-        field, counts = self._field, [0] * len(self._field.maxes)
-        while len(forced) < len(self._critical) - self._slack:
+        critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
+        field, forced, counts = self._field, list[int](), [0] * len(self._field.maxes)
+        while len(critical) > able:
             *_, at = min(
                 (field.cost(field.kinds[field.kind_of[at]], counts), self._chooser.key_at(at), at)
-                for at in self._critical
-                if at not in forced
+                for at in critical
             )
+            critical.remove(at)
             forced.append(at)
             for cell in field.cells_at(at):
                 counts[cell] += 1
@@ -67,129 +53,89 @@ class CriticalSpus:
 
     def give(self, row: Sequence[int]) -> None:
         """Count a list that was given."""
-        self._slack += self._replicas - len(self._critical)
-        self._lists -= 1
-        for at in row:
-            before, room = self._rooms[at], self._chooser.room(at)
-            self._rooms[at] = room
-            if before > self._lists:  # It was critical, and counted for one of the slack.
-                if room < self._lists:
-                    self._critical.remove(at)
-                    self._slack += room - self._lists
-                    self._of_room.setdefault(room, set()).add(at)
-                continue
-            self._slack += room - before
-            self._of_room[before].discard(at)
-            if room > 0:
-                self._of_room.setdefault(room, set()).add(at)
-        self._critical += sorted(self._of_room.pop(self._lists, ()))
+        self._rooms[row] = [self._chooser.room(at) for at in row]
 
 
 class ScarceLists:
-    """Lists under hard levels, or where not every SPU may lead: counted, dealt or searched for."""
+    """Lists under rules where the best by places is not enough: levels cross, or hard levels or
+    leaders are short. They are counted, dealt or searched for."""
 
     def __init__(
-        self,
-        field: PlacementField,
-        table: RuleTable,
-        chooser: ListChooser,
-        replicas: int,
-        work: Work,
+        self, field: PlacementField, chooser: ListChooser, replicas: int, work: Work
     ) -> None:
-        self._field = field
-        self._table = table
-        self._chooser = chooser
-        self._replicas = replicas
-        self._work = work
-        self.is_nested = table.is_nested
-        self._place_of = [table.place[spu_id] for spu_id in field.id_list]
+        self._field, self._chooser = field, chooser
+        self._replicas, self._work = replicas, work
+        self._search = ListSearch(
+            {at: field.kinds[kind] for at, kind in enumerate(field.kind_of)},
+            levels=field.levels,
+            maxes=field.maxes,
+            mins=field.mins,
+            replicas=replicas,
+            work=work,
+            can_lead=chooser.can_lead,
+        )
 
-    def searched(self, row: Row | None) -> Row | None:
-        """The best list, where levels cross, if one is found that is better than this one."""
-        able = [at for at in range(self._field.size) if self._chooser.key_at(at) != NEVER]
-        able.sort(key=self._chooser.key_at)
-        barred = self._barred()
-        loads = {self._place_of[at]: number for number, at in enumerate(able)}
-        kinds = SpuKinds(self._table, [*loads], barred)
-        search = ListSearch(self._table, kinds, np.array([*loads.values()], dtype=float), barred)
-        known = None if row is None else [self._place_of[at] for at in row]
-        found = search.search((), self._replicas, known, lambda _: True, self._work)
-        return None if found is None else self._row(found)
-
-    def instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
-        """The list if it leaves room for so many, itself included, or another, or all of them."""
-        self._work.look(LOOKS_TO_COUNT * self._field.size)
-        rooms = {
-            self._place_of[at]: room for at, room in enumerate(self._chooser.rooms()) if room > 0
-        }
-        barred = self._barred()
-        fitting = Fitting(self._table, barred, self._replicas, self._work)
-        if row is not None:
-            known = [self._place_of[at] for at in row]
-            if fitting.by_count(without(rooms, known), lists - 1):
-                return [row]
-        whole = fitting.by_count(rooms, lists)
+    def instead_of(self, row: Row | None, lists: int, *, is_short: bool) -> list[Row] | None:
+        """What is given of so many lists where the best by places is this one: it, or a better one,
+        or another that leaves room for the others, or all of them; None: they do not fit."""
+        work, search, field = self._work, self._search, self._field
+        if not field.is_nested and work.steps > 0:
+            row = search.best(dict.fromkeys(self._in_order(), 1), 1, row)
+        if not is_short:
+            return None if row is None else [row]
+        work.look(LOOKS_TO_COUNT * field.size)
+        rooms = {at: room for at, room in enumerate(self._chooser.rooms()) if room > 0}
+        if row is not None and search.fits(without(rooms, row), lists - 1):
+            return [row]
+        whole = search.fits(rooms, lists)
         if whole is False:
             return None
-        if whole and self._table.is_nested and not any(barred >> place & 1 for place in rooms):
-            return [self._row(each) for each in self._dealt(rooms, lists)]
-        loads = {place: float(at) for at, place in enumerate(self._in_order(rooms))}
-        found = fitting.leaving_room(rooms, lists, loads)
-        return None if found is None else [self._row(found)]
+        rooms = {at: rooms[at] for at in self._in_order()}
+        if whole and field.is_nested:  # A count decides only where all may lead.
+            return self._dealt(rooms, lists)
+        found = search.best(rooms, lists)
+        return None if found is None else [found]
 
-    def _row(self, places: Sequence[int]) -> Row:
-        return [self._field.at_of[self._table.ids[place]] for place in places]
+    def _in_order(self) -> list[int]:
+        """The SPUs with room, the best first."""
+        able = [at for at in range(self._field.size) if self._chooser.key_at(at) != NEVER]
+        return sorted(able, key=self._chooser.key_at)
 
-    def _in_order(self, rooms: Rooms) -> list[int]:
-        return sorted(rooms, key=lambda place: self._chooser.key_at(self._row([place])[0]))
-
-    def _barred(self) -> int:
-        """The SPUs that may not lead, or have no room for it; a bit for each."""
-        field = self._field
-        barred = 0
-        for at, place in enumerate(self._place_of):
-            is_barred = field.kinds[field.kind_of[at]].rank >= BARRED
-            if is_barred or not self._chooser.can_lead(at):
-                barred |= 1 << place
-        return barred
-
-    def _dealt(self, rooms: Rooms, lists: int) -> list[list[int]]:
+    def _dealt(self, rooms: Rooms, lists: int) -> list[Row]:
         """So many lists at once, which must fit; levels must be nested, and any SPU may lead.
 
         Numbers of replicas first, each to the best SPU as if all were one list; then dealt in the
         order of the cells, so that each cell is as even over the lists as can be.
         """
-        table, replicas = self._table, self._replicas
+        field, replicas = self._field, self._replicas
         quotas = dict.fromkeys(rooms, 0)
-        counts = [0] * len(table.cell_maxes)
+        counts = [0] * len(field.maxes)
         # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
-        alike: dict[tuple[tuple[int, ...], int, int], list[tuple[int, int, int]]] = {}
-        for number, place in enumerate(self._in_order(rooms)):
-            kind = table.cells[place], table.weights[place], table.ranks[place]
-            heappush(alike.setdefault(kind, []), (0, number, place))
+        alike: dict[int, list[tuple[int, int, int]]] = {}
+        for number, at in enumerate(rooms):
+            heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
         self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
         for _ in range(lists * replicas):
             options = []
-            for kind, members in alike.items():
-                cells, weight, rank = kind
-                if any(counts[cell] >= lists * table.cell_maxes[cell] for cell in cells):
+            for number, members in alike.items():
+                kind = field.kinds[number]
+                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
                     continue
-                met = sum(counts[cell] < lists * table.cell_mins[cell] for cell in cells)
-                costs = [counts[cell] // lists for cell in cells]
-                options.append((-met, costs, -weight, rank, members[0], kind))
+                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
+                costs = [counts[cell] // lists for cell in kind.cells]
+                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
             if not options:
                 raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
-            kind = min(options)[-1]
-            _, number, place = heappop(alike[kind])
-            quotas[place] += 1
-            if quotas[place] < min(rooms[place], lists):
-                heappush(alike[kind], (quotas[place], number, place))
-            elif not alike[kind]:
-                del alike[kind]
-            for cell in kind[0]:
+            kind_number = min(options)[-1]
+            _, number, at = heappop(alike[kind_number])
+            quotas[at] += 1
+            if quotas[at] < min(rooms[at], lists):
+                heappush(alike[kind_number], (quotas[at], number, at))
+            elif not alike[kind_number]:
+                del alike[kind_number]
+            for cell in field.cells_at(at):
                 counts[cell] += 1
-        sizes = [level.size for level in table.levels]
-        outermost = sorted(range(len(sizes)), key=lambda at: sizes[at])
-        in_order = sorted(quotas, key=lambda i: ([table.cells[i][at] for at in outermost], i))
-        sequence = [place for place in in_order for _ in range(quotas[place])]
+        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
+        in_order = sorted(quotas, key=lambda at: ([field.cells_at(at)[i] for i in outermost], at))
+        sequence = [at for at in in_order for _ in range(quotas[at])]
         return [sequence[number::lists] for number in range(lists)]

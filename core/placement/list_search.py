@@ -1,0 +1,187 @@
+"""A search for lists where choosing SPU by SPU does not find them, and whether so many lists fit.
+
+The score of a list, the smaller the better, level by level:
+1. for each level, in order of preference: the pairs of replicas in one cell, so that a list is as
+   even over the cells as can be;
+2. less the weights of what is preferred;
+3. the rank of the best leader.
+
+A branch and bound search looks at partial lists; all of it is counted (`work`).
+
+Where hard levels are nested and all may lead, whether lists fit is a count: the cells form a tree
+of which each takes at most so many replicas of a list and is to have so many, and what fits
+together can be divided into lists (integer decomposition of laminar systems; Baum and Trotter
+1978). Else lists are searched for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
+from spu_assigner.core.constraints.rule_table import BARRED, AlikeSpus, Cells, are_nested
+from spu_assigner.core.constraints.work import Work
+
+LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
+
+Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
+Row = list[int]  # SPUs
+
+
+class ListSearch:
+    """Lists of so many replicas under rules."""
+
+    def __init__(
+        self,
+        spus: Mapping[int, AlikeSpus],
+        *,
+        levels: Sequence[range],
+        maxes: Sequence[int],
+        mins: Sequence[int],
+        replicas: int,
+        work: Work,
+        can_lead: Callable[[int], bool] = lambda spu: True,
+    ) -> None:
+        """
+        Args:
+            spus: what the rules say of each; those that may not lead have the rank `BARRED`.
+            levels: the cells of each.
+            maxes: of each cell the replicas of a list, at most,
+            mins: and at least.
+            replicas: of a list.
+            work: what is looked at is counted.
+            can_lead: whether an SPU has room to lead.
+        """
+        self._spus, self._can_lead = spus, can_lead
+        self._levels, self._maxes, self._mins = levels, maxes, mins
+        self._replicas, self._work = replicas, work
+        kinds = {*spus.values()}
+        self._best_rank = min((kind.rank for kind in kinds), default=BARRED)
+        self._most_weight = max((kind.weight for kind in kinds), default=0)
+        hard = [
+            at
+            for at, cells in enumerate(levels)
+            if any(maxes[cell] < REPLICATION_FACTOR_MAX or mins[cell] for cell in cells)
+        ]
+        self._hard = sorted(hard, key=lambda at: len(levels[at]))  # outermost first
+        self._is_counted = are_nested(kinds, hard)
+
+    def fits(self, rooms: Rooms, lists: int) -> bool | None:
+        """Whether so many lists fit; None: a count does not decide it."""
+        wanted = lists * self._replicas
+        leading = following = 0
+        for spu, room in rooms.items():
+            if self._rank(spu) < BARRED:
+                leading += min(room, lists)
+            else:
+                following += min(room, lists)
+        if leading < lists or leading + min(following, wanted - lists) < wanted:
+            return False
+        for levels in [self._hard] if self._is_counted else [[level] for level in self._hard]:
+            if not self._holds(levels, rooms, lists):
+                return False
+        return True if self._is_counted and not following else None
+
+    def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
+        """The best list after which the others of so many still fit, if it is better than a known
+        one; None: there is none, or the work ended. Of SPUs that are alike the first is taken."""
+        alike: dict[tuple[AlikeSpus, int, int], Row] = {}
+        for spu, room in rooms.items():
+            key = self._spus[spu], self._rank(spu), min(room, lists)
+            alike.setdefault(key, []).append(spu)
+        kinds = [(kind, members) for (kind, *_), members in alike.items()]
+        maxes, mins, work = self._maxes, self._mins, self._work
+        best, least = known, None if known is None else self._bound(known)
+        # Partial lists, each with the number of its last kind and how many of that it has.
+        stack: list[tuple[Row, int, int]] = [([], 0, 0)]
+        while stack and work.steps > 0:
+            row, first, used = stack.pop()
+            work.search(len(kinds) - first)
+            bound = self._bound(row)
+            if bound is None or (least is not None and bound >= least):
+                continue
+            if len(row) == self._replicas:
+                if bound[-1] < BARRED and self._leaves_room(rooms, row, lists):
+                    best, least = row, bound
+                continue
+            counts, options = self._counts(row), []
+            for number in range(first, len(kinds)):
+                kind, members = kinds[number]
+                start, cells = used if number == first else 0, kind.cells
+                if start < len(members) and all(counts[cell] < maxes[cell] for cell in cells):
+                    met = sum(counts[cell] < mins[cell] for cell in cells)
+                    cost = -met, [counts[cell] for cell in cells], -kind.weight
+                    options.append((cost, number, start))
+            # The most promising is on top.
+            for _, number, start in sorted(options, reverse=True):
+                stack.append(([*row, kinds[number][1][start]], number, start + 1))
+        return best
+
+    def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
+        """Whether all but one of so many lists fit beside this one."""
+        if lists == 1:
+            return True
+        left = without(rooms, row)
+        self._work.search(len(rooms))
+        fits = self.fits(left, lists - 1)
+        if fits is None and lists <= LISTS_AHEAD_MAX:
+            self._work.search(4 * len(rooms))  # to have them by kind
+            return self.best(left, lists - 1) is not None
+        return fits is not False
+
+    def _rank(self, spu: int) -> int:
+        return self._spus[spu].rank if self._can_lead(spu) else BARRED
+
+    def _counts(self, row: Row) -> Counter[int]:
+        return Counter(cell for spu in row for cell in self._spus[spu].cells)
+
+    def _bound(self, row: Row) -> tuple[int, ...] | None:
+        """No list that begins so has a smaller score; None: none has what `min` demands."""
+        missing, counts = self._replicas - len(row), self._counts(row)
+        pairs = []
+        for cells in self._levels:
+            if sum(max(self._mins[cell] - counts[cell], 0) for cell in cells) > missing:
+                return None
+            pairs.append(_pairs([counts[cell] for cell in cells], missing))
+        weight = sum(self._spus[spu].weight for spu in row) + missing * self._most_weight
+        rank = min(map(self._rank, row), default=BARRED)
+        return *pairs, -weight, min(rank, self._best_rank) if missing else rank
+
+    def _holds(self, levels: Sequence[int], rooms: Rooms, lists: int) -> bool:
+        """Whether the cells of nested levels can have so many replicas together."""
+        takes: dict[Cells, tuple[int, int]] = {}  # at most, and at least
+        for spu, room in rooms.items():
+            cells = tuple([self._spus[spu].cells[level] for level in levels])
+            takes[cells] = takes.get(cells, (0, 0))[0] + min(room, lists), 0
+        there = {cell for cells in takes for cell in cells}
+        demanded = {cell for level in levels for cell in self._levels[level] if self._mins[cell]}
+        if lists and not demanded <= there:
+            return False
+        for _ in levels:
+            outer: dict[Cells, tuple[int, int]] = {}
+            for cells, (able, due) in takes.items():
+                most = min(able, lists * self._maxes[cells[-1]])
+                least = max(due, lists * self._mins[cells[-1]])
+                if least > most:
+                    return False
+                able_above, due_above = outer.get(cells[:-1], (0, 0))
+                outer[cells[:-1]] = able_above + most, due_above + least
+            takes = outer
+        most, least = takes.get((), (0, 0))
+        return least <= lists * self._replicas <= most
+
+
+def _pairs(counts: Sequence[int], more: int) -> int:
+    """The fewest pairs in one cell, with so many more replicas."""
+    pairs, cost = sum(count * (count - 1) // 2 for count in counts), 0
+    while more:
+        taken = min(sum(count <= cost for count in counts), more)
+        pairs, more, cost = pairs + cost * taken, more - taken, cost + 1
+    return pairs
+
+
+def without(rooms: Rooms, row: Row) -> dict[int, int]:
+    """The room that is left after a list."""
+    return {spu: left for spu, room in rooms.items() if (left := room - (spu in row))}
