@@ -36,7 +36,6 @@ from spu_assigner.core.placement.preference import (
     SHARE_SHIFT,
     Positions,
     key,
-    levels_of,
     share,
     shares,
     slot_share,
@@ -200,7 +199,7 @@ class Chooser:
         others = [each for each in row if each != spu_id]
         counts = self.field.counts(self._state, others)
         cost = self.field.cost(self.field.kinds[self.field.kind_of[at]], counts)
-        return None if cost is None else (*cost, *levels_of(self._keys[at]), spu_id)
+        return None if cost is None else (*cost, self._keys[at], spu_id)
 
     def take_looks(self) -> int:
         """What was looked at since the last call, beside what each replica takes."""

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.constraints.rule_table import BARRED, AlikeSpus, BoundRules, HardRule, union
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, Work
+from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.list_search import ListSearch, Rooms
 
 STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1 s
@@ -56,20 +57,21 @@ class RuledRequest:
                     for cell in level.cells:
                         maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
                         mins[cell] = rule.mins.get(cell, mins[cell])
-        rooms = {at: room for at, room in self.rooms.items() if not excluded >> at & 1}
-        spus = {}
-        for place in rooms:
+        places = [place for place in self.rooms if not excluded >> place & 1]
+        kinds = []
+        for place in places:
             cells = tuple([table.spus[place].cells[at] for at in sorted(hard)])
             rank = BARRED if barred >> place & 1 else 0
-            spus[place] = AlikeSpus(cells, weight=0, rank=rank, is_last=False)
-        search = ListSearch(
-            spus,
+            kinds.append(AlikeSpus(cells, weight=0, rank=rank, is_last=False))
+        field = PlacementField(
+            [table.labels.spus[place] for place in places],
+            kinds,
             levels=[table.levels[at].cells for at in sorted(hard)],
             maxes=maxes,
             mins=mins,
-            replicas=self.replicas,
-            work=work,
         )
+        search = ListSearch(field, self.replicas, work)
+        rooms = {at: self.rooms[place] for at, place in enumerate(places)}
         is_ample = all(room >= self.partitions for room in rooms.values())
         lists = 1 if is_ample else self.partitions  # What can be given once can be given again.
         found = search.fits(rooms, lists)

@@ -31,7 +31,6 @@ from spu_assigner.core.constraints.rule_table import (
     topic_rules,
 )
 from spu_assigner.core.constraints.spu_labels import bits
-from spu_assigner.core.placement.preference import twofold
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
@@ -136,19 +135,26 @@ class PlacementField:
                 counts[cell] += 1
         return counts
 
+    def counts_at(self, row: Collection[int]) -> list[int]:
+        """Likewise, of SPUs of the field, by place."""
+        counts = [0] * len(self.maxes)
+        for at in row:
+            for cell in self.cells_at(at):
+                counts[cell] += 1
+        return counts
+
     def cells_at(self, at: int) -> Cells:
         """The cells of an SPU of the field."""
         return self.kinds[self.kind_of[at]].cells
 
     def limits(self, total: int) -> list[int]:
-        """How many of so many replicas of a topic are twice the fair share of each SPU."""
+        """From how many of so many replicas of a topic on each SPU holds twice its fair share."""
         known = self._limits.get(total)
         if known is None:
             if len(self._limits) >= LIMITS_MAX:
-                del self._limits[next(iter(self._limits))]
-            known = self._limits[total] = twofold(
-                total, self.capacities, self.capacity_sum
-            ).tolist()
+                self._limits.clear()
+            twofold = -(-2 * total * self.capacities // max(self.capacity_sum, 1))  # rounded up
+            known = self._limits[total] = np.maximum(twofold, 1).tolist()
         return known
 
     def of_kind(self, kind: int) -> list[int]:

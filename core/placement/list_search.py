@@ -16,64 +16,46 @@ together can be divided into lists (integer decomposition of laminar systems; Ba
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.constraints.rule_table import BARRED, AlikeSpus, Cells, are_nested
 from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.placement.eligibility import PlacementField
 
 LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
-Row = list[int]  # SPUs
+Row = list[int]  # places in the field
 
 
 class ListSearch:
-    """Lists of so many replicas under rules."""
+    """Lists of so many replicas on the SPUs of a field; `can_lead`: those with room to lead."""
 
     def __init__(
         self,
-        spus: Mapping[int, AlikeSpus],
-        *,
-        levels: Sequence[range],
-        maxes: Sequence[int],
-        mins: Sequence[int],
+        field: PlacementField,
         replicas: int,
         work: Work,
-        can_lead: Callable[[int], bool] = lambda spu: True,
+        can_lead: Callable[[int], bool] = lambda at: True,
     ) -> None:
-        """
-        Args:
-            spus: what the rules say of each; those that may not lead have the rank `BARRED`.
-            levels: the cells of each.
-            maxes: of each cell the replicas of a list, at most,
-            mins: and at least.
-            replicas: of a list.
-            work: what is looked at is counted.
-            can_lead: whether an SPU has room to lead.
-        """
-        self._spus, self._can_lead = spus, can_lead
-        self._levels, self._maxes, self._mins = levels, maxes, mins
-        self._replicas, self._work = replicas, work
-        kinds = {*spus.values()}
-        self._best_rank = min((kind.rank for kind in kinds), default=BARRED)
-        self._most_weight = max((kind.weight for kind in kinds), default=0)
+        self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
+        self._most_weight = max((kind.weight for kind in field.kinds), default=0)
         hard = [
-            at
-            for at, cells in enumerate(levels)
-            if any(maxes[cell] < REPLICATION_FACTOR_MAX or mins[cell] for cell in cells)
+            level
+            for level, cells in enumerate(field.levels)
+            if any(field.maxes[cell] < REPLICATION_FACTOR_MAX or field.mins[cell] for cell in cells)
         ]
-        self._hard = sorted(hard, key=lambda at: len(levels[at]))  # outermost first
-        self._is_counted = are_nested(kinds, hard)
+        self._hard = sorted(hard, key=lambda level: len(field.levels[level]))  # outermost first
+        self._is_counted = are_nested(field.kinds, hard)
 
     def fits(self, rooms: Rooms, lists: int) -> bool | None:
         """Whether so many lists fit; None: a count does not decide it."""
         wanted = lists * self._replicas
         leading = following = 0
-        for spu, room in rooms.items():
-            if self._rank(spu) < BARRED:
+        for at, room in rooms.items():
+            if self._rank(at) < BARRED:
                 leading += min(room, lists)
             else:
                 following += min(room, lists)
@@ -87,37 +69,49 @@ class ListSearch:
     def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
         """The best list after which the others of so many still fit, if it is better than a known
         one; None: there is none, or the work ended. Of SPUs that are alike the first is taken."""
-        alike: dict[tuple[AlikeSpus, int, int], Row] = {}
-        for spu, room in rooms.items():
-            key = self._spus[spu], self._rank(spu), min(room, lists)
-            alike.setdefault(key, []).append(spu)
-        kinds = [(kind, members) for (kind, *_), members in alike.items()]
-        maxes, mins, work = self._maxes, self._mins, self._work
-        best, least = known, None if known is None else self._bound(known)
+        field, work, alike = self._field, self._work, dict[tuple[int, int, int], Row]()
+        for at, room in rooms.items():
+            alike.setdefault((field.kind_of[at], self._rank(at), min(room, lists)), []).append(at)
+        kinds = [(field.kinds[number], members) for (number, *_), members in alike.items()]
+        best, least = known, None if known is None else self.bound(known)
         # Partial lists, each with the number of its last kind and how many of that it has.
         stack: list[tuple[Row, int, int]] = [([], 0, 0)]
         while stack and work.steps > 0:
             row, first, used = stack.pop()
             work.search(len(kinds) - first)
-            bound = self._bound(row)
+            bound = self.bound(row)
             if bound is None or (least is not None and bound >= least):
                 continue
             if len(row) == self._replicas:
                 if bound[-1] < BARRED and self._leaves_room(rooms, row, lists):
                     best, least = row, bound
                 continue
-            counts, options = self._counts(row), []
+            counts, options = field.counts_at(row), []
             for number in range(first, len(kinds)):
                 kind, members = kinds[number]
-                start, cells = used if number == first else 0, kind.cells
-                if start < len(members) and all(counts[cell] < maxes[cell] for cell in cells):
-                    met = sum(counts[cell] < mins[cell] for cell in cells)
-                    cost = -met, [counts[cell] for cell in cells], -kind.weight
+                start = used if number == first else 0
+                cost = field.cost(kind, counts) if start < len(members) else None
+                if cost is not None:
                     options.append((cost, number, start))
             # The most promising is on top.
             for _, number, start in sorted(options, reverse=True):
                 stack.append(([*row, kinds[number][1][start]], number, start + 1))
         return best
+
+    def bound(self, row: Row) -> tuple[int, ...] | None:
+        """The score of a list; no list that begins so has a smaller one. None: none has what `min`
+        demands."""
+        field, missing, pairs = self._field, self._replicas - len(row), list[int]()
+        counts = field.counts_at(row)
+        for cells in field.levels:
+            of_level = counts[cells.start : cells.stop]
+            mins = field.mins[cells.start : cells.stop]
+            if sum([max(n - has, 0) for n, has in zip(mins, of_level, strict=True)]) > missing:
+                return None
+            pairs.append(_pairs(of_level, missing))
+        weight = sum([self._kind(at).weight for at in row]) + missing * self._most_weight
+        rank = min(map(self._rank, row), default=BARRED)
+        return *pairs, -weight, min(rank, field.ranks[0]) if missing and field.ranks else rank
 
     def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
         """Whether all but one of so many lists fit beside this one."""
@@ -131,39 +125,27 @@ class ListSearch:
             return self.best(left, lists - 1) is not None
         return fits is not False
 
-    def _rank(self, spu: int) -> int:
-        return self._spus[spu].rank if self._can_lead(spu) else BARRED
+    def _kind(self, at: int) -> AlikeSpus:
+        return self._field.kinds[self._field.kind_of[at]]
 
-    def _counts(self, row: Row) -> Counter[int]:
-        return Counter(cell for spu in row for cell in self._spus[spu].cells)
-
-    def _bound(self, row: Row) -> tuple[int, ...] | None:
-        """No list that begins so has a smaller score; None: none has what `min` demands."""
-        missing, counts = self._replicas - len(row), self._counts(row)
-        pairs = []
-        for cells in self._levels:
-            if sum(max(self._mins[cell] - counts[cell], 0) for cell in cells) > missing:
-                return None
-            pairs.append(_pairs([counts[cell] for cell in cells], missing))
-        weight = sum(self._spus[spu].weight for spu in row) + missing * self._most_weight
-        rank = min(map(self._rank, row), default=BARRED)
-        return *pairs, -weight, min(rank, self._best_rank) if missing else rank
+    def _rank(self, at: int) -> int:
+        return self._kind(at).rank if self._can_lead(at) else BARRED
 
     def _holds(self, levels: Sequence[int], rooms: Rooms, lists: int) -> bool:
         """Whether the cells of nested levels can have so many replicas together."""
-        takes: dict[Cells, tuple[int, int]] = {}  # at most, and at least
-        for spu, room in rooms.items():
-            cells = tuple([self._spus[spu].cells[level] for level in levels])
+        field, takes = self._field, dict[Cells, tuple[int, int]]()  # at most, and at least
+        for at, room in rooms.items():
+            cells = tuple([field.cells_at(at)[level] for level in levels])
             takes[cells] = takes.get(cells, (0, 0))[0] + min(room, lists), 0
         there = {cell for cells in takes for cell in cells}
-        demanded = {cell for level in levels for cell in self._levels[level] if self._mins[cell]}
+        demanded = {cell for level in levels for cell in field.levels[level] if field.mins[cell]}
         if lists and not demanded <= there:
             return False
         for _ in levels:
             outer: dict[Cells, tuple[int, int]] = {}
             for cells, (able, due) in takes.items():
-                most = min(able, lists * self._maxes[cells[-1]])
-                least = max(due, lists * self._mins[cells[-1]])
+                most = min(able, lists * field.maxes[cells[-1]])
+                least = max(due, lists * field.mins[cells[-1]])
                 if least > most:
                     return False
                 able_above, due_above = outer.get(cells[:-1], (0, 0))
@@ -175,13 +157,13 @@ class ListSearch:
 
 def _pairs(counts: Sequence[int], more: int) -> int:
     """The fewest pairs in one cell, with so many more replicas."""
-    pairs, cost = sum(count * (count - 1) // 2 for count in counts), 0
+    pairs, cost = sum([count * (count - 1) // 2 for count in counts]), 0
     while more:
-        taken = min(sum(count <= cost for count in counts), more)
+        taken = min(sum([count <= cost for count in counts]), more)
         pairs, more, cost = pairs + cost * taken, more - taken, cost + 1
     return pairs
 
 
 def without(rooms: Rooms, row: Row) -> dict[int, int]:
     """The room that is left after a list."""
-    return {spu: left for spu, room in rooms.items() if (left := room - (spu in row))}
+    return {at: left for at, room in rooms.items() if (left := room - (at in row))}

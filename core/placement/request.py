@@ -20,7 +20,7 @@ Where hard levels of `spread` or leaders are short too, lists are counted and se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from spu_assigner.core.placement.leaders import (
 )
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
-from spu_assigner.core.placement.scarcity import CriticalSpus, ScarceLists
+from spu_assigner.core.placement.scarcity import CriticalSpus, SearchedLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -123,15 +123,16 @@ class _NewLists:
             field, led, positions, asked.led, asked.lists + lists, shares=shares
         )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
-        self._has_ranks = len(field.ranks) > 1 or BARRED in field.ranks
         is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
         self._critical: CriticalSpus | None = None
         if chooser.is_scarce and is_counted:
             self._critical = CriticalSpus(field, chooser, replicas)
         self._is_short = chooser.is_scarce and not is_counted
-        self._scarce: ScarceLists | None = None
-        if self._is_short or not field.is_nested:
-            self._scarce = ScarceLists(field, chooser, replicas, work)
+        self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
+        self._is_searched = self._is_short or not field.is_nested
+        self._searched: SearchedLists | None = None
+        if self._is_searched or self._has_ranks:
+            self._searched = SearchedLists(field, chooser, replicas, work)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -143,14 +144,14 @@ class _NewLists:
             left = asked.partitions - done
             row = self._next(left)
             found = None if row is None else [row]
-            if self._scarce is not None:
+            if self._searched is not None and self._is_searched:
                 if row is not None:
                     chooser.put_back(row)
-                found = self._scarce.instead_of(row, left, is_short=self._is_short)
+                found = self._searched.instead_of(row, left, is_short=self._is_short)
             if found is None:
                 return False
             for each in found:
-                if self._scarce is not None:
+                if self._is_searched:
                     chooser.take_out(each)
                 self._give(each, rows)
         return True
@@ -197,8 +198,8 @@ class _NewLists:
                 return None
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
-        if row is not None and self._has_ranks and self.leads_alike:
-            return self._led_better(row, first)
+        if row is not None and self._searched is not None and self._has_ranks:
+            return self._searched.led_better(row, first)
         return row
 
     def _lead_key(self, at: int) -> tuple[int, int, int]:
@@ -221,42 +222,3 @@ class _NewLists:
             if able:
                 return min(able, key=self._lead_key)
         return None
-
-    def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
-        """A list as good at the levels above, of which a better leader is a member.
-
-        Where nobody in the list may lead: the best of those with one that may.
-        """
-        field, chooser = self._field, self._chooser
-        rank = min(field.kinds[field.kind_of[at]].rank for at in row)
-        if rank == field.ranks[0] < BARRED:
-            return row
-        best, least = (row, self._score(row)) if rank < BARRED else (None, ())
-        chooser.put_back(row)
-        for number, kind in enumerate(field.kinds):
-            top = chooser.front_at(number) if kind.rank < rank else None
-            if top is None or top in first or len(first) == len(row):
-                continue
-            trial = chooser.take_list(len(row), self._work, [*first, top])
-            if trial is not None:
-                chooser.put_back(trial)
-                score = self._score(trial)
-                if best is None or score < least:
-                    best, least = trial, score
-        if best is not None:
-            chooser.take_out(best)
-        return best
-
-    def _score(self, row: Row) -> tuple[int, ...]:
-        """What lists are compared by: pairs of replicas in one cell, level by level, less the
-        weights, then the rank of the best leader."""
-        field = self._field
-        counts = [0] * len(field.maxes)
-        kinds = [field.kinds[field.kind_of[at]] for at in row]
-        pairs = [0] * len(kinds[0].cells)
-        for kind in kinds:
-            for level, cell in enumerate(kind.cells):
-                pairs[level] += counts[cell]
-                counts[cell] += 1
-        weight = sum(kind.weight for kind in kinds)
-        return (*pairs, -weight, min(kind.rank for kind in kinds))

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
@@ -39,16 +40,15 @@ class CriticalSpus:
         if able < 0:
             return None
         critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
-        field, forced, counts = self._field, list[int](), [0] * len(self._field.maxes)
+        field, forced = self._field, list[int]()
         while len(critical) > able:
+            counts = field.counts_at(forced)
             *_, at = min(
                 (field.cost(field.kinds[field.kind_of[at]], counts), self._chooser.key_at(at), at)
                 for at in critical
             )
             critical.remove(at)
             forced.append(at)
-            for cell in field.cells_at(at):
-                counts[cell] += 1
         return forced
 
     def give(self, row: Sequence[int]) -> None:
@@ -56,24 +56,40 @@ class CriticalSpus:
         self._rooms[row] = [self._chooser.room(at) for at in row]
 
 
-class ScarceLists:
-    """Lists under rules where the best by places is not enough: levels cross, or hard levels or
-    leaders are short. They are counted, dealt or searched for."""
+class SearchedLists:
+    """Lists where the best SPU for each place is not enough: levels cross, hard levels or leaders
+    are short, or other members would lead better. They are counted, dealt or searched for."""
 
     def __init__(
         self, field: PlacementField, chooser: ListChooser, replicas: int, work: Work
     ) -> None:
         self._field, self._chooser = field, chooser
         self._replicas, self._work = replicas, work
-        self._search = ListSearch(
-            {at: field.kinds[kind] for at, kind in enumerate(field.kind_of)},
-            levels=field.levels,
-            maxes=field.maxes,
-            mins=field.mins,
-            replicas=replicas,
-            work=work,
-            can_lead=chooser.can_lead,
-        )
+        self._search = ListSearch(field, replicas, work, chooser.can_lead)
+
+    def led_better(self, row: Row, first: Sequence[int]) -> Row | None:
+        """A list, taken, as good at the levels above as this one, of which a better leader is a
+        member. Where nobody in the list may lead: the best of those with one that may."""
+        field, chooser = self._field, self._chooser
+        rank = min(field.kinds[field.kind_of[at]].rank for at in row)
+        if rank == field.ranks[0] < BARRED:
+            return row
+        best = row if rank < BARRED else None
+        least = None if best is None else self._search.bound(best)
+        chooser.put_back(row)
+        for number, kind in enumerate(field.kinds):
+            top = chooser.front_at(number) if kind.rank < rank else None
+            if top is None or top in first or len(first) == len(row):
+                continue
+            trial = chooser.take_list(len(row), self._work, [*first, top])
+            if trial is not None:
+                chooser.put_back(trial)
+                score = self._search.bound(trial)
+                if score is not None and (least is None or score < least):
+                    best, least = trial, score
+        if best is not None:
+            chooser.take_out(best)
+        return best
 
     def instead_of(self, row: Row | None, lists: int, *, is_short: bool) -> list[Row] | None:
         """What is given of so many lists where the best by places is this one: it, or a better one,
