@@ -204,8 +204,12 @@ class BoundRules:
 
     def cells(self, row: Sequence[int]) -> Counter[int]:
         """How many replicas of a list are in each cell."""
-        place, spus = self.table.labels.place, self.table.spus
-        return Counter(cell for spu_id in row for cell in spus[place[spu_id]].cells)
+        places = [self.table.labels.place[spu_id] for spu_id in row]
+        return Counter(
+            level.cells[group]
+            for level in self.table.levels
+            for group in level.groups[places].tolist()
+        )
 
     def broken(self, row: Sequence[int]) -> dict[str, int]:
         """Of each rule that a list breaks how many replicas do, or are lacking; taints are none:

@@ -68,11 +68,12 @@ class ListSearch:
 
     def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
         """The best list after which the others of so many still fit, if it is better than a known
-        one; None: there is none, or the work ended. Of SPUs that are alike the first is taken."""
+        one; None: there is none, or the work ended. Of SPUs that are alike the first is taken, of
+        kinds that are the one with most room."""
         field, work, alike = self._field, self._work, dict[tuple[int, int, int], Row]()
         for at, room in rooms.items():
             alike.setdefault((field.kind_of[at], self._rank(at), min(room, lists)), []).append(at)
-        kinds = [(field.kinds[number], members) for (number, *_), members in alike.items()]
+        kinds = [(field.kinds[kind], -room, row) for (kind, _, room), row in alike.items()]
         best, least = known, None if known is None else self.bound(known)
         # Partial lists, each with the number of its last kind and how many of that it has.
         stack: list[tuple[Row, int, int]] = [([], 0, 0)]
@@ -88,14 +89,14 @@ class ListSearch:
                 continue
             counts, options = field.counts_at(row), []
             for number in range(first, len(kinds)):
-                kind, members = kinds[number]
+                kind, room, members = kinds[number]
                 start = used if number == first else 0
                 cost = field.cost(kind, counts) if start < len(members) else None
                 if cost is not None:
-                    options.append((cost, number, start))
+                    options.append((cost, room, number, start))
             # The most promising is on top.
-            for _, number, start in sorted(options, reverse=True):
-                stack.append(([*row, kinds[number][1][start]], number, start + 1))
+            for *_, number, start in sorted(options, reverse=True):
+                stack.append(([*row, kinds[number][2][start]], number, start + 1))
         return best
 
     def bound(self, row: Row) -> tuple[int, ...] | None:
