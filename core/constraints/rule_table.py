@@ -90,7 +90,8 @@ class RuleTable:
         for at, text in enumerate(constraints.forbid):
             self.rules.append(HardRule(f"forbid[{at}] {text!r}", mask_of(labels.holding(text))))
         self.levels: list[Level] = []  # in order of preference
-        if not ignore_rack and all(level.label != RACK for level in constraints.spread):
+        is_named = any(level.label == RACK for level in constraints.spread)
+        if not ignore_rack and not is_named and labels.groups(RACK)[1] > 1:
             self._add_level(SpreadLevel(RACK), "")
         for at, given in enumerate(constraints.spread):
             self._add_level(given, f"spread[{at}] {given.label!r}")

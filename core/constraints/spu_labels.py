@@ -7,6 +7,7 @@ selector would take seconds on a large cluster.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -34,11 +35,7 @@ class SpuLabels:
         self.staying = mask_of(not spu.leaving for spu in self.spus)
         self.demoted = mask_of(spu.demoted for spu in self.spus)
         self.taints: dict[Taint, int] = {}  # whose they are
-        self._places: dict[str, dict[str, list[int]]] = {}  # by label and value
         for place, spu in enumerate(self.spus):
-            own = {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
-            for name, value in own.items():
-                self._places.setdefault(name, {}).setdefault(value, []).append(place)
             for taint in spu.taints:
                 self.taints[taint] = self.taints.get(taint, 0) | 1 << place
         # Of labels that were asked for: of each value its number, and of each SPU that of its own.
@@ -60,6 +57,16 @@ class SpuLabels:
         is_missing = bool((numbers == ABSENT).any())
         return numbers + is_missing, len(number_of) + is_missing
 
+    @cached_property
+    def _places(self) -> dict[str, dict[str, list[int]]]:
+        """The SPUs by label and value."""
+        found: dict[str, dict[str, list[int]]] = {}
+        for place, spu in enumerate(self.spus):
+            own = {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
+            for name, value in own.items():
+                found.setdefault(name, {}).setdefault(value, []).append(place)
+        return found
+
     def _meeting(self, requirement: Requirement) -> Flags:
         if requirement.key not in self._places:
             return np.full(len(self.ids), not requirement.is_met_by_presence)
@@ -74,6 +81,11 @@ class SpuLabels:
 
     def _numbered(self, name: str) -> tuple[dict[str, int], Numbers]:
         known = self._numbers.get(name)
+        if known is None and name == RACK:  # asked for by nearly all topics, others by few
+            racks = [spu.rack or "" for spu in self.spus]
+            number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
+            numbers = np.array([number_of[rack] for rack in racks], dtype=np.int64)
+            known = self._numbers[name] = number_of, numbers
         if known is None:
             places = self._places.get(name, {})
             numbers = np.full(len(self.ids), ABSENT, dtype=np.int64)

@@ -264,7 +264,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     elif event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     else:
-        field = ring_field(ring, ignore_rack=event.ignore_rack)
+        field = ring_field(state, ring, ignore_rack=event.ignore_rack)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
     need = Need.of(event.demand, event.leader_demand)
     asked = ListsRequest(

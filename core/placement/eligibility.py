@@ -14,20 +14,21 @@ tier has both kinds; for `[0]` the first tier is the kind of rack b, the second 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.constraints.rule_table import (
     AlikeSpus,
+    BoundRules,
     Cells,
     RuleTable,
     are_nested,
+    rule_table,
     topic_rules,
 )
 from spu_assigner.core.constraints.spu_labels import bits
@@ -76,7 +77,7 @@ class PlacementField:
         maxes: Sequence[int],
         mins: Sequence[int],
         table: RuleTable | None = None,
-        cell_of_rack: Mapping[str, int] | None = None,
+        is_ruled: bool = True,
     ) -> None:
         """
         Args:
@@ -85,14 +86,15 @@ class PlacementField:
             levels: the cells of each.
             maxes: of each cell the replicas of a list, at most,
             mins: and at least.
-            table: the rules; None: without constraints.
-            cell_of_rack: without constraints.
+            table: of all SPUs of the cluster.
+            is_ruled: the topic has constraints.
         """
         number_of = {kind: number for number, kind in enumerate(sorted({*found}))}
         self.kinds = [*number_of]
         self.kind_of = [number_of[each] for each in found]
-        self.levels, self.maxes, self.mins, self.table = levels, maxes, mins, table
-        self._cell_of_rack, self._described = cell_of_rack or {}, described
+        self.levels, self.maxes, self.mins = levels, maxes, mins
+        self.table = table if is_ruled else None  # None: without constraints
+        self._described, self._table = described, table
         self.id_list = [int(spu.spu_id) for spu in described]
         self.ids = np.array(self.id_list, dtype=np.int32)
         self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
@@ -118,34 +120,32 @@ class PlacementField:
         self._resources: dict[Collection[str], Resources] = {}
         self.first_turn = self.turn((0,) * len(maxes))
 
-    def cells_of(self, state: ClusterState, spu_id: int) -> Cells:
+    def cells_of(self, spu_id: int) -> Cells:
         """The cells of any SPU of the cluster."""
-        if self.table is not None:
-            return self.table.spus[self.table.labels.place[spu_id]].cells
-        cell = self._cell_of_rack.get(state.spus[SpuId(spu_id)].rack or "")
-        return () if cell is None else (cell,)
+        at = self.at_of.get(spu_id)
+        if at is None and self._table is not None:
+            return self._table.spus[self._table.labels.place[spu_id]].cells
+        return () if at is None else self.kind_at(at).cells
 
-    def counts(self, state: ClusterState, row: Collection[int]) -> list[int]:
+    def counts(self, row: Collection[int]) -> list[int]:
         """How many replicas of a list are in each cell."""
         counts = [0] * len(self.maxes)
         for spu_id in row:
-            at = self.at_of.get(spu_id)
-            cells = self.cells_of(state, spu_id) if at is None else self.cells_at(at)
-            for cell in cells:
+            for cell in self.cells_of(spu_id):
                 counts[cell] += 1
         return counts
 
     def counts_at(self, row: Collection[int]) -> list[int]:
-        """Likewise, of SPUs of the field, by place."""
+        """Likewise, of places in the field."""
         counts = [0] * len(self.maxes)
         for at in row:
-            for cell in self.cells_at(at):
+            for cell in self.kind_at(at).cells:
                 counts[cell] += 1
         return counts
 
-    def cells_at(self, at: int) -> Cells:
-        """The cells of an SPU of the field."""
-        return self.kinds[self.kind_of[at]].cells
+    def kind_at(self, at: int) -> AlikeSpus:
+        """What the rules say of an SPU of the field."""
+        return self.kinds[self.kind_of[at]]
 
     def limits(self, total: int) -> list[int]:
         """From how many of so many replicas of a topic on each SPU holds twice its fair share."""
@@ -215,26 +215,13 @@ class PlacementField:
         return known
 
 
-def ring_field(ring: Ring, *, ignore_rack: bool) -> PlacementField:
+def ring_field(state: ClusterState, ring: Ring, *, ignore_rack: bool) -> PlacementField:
     """The field of a topic without constraints; kept with the ring."""
     known = ring.kept.get(("field", ignore_rack))
     if isinstance(known, PlacementField):
         return known
-    described = ring.described()
-    racks = [""] * ring.size if ignore_rack else ring.racks().tolist()
-    names = sorted({*racks}) if len({*racks}) > 1 else []
-    cell_of_rack = {rack: cell for cell, rack in enumerate(names)}
-    made = ring.kept["field", ignore_rack] = PlacementField(
-        described,
-        [
-            AlikeSpus((cell_of_rack[rack],) if names else (), 0, int(spu.demoted), spu.demoted)
-            for rack, spu in zip(racks, described, strict=True)
-        ],
-        levels=[range(len(names))] if names else [],
-        maxes=[REPLICATION_FACTOR_MAX] * len(names),
-        mins=[0] * len(names),
-        cell_of_rack=cell_of_rack,
-    )
+    rules = rule_table(state, NO_CONSTRAINTS, ignore_rack=ignore_rack).alone
+    made = ring.kept["field", ignore_rack] = _field(rules, ring.ids.tolist(), is_ruled=False)
     return made
 
 
@@ -243,19 +230,25 @@ def ruled_field(
 ) -> PlacementField:
     """The field of a topic with constraints; kept with their table."""
     rules = topic_rules(state, topic, constraints, ignore_rack=ignore_rack)
-    table, key = rules.table, (rules.allowed, rules.admitted)
-    known = table.fields.get(key)
+    fields, key = rules.table.fields, (rules.allowed, rules.admitted)
+    known = fields.get(key)
     if isinstance(known, PlacementField):
         return known
-    places = [*bits(rules.allowed)]
-    if len(table.fields) >= FIELDS_MAX:
-        del table.fields[next(iter(table.fields))]
-    made = table.fields[key] = PlacementField(
-        [table.labels.spus[place] for place in places],
-        [table.spus[place] for place in places],
+    if len(fields) >= FIELDS_MAX:
+        del fields[next(iter(fields))]
+    ids = rules.table.labels.id_list
+    made = fields[key] = _field(rules, [ids[at] for at in bits(rules.allowed)], is_ruled=True)
+    return made
+
+
+def _field(rules: BoundRules, ids: Sequence[int], *, is_ruled: bool) -> PlacementField:
+    table, place = rules.table, rules.table.labels.place
+    return PlacementField(
+        [table.labels.spus[place[spu_id]] for spu_id in ids],
+        [table.spus[place[spu_id]] for spu_id in ids],
         levels=[level.cells for level in table.levels],
         maxes=table.maxes,
         mins=rules.mins,
         table=table,
+        is_ruled=is_ruled,
     )
-    return made

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.constraints.rule_table import BARRED, AlikeSpus, Cells, are_nested
+from spu_assigner.core.constraints.rule_table import BARRED, Cells, are_nested
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.placement.eligibility import PlacementField
 
@@ -43,26 +43,23 @@ class ListSearch:
         self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
         self._most_weight = max((kind.weight for kind in field.kinds), default=0)
         hard = [
-            level
+            (len(cells), level)
             for level, cells in enumerate(field.levels)
-            if any(field.maxes[cell] < REPLICATION_FACTOR_MAX or field.mins[cell] for cell in cells)
+            if any(field.maxes[i] < REPLICATION_FACTOR_MAX or field.mins[i] for i in cells)
         ]
-        self._hard = sorted(hard, key=lambda level: len(field.levels[level]))  # outermost first
-        self._is_counted = are_nested(field.kinds, hard)
+        self._hard = [level for _, level in sorted(hard)]  # outermost first
+        self._is_counted = are_nested(field.kinds, self._hard)
 
     def fits(self, rooms: Rooms, lists: int) -> bool | None:
         """Whether so many lists fit; None: a count does not decide it."""
         wanted = lists * self._replicas
-        leading = following = 0
-        for at, room in rooms.items():
-            if self._rank(at) < BARRED:
-                leading += min(room, lists)
-            else:
-                following += min(room, lists)
+        able = {at: min(room, lists) for at, room in rooms.items()}
+        leading = sum(room for at, room in able.items() if self._rank(at) < BARRED)
+        following = sum(able.values()) - leading
         if leading < lists or leading + min(following, wanted - lists) < wanted:
             return False
         for levels in [self._hard] if self._is_counted else [[level] for level in self._hard]:
-            if not self._holds(levels, rooms, lists):
+            if not self._holds(levels, able, lists):
                 return False
         return True if self._is_counted and not following else None
 
@@ -110,7 +107,7 @@ class ListSearch:
             if sum([max(n - has, 0) for n, has in zip(mins, of_level, strict=True)]) > missing:
                 return None
             pairs.append(_pairs(of_level, missing))
-        weight = sum([self._kind(at).weight for at in row]) + missing * self._most_weight
+        weight = sum([self._field.kind_at(at).weight for at in row]) + missing * self._most_weight
         rank = min(map(self._rank, row), default=BARRED)
         return *pairs, -weight, min(rank, field.ranks[0]) if missing and field.ranks else rank
 
@@ -126,31 +123,27 @@ class ListSearch:
             return self.best(left, lists - 1) is not None
         return fits is not False
 
-    def _kind(self, at: int) -> AlikeSpus:
-        return self._field.kinds[self._field.kind_of[at]]
-
     def _rank(self, at: int) -> int:
-        return self._kind(at).rank if self._can_lead(at) else BARRED
+        return self._field.kind_at(at).rank if self._can_lead(at) else BARRED
 
-    def _holds(self, levels: Sequence[int], rooms: Rooms, lists: int) -> bool:
+    def _holds(self, levels: Sequence[int], able: Rooms, lists: int) -> bool:
         """Whether the cells of nested levels can have so many replicas together."""
         field, takes = self._field, dict[Cells, tuple[int, int]]()  # at most, and at least
-        for at, room in rooms.items():
-            cells = tuple([field.cells_at(at)[level] for level in levels])
-            takes[cells] = takes.get(cells, (0, 0))[0] + min(room, lists), 0
+        for at, room in able.items():
+            cells = tuple([field.kind_at(at).cells[level] for level in levels])
+            takes[cells] = takes.get(cells, (0, 0))[0] + room, 0
         there = {cell for cells in takes for cell in cells}
-        demanded = {cell for level in levels for cell in field.levels[level] if field.mins[cell]}
-        if lists and not demanded <= there:
+        if lists and any(field.mins[i] and i not in there for n in levels for i in field.levels[n]):
             return False
         for _ in levels:
             outer: dict[Cells, tuple[int, int]] = {}
-            for cells, (able, due) in takes.items():
-                most = min(able, lists * field.maxes[cells[-1]])
+            for cells, (able_below, due) in takes.items():
+                most = min(able_below, lists * field.maxes[cells[-1]])
                 least = max(due, lists * field.mins[cells[-1]])
                 if least > most:
                     return False
-                able_above, due_above = outer.get(cells[:-1], (0, 0))
-                outer[cells[:-1]] = able_above + most, due_above + least
+                above = outer.get(cells[:-1], (0, 0))
+                outer[cells[:-1]] = above[0] + most, above[1] + least
             takes = outer
         most, least = takes.get((), (0, 0))
         return least <= lists * self._replicas <= most

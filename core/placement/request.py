@@ -123,16 +123,11 @@ class _NewLists:
             field, led, positions, asked.led, asked.lists + lists, shares=shares
         )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
-        is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
-        self._critical: CriticalSpus | None = None
-        if chooser.is_scarce and is_counted:
-            self._critical = CriticalSpus(field, chooser, replicas)
-        self._is_short = chooser.is_scarce and not is_counted
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
-        self._is_searched = self._is_short or not field.is_nested
-        self._searched: SearchedLists | None = None
-        if self._is_searched or self._has_ranks:
-            self._searched = SearchedLists(field, chooser, replicas, work)
+        self._searched = SearchedLists(field, chooser, replicas, work)
+        self._critical: CriticalSpus | None = None
+        if chooser.is_scarce and not self._searched.is_short:
+            self._critical = CriticalSpus(field, chooser, replicas)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -141,18 +136,18 @@ class _NewLists:
         while (done := len(rows)) < asked.partitions:
             if done and done % a_turn == 0 and not chooser.has_groups:
                 chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
-            left = asked.partitions - done
-            row = self._next(left)
-            found = None if row is None else [row]
-            if self._searched is not None and self._is_searched:
-                if row is not None:
-                    chooser.put_back(row)
-                found = self._searched.instead_of(row, left, is_short=self._is_short)
+            row = self._next(asked.partitions - done)
+            if not self._searched.is_needed:
+                if row is None:
+                    return False
+                self._give(row, rows)
+                continue
+            chooser.put_back(row or ())
+            found = self._searched.instead_of(row, asked.partitions - done)
             if found is None:
                 return False
             for each in found:
-                if self._is_searched:
-                    chooser.take_out(each)
+                chooser.take_out(each)
                 self._give(each, rows)
         return True
 
@@ -186,25 +181,20 @@ class _NewLists:
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
         chooser, replicas, work = self._chooser, self._asked.replicas, self._work
-        first: list[int] = []
-        if self._critical is not None:
-            forced = self._critical.first(left)
-            if forced is None:
-                return None
-            first = forced
+        first = [] if self._critical is None else self._critical.first(left)
+        if first is None:
+            return None
         if not self.leads_alike and not any(map(chooser.can_lead, first)):
             leader = self._first_leader()
             if leader is None or len(first) == replicas:
                 return None
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
-        if row is not None and self._searched is not None and self._has_ranks:
-            return self._searched.led_better(row, first)
-        return row
+        return self._searched.led_better(row, first) if row and self._has_ranks else row
 
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""
-        rank = self._field.kinds[self._field.kind_of[at]].rank
+        rank = self._field.kind_at(at).rank
         return rank, self._chooser.lead_share(at), self.leads.key(at)
 
     def _first_leader(self) -> int | None:

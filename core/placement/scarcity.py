@@ -44,7 +44,7 @@ class CriticalSpus:
         while len(critical) > able:
             counts = field.counts_at(forced)
             *_, at = min(
-                (field.cost(field.kinds[field.kind_of[at]], counts), self._chooser.key_at(at), at)
+                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
                 for at in critical
             )
             critical.remove(at)
@@ -66,12 +66,15 @@ class SearchedLists:
         self._field, self._chooser = field, chooser
         self._replicas, self._work = replicas, work
         self._search = ListSearch(field, replicas, work, chooser.can_lead)
+        is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
+        self.is_short = chooser.is_scarce and is_ruled
+        self.is_needed = self.is_short or not field.is_nested
 
     def led_better(self, row: Row, first: Sequence[int]) -> Row | None:
         """A list, taken, as good at the levels above as this one, of which a better leader is a
         member. Where nobody in the list may lead: the best of those with one that may."""
         field, chooser = self._field, self._chooser
-        rank = min(field.kinds[field.kind_of[at]].rank for at in row)
+        rank = min(field.kind_at(at).rank for at in row)
         if rank == field.ranks[0] < BARRED:
             return row
         best = row if rank < BARRED else None
@@ -91,13 +94,13 @@ class SearchedLists:
             chooser.take_out(best)
         return best
 
-    def instead_of(self, row: Row | None, lists: int, *, is_short: bool) -> list[Row] | None:
+    def instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
         """What is given of so many lists where the best by places is this one: it, or a better one,
         or another that leaves room for the others, or all of them; None: they do not fit."""
         work, search, field = self._work, self._search, self._field
         if not field.is_nested and work.steps > 0:
             row = search.best(dict.fromkeys(self._in_order(), 1), 1, row)
-        if not is_short:
+        if not self.is_short:
             return None if row is None else [row]
         work.look(LOOKS_TO_COUNT * field.size)
         rooms = {at: room for at, room in enumerate(self._chooser.rooms()) if room > 0}
@@ -149,9 +152,11 @@ class SearchedLists:
                 heappush(alike[kind_number], (quotas[at], number, at))
             elif not alike[kind_number]:
                 del alike[kind_number]
-            for cell in field.cells_at(at):
+            for cell in field.kind_at(at).cells:
                 counts[cell] += 1
         outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
-        in_order = sorted(quotas, key=lambda at: ([field.cells_at(at)[i] for i in outermost], at))
+        in_order = sorted(
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+        )
         sequence = [at for at in in_order for _ in range(quotas[at])]
         return [sequence[number::lists] for number in range(lists)]

@@ -217,7 +217,7 @@ def test_twice_the_fair_share_is_rounded_up() -> None:
     for spu_id in range(20):
         capacity = 200 if spu_id == 0 else 100
         step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
-    field = ring_field(state.ring, ignore_rack=False)
+    field = ring_field(state, state.ring, ignore_rack=False)
     assert field.limits(48) == [10] + [5] * 19
     assert field.limits(1) == [1] * 20
 
