@@ -27,11 +27,6 @@ def kept_rules(state: ClusterState, name: str) -> BoundRules | None:
     return topic_rules(state, name, topic.constraints, ignore_rack=topic.ignore_rack)
 
 
-def has_min(constraints: Constraints) -> bool:
-    """Whether a level demands replicas of each value."""
-    return any(level.min is not None for level in constraints.spread)
-
-
 def leaving_spus(state: ClusterState, topic: Topic) -> Set[int]:
     """The SPUs that replicas of a topic are to leave: decommissioned, or tainted so.
 

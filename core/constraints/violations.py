@@ -17,7 +17,6 @@ import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING
-from spu_assigner.core.constraints.kept_rules import has_min
 from spu_assigner.core.constraints.rule_table import (
     HardRule,
     RuleTable,
@@ -65,9 +64,8 @@ def topics_to_check(
 
     def is_concerned(name: str) -> bool:
         topic = state.topics[name]
-        if topic.constraints is not None and has_min(topic.constraints):
-            return True
-        return is_other and topic.replicas.holds(after.spu_id)
+        has_min = any(level.min for level in (topic.constraints or NO_CONSTRAINTS).spread)
+        return has_min or (is_other and topic.replicas.holds(after.spu_id))
 
     return sorted(filter(is_concerned, state.constrained)) if is_new or is_other else []
 

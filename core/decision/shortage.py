@@ -15,7 +15,7 @@ from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.constraints.work import LOOKS_MAX
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
-from spu_assigner.core.placement.scarcity import slack
+from spu_assigner.core.placement.request import slack
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 

@@ -20,7 +20,7 @@ Where hard levels of `spread` or leaders are short too, lists are counted and se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,9 +35,9 @@ from spu_assigner.core.placement.leaders import (
     demoted_last,
     even_leaders,
 )
+from spu_assigner.core.placement.list_search import SearchedLists
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
-from spu_assigner.core.placement.scarcity import CriticalSpus, SearchedLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -92,6 +92,42 @@ def place_lists(
     return found
 
 
+def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
+    """What SPUs have room for beyond so many lists; below 0: they do not fit."""
+    return sum([min(room, lists) for room in rooms]) - lists * replicas
+
+
+class _CriticalSpus:
+    """The SPUs of a field that have room for all lists that are left, list after list."""
+
+    def __init__(self, field: PlacementField, chooser: ListChooser, replicas: int) -> None:
+        self._field = field
+        self._chooser = chooser
+        self._replicas = replicas
+        self._rooms = np.array(chooser.rooms(), dtype=np.int32)
+
+    def first(self, lists: int) -> list[int] | None:
+        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
+        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._replicas
+        if able < 0:
+            return None
+        critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
+        field, forced = self._field, list[int]()
+        while len(critical) > able:
+            counts = field.counts_at(forced)
+            *_, at = min(
+                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
+                for at in critical
+            )
+            critical.remove(at)
+            forced.append(at)
+        return forced
+
+    def give(self, row: Sequence[int]) -> None:
+        """Count a list that was given."""
+        self._rooms[row] = [self._chooser.room(at) for at in row]
+
+
 class _NewLists:
     """A request on the way."""
 
@@ -125,9 +161,9 @@ class _NewLists:
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
         self._searched = SearchedLists(field, chooser, replicas, work)
-        self._critical: CriticalSpus | None = None
+        self._critical: _CriticalSpus | None = None
         if chooser.is_scarce and not self._searched.is_short:
-            self._critical = CriticalSpus(field, chooser, replicas)
+            self._critical = _CriticalSpus(field, chooser, replicas)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
