@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -60,8 +61,9 @@ def describe_rules(
     rules = topic_rules(state, replica_map.topic, constraints, ignore_rack=replica_map.ignore_rack)
     table, labels = rules.table, rules.table.labels
     for rule in rules.hard:
-        if rule.level is None and not rule.barred:
-            ids = ", ".join(str(labels.id_list[at]) for at in bits(rule.excluded & labels.open))
+        if rule.level is None:
+            spus = bits((rule.excluded | rule.barred) & labels.open)
+            ids = ", ".join(str(labels.id_list[at]) for at in spus)
             yield f"{rule.name}: excludes {f'SPU {ids}' if ids else 'no SPU that is online'}"
     known = [spu_id for spu_id in row if spu_id in labels.place]
     counts = rules.cells(known)
@@ -81,9 +83,6 @@ def describe_rules(
         rank = table.ranks[places[0]]
         name = "none" if rank == len(constraints.leaders) else f"leaders[{rank}]"
         yield f"leaders: SPU {known[0]} meets {name}"
-    barred = ", ".join(str(labels.id_list[at]) for at in bits(table.barred & labels.open))
-    if barred:
-        yield f"tainted against leading: SPU {barred}"
 
 
 class Barring(NamedTuple):
@@ -107,13 +106,11 @@ def barring_rules(
     for rule in rules.hard:
         excluded = rule.excluded
         if rule.level is not None:
-            closed = {cell for cell in rule.level.cells if counts[cell] >= (rule.max or wanted)}
-            lacks = {cell: least - counts[cell] for cell, least in rule.mins.items()}
-            lacks = {cell: lack for cell, lack in lacks.items() if lack > 0}
-            if rule.mins and sum(lacks.values()) >= wanted - len(staying):
-                closed = {*rule.level.cells} - lacks.keys()  # All that come are demanded.
-            first, groups = rule.level.cells.start, rule.level.groups
-            excluded = mask_of(np.isin(groups + first, [*closed])) & others
+            cells, lacks = rule.level.cells, Counter(rule.mins) - counts
+            closed = [cell for cell in cells if counts[cell] >= (rule.max or wanted)]
+            if rule.mins and lacks.total() >= wanted - len(staying):  # All that come are demanded.
+                closed = [cell for cell in cells if cell not in lacks]
+            excluded = mask_of(np.isin(rule.level.groups + cells.start, closed)) & others
         left &= ~excluded
         if excluded & others:
             found.append(f"{rule.name} excludes {(excluded & others).bit_count()}")

@@ -29,7 +29,7 @@ from spu_assigner.core.state.topic import Topic
 
 # What a check takes in looks, by measurement.
 CHECK_LOOKS_MAX: Final = 16_000_000  # of one event; 0.5 to 1.2 s
-TOPIC_LOOKS: Final = 1_000
+TOPIC_LOOKS: Final = 700
 RULES_LOOKS: Final = 1_000  # of rules that no topic before it has, and of a topic that they name
 CHARACTER_LOOKS: Final = 8  # of a selector, and
 SPUS_A_LOOK: Final = 1_000  # one more for so many SPUs
