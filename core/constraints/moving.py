@@ -16,26 +16,21 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.constraints.rule_table import (
-    TAINT,
+    BoundRules,
     RuleTable,
     binding_constraints,
-    bound_table,
+    bound,
     rule_table,
+    union,
 )
+from spu_assigner.core.constraints.spu_labels import Flags, flags_of
 from spu_assigner.core.state.cluster_state import ClusterState
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.signedinteger[Any]]
 
 
 class MovingRules:
@@ -50,33 +45,42 @@ class MovingRules:
             constraints = state.topics[name].constraints
             for other in () if constraints is None else constraints.together_with:
                 self._wanted_by.setdefault(other, []).append(name)
-        self._tables: dict[int, _MoveTable] = {}
-        self.opened = self._opened()  # closed by a taint alone, and tolerated by one that may move
+        self._tables: dict[Hashable, _MoveTable] = {}
+        closed = [
+            int(spu_id)
+            for spu_id, spu in state.spus.items()
+            if spu.online and spu.is_closed and not spu.cordoned
+        ]
+        self.opened: set[int] = set()  # closed by a taint alone, and tolerated by one that may move
+        for name in state.constrained.intersection(self._number) if closed else ():
+            labels, excluded = (table := self._table(name)).labels, table.excluded
+            self.opened.update(i for i in closed if not excluded >> labels.place[i] & 1)
 
     def of(self, name: str, ids: IdArray) -> TopicMoves | None:
         """Those of a topic, on these SPUs; None: it has none."""
         state = self._state
-        others = self._wanted_by.get(name, ())
-        is_bound = name in state.constrained or name in state.apart_from or bool(others)
+        wanted_by = self._wanted_by.get(name, ())
+        is_bound = name in state.constrained or name in state.apart_from or bool(wanted_by)
         if not is_bound and not self._leads_alone(name):
             return None
-        constraints, ignore_rack = self._constraints(name), state.topics[name].ignore_rack
-        table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
-        known = self._tables.get(id(table))
+        table = self._table(name)
+        rules, constraints = bound(state, name, table), table.constraints
+        key = id(table), rules.admitted
+        known = self._tables.get(key)
         if known is None:
-            known = self._tables[id(table)] = _move_table(table, ids)
-        mask = table.allowed(of_topics)
-        is_open = _flags(mask, known.places)
-        partners = [other for other in constraints.apart_from if other in self._number]
-        if partners:
-            count, first = len(self._number), ids.astype(np.int64)
-            mine = (self._number[name] - first) % count
-            for other in partners:
+            known = self._tables[key] = _MoveTable(rules, ids)
+        is_open = known.flags(rules.allowed)
+        count, first = len(self._number), ids.astype(np.int64)
+        for other in (*constraints.apart_from, *sorted(state.apart_from.get(name, ()))):
+            if other in self._number:
+                mine = (self._number[name] - first) % count
                 is_open &= mine < (self._number[other] - first) % count
         if any(other in self._number for other in constraints.together_with):
-            is_open &= np.isin(ids, list(_holders(state, name)))
-        stays = np.isin(ids, sorted({spu for other in others for spu in _holders(state, other)}))
-        stays |= np.isin(ids, sorted(self.opened)) & _flags(_tainted(table), known.places)
+            is_open &= np.isin(ids, _held(state, name))
+        stays = np.isin(ids, sorted(self.opened))
+        stays &= known.flags(union(rule for rule in table.rules if not rule.is_given))
+        for other in wanted_by:
+            stays |= np.isin(ids, _held(state, other))
         return TopicMoves(is_open, stays, known)
 
     def _leads_alone(self, name: str) -> bool:
@@ -85,41 +89,20 @@ class MovingRules:
         is_single = topic.replication_factor == 1 or topic.wanted_lengths is not None
         return bool(self._state.demoted) and is_single
 
-    def _opened(self) -> set[int]:
-        state, found = self._state, set[int]()
-        closed = {
-            int(spu_id)
-            for spu_id, spu in state.spus.items()
-            if spu.online and spu.is_closed and not spu.cordoned
-        }
-        for name in state.constrained if closed else ():
-            if name in self._number:
-                table = self._table(name)
-                allowed = table.allowed(())
-                found |= {i for i in closed if allowed >> table.place[SpuId(i)] & 1}
-        return found
-
     def _table(self, name: str) -> RuleTable:
-        ignore_rack = self._state.topics[name].ignore_rack
-        return rule_table(self._state, self._constraints(name), ignore_rack=ignore_rack)
-
-    def _constraints(self, name: str) -> Constraints:
-        given = self._state.topics[name].constraints
-        return binding_constraints(self._state, name, given) or NO_CONSTRAINTS
+        topic = self._state.topics[name]
+        constraints = binding_constraints(self._state, name, topic.constraints) or NO_CONSTRAINTS
+        return rule_table(self._state, constraints, ignore_rack=topic.ignore_rack)
 
 
-@dataclass(slots=True)
 class TopicMoves:
     """Where the replicas of one topic may go; flags are by position among the SPUs in question."""
 
-    is_open: Flags  # as far as rules on single SPUs go
-    stays: Flags  # the SPUs that they do not leave
-    _table: _MoveTable
-
-    @property
-    def allowed(self) -> Flags:
-        """The SPUs that rules on single SPUs allow, but for those that name topics."""
-        return self._table.allowed
+    def __init__(self, is_open: Flags, stays: Flags, table: _MoveTable) -> None:
+        self.is_open = is_open  # as far as rules on single SPUs go
+        self.stays = stays  # the SPUs that they do not leave
+        self.allowed = table.allowed  # by rules on single SPUs that name no topics
+        self._table = table
 
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs that may take that replica of a list, its own and other members included."""
@@ -127,96 +110,66 @@ class TopicMoves:
 
     def alike(self, spu_id: int) -> Flags:
         """The SPUs that are in the same group at each level."""
-        return self._table.alike(spu_id)
+        return np.asarray((self._table.cells == self._table.cells_of(spu_id)).all(axis=1))
 
     def leaders(self, row: Sequence[int]) -> list[bool]:
         """Which members may lead a list in place of the one that does, or are it."""
-        ranks = [self._table.rank_of(spu_id) for spu_id in row]
+        ranks = [self._table.rank(spu_id) for spu_id in row]
         return [rank <= ranks[0] and rank < self._table.last_rank for rank in ranks]
 
 
-@dataclass(frozen=True, slots=True)
 class _MoveTable:
     """A rule table as arrays; the first dimension is the SPUs in question."""
 
-    table: RuleTable
-    places: list[int]  # in the table
-    cells: Numbers
-    maxes: Numbers  # of each group
-    mins: Numbers  # likewise
-    weights: Numbers
-    ranks: Numbers  # as leaders
-    allowed: Flags
-    found: dict[Any, Flags] = field(default_factory=dict)
+    def __init__(self, rules: BoundRules, ids: IdArray) -> None:
+        self._table = table = rules.table
+        self._spus, self._place = table.spus, table.labels.place
+        self._places = [table.labels.place[spu_id] for spu_id in ids.tolist()]
+        self.last_rank = table.last_rank  # of SPUs that are to lead nothing
+        self.allowed = self.flags(table.labels.open & ~table.excluded)
+        own = [table.spus[place] for place in self._places]
+        shape = len(own), len(table.levels)
+        self.cells = np.array([spu.cells for spu in own], dtype=np.int64).reshape(shape)
+        self._weights = np.array([spu.weight for spu in own], dtype=np.int64)
+        self._ranks = np.array([self.rank(spu_id) for spu_id in ids.tolist()], dtype=np.int64)
+        self._maxes = np.array(table.maxes, dtype=np.int64)
+        self._mins = np.array(rules.mins, dtype=np.int64)
+        self._found: dict[Hashable, Flags] = {}
 
-    @property
-    def last_rank(self) -> int:
-        return self.table.last_rank
+    def flags(self, mask: int) -> Flags:
+        return flags_of(mask, len(self._spus))[self._places]
 
-    def rank_of(self, spu_id: int) -> int:
-        """What `leaders` says of an SPU; behind all others: it is not to lead."""
-        return _rank(self.table, self.table.place[SpuId(spu_id)])
+    def cells_of(self, spu_id: int) -> IdArray:
+        return np.array(self._spus[self._place[spu_id]].cells, dtype=np.int64)
 
-    def alike(self, spu_id: int) -> Flags:
-        cells = self.table.cells[self.table.place[SpuId(spu_id)]]
-        return np.asarray((self.cells == np.array(cells, dtype=np.int64)).all(axis=1))
+    def rank(self, spu_id: int) -> int:
+        """What `leaders` says of an SPU."""
+        return min(self._spus[self._place[spu_id]].rank, self.last_rank)
 
     def takers(self, row: Sequence[int], at: int) -> Flags:
-        table = self.table
-        places = [table.place[SpuId(spu_id)] for spu_id in row]
-        others = sorted(table.cells[place] for number, place in enumerate(places) if number != at)
-        own, weight = table.cells[places[at]], table.weights[places[at]]
-        rank = _rank(table, places[at])
-        is_ranked = at == 0 or rank < _rank(table, places[0])
-        key = tuple(others), own, weight, rank if is_ranked else None
-        known = self.found.get(key)
+        """The SPUs for which no rule is kept worse than before, rules on single SPUs aside."""
+        spus = [self._spus[self._place[spu_id]] for spu_id in row]
+        own = spus.pop(at)
+        others = sorted(spu.cells for spu in spus)
+        rank = self.rank(row[at])
+        is_ranked = at == 0 or rank < self.rank(row[0])
+        key = tuple(others), own.cells, own.weight, rank if is_ranked else None
+        known = self._found.get(key)
         if known is None:
-            counts = np.zeros(len(self.maxes), dtype=np.int64)
+            counts = np.zeros(len(self._maxes), dtype=np.int64)
             for cells in others:
                 counts[list(cells)] += 1
-            mine = np.array(own, dtype=np.int64)
-            known = (counts[self.cells] <= counts[mine]).all(axis=1) & (self.weights >= weight)
+            mine, theirs = np.array(own.cells, dtype=np.int64), counts[self.cells]
+            is_spare = counts[mine] >= self._mins[mine]
             is_same = self.cells == mine
-            is_spare = counts[mine] >= self.mins[mine]
-            takes = counts[self.cells] < self.maxes[self.cells]
-            known &= (is_same | (is_spare & takes)).all(axis=1)
+            keeps = is_same | (is_spare & (theirs < self._maxes[self.cells]))
+            known = (keeps & (theirs <= counts[mine])).all(axis=1) & (self._weights >= own.weight)
             if is_ranked:
-                known &= self.ranks <= rank
-            self.found[key] = known
+                known &= self._ranks <= rank
+            self._found[key] = known
         return known
 
 
-def _move_table(table: RuleTable, ids: IdArray) -> _MoveTable:
-    places = [table.place[SpuId(spu_id)] for spu_id in ids.tolist()]
-    shape = len(places), len(table.levels)
-    return _MoveTable(
-        table=table,
-        places=places,
-        cells=np.array([table.cells[place] for place in places], dtype=np.int64).reshape(shape),
-        maxes=np.array(table.cell_maxes, dtype=np.int64),
-        mins=np.array(table.cell_mins, dtype=np.int64),
-        weights=np.array([table.weights[place] for place in places], dtype=np.int64),
-        ranks=np.array([_rank(table, place) for place in places], dtype=np.int64),
-        allowed=_flags(table.allowed(()), places),
-    )
-
-
-def _flags(mask: int, places: Sequence[int]) -> Flags:
-    return np.array([mask >> place & 1 for place in places], dtype=np.bool_)
-
-
-def _tainted(table: RuleTable) -> int:
-    mask = 0
-    for rule in table.rules:
-        if rule.name.startswith(TAINT):
-            mask |= rule.excluded
-    return mask
-
-
-def _rank(table: RuleTable, place: int) -> int:
-    is_barred = (table.barred_leaders | table.demoted) >> place & 1
-    return table.last_rank if is_barred else table.ranks[place]
-
-
-def _holders(state: ClusterState, name: str) -> set[int]:
-    return set(state.topics[name].replicas.lists().flat().tolist())
+def _held(state: ClusterState, name: str) -> IdArray:
+    """The SPUs that a topic is on."""
+    return np.unique(state.topics[name].replicas.lists().flat())

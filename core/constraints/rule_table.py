@@ -1,9 +1,12 @@
-"""What the rules of a topic say of each SPU of a cluster, whatever the SPUs hold.
+"""What the rules of a topic say of the SPUs of a cluster, whatever these hold.
 
-Hard rules on single SPUs are bit masks of the SPUs that they exclude: bit i stands for the SPU of
-the i-th lowest id. A level groups SPUs by the value of a label: first racks, where `spread` names
-none, then those of `spread`. Levels are nested where, of any two, each group of the one lies within
-a group of the other: then a list that is built from the best SPU each time is the best.
+There is one table of hard rules, in the order given. From it follows who may get replicas
+(`placement.eligibility`), which rules lists break (`violations`), which rules conflict
+(`placement.conflict`), and where a rebalance may move replicas (`moving`).
+
+A rule on single SPUs is a mask of those that it excludes. A level groups SPUs by the value of a
+label: first racks, where `spread` names none, then those of `spread`. Such a group is a *cell*;
+cells of all levels are numbered on.
 
 The `min` of a level is of each value that an SPU has to which replicas of the topic may go as far
 as its other hard rules on single SPUs say; one that is offline or cordoned counts, one that leaves
@@ -13,146 +16,220 @@ the cluster does not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from operator import or_
+from typing import Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.constraints import (
     NO_CONSTRAINTS,
     Constraints,
     SpreadLevel,
-    Taint,
     TaintEffect,
     untolerated,
 )
-from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.base.selectors import RACK
-from spu_assigner.core.constraints.spu_labels import Flags, SpuLabels
+from spu_assigner.core.constraints.spu_labels import Numbers, SpuLabels, flags_of, mask_of
 from spu_assigner.core.state.cluster_state import ClusterState
 
-TAINT: Final = "taint "  # what the names of rules of taints begin with
 TAINT_RULES_MAX: Final = 64  # of a table; each costs time in each decision
 TABLES_MAX: Final = 64  # of a cluster; one of 1,000 SPUs takes some 200 KB
 LABELS: Final = "labels"  # the key of those of the SPUs, among the tables
-KEPT_MAX: Final = (
-    16  # of what follows from a table: sets of SPUs that topics leave, and their kinds
-)
+BARRED: Final = 2**20  # the rank of an SPU that may not lead
+NO_LEADERS: Final = "taints against leading"
+
+Cells = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SpuRule:
-    """A hard rule on single SPUs."""
+class AlikeSpus(NamedTuple):
+    """SPUs that are alike to the rules."""
 
-    name: str
-    excluded: int  # a bit for each SPU
+    cells: Cells  # of each level, in order of preference
+    weight: int  # the sum of what is preferred
+    rank: int  # as a leader, 0 first; a demoted SPU is behind all others
+    is_last: bool  # it leads nothing where another can, and stands last in lists
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """SPUs grouped by a label."""
 
     label: str
-    groups: Sequence[int]  # of each SPU: the number of its value, in order of value
-    size: int  # groups
-    max: int | None  # replicas of a list for each group, at most: a hard rule
-    min: int | None = None  # at least, for the groups that the topic's other rules admit: likewise
-    mins: Sequence[int] = ()  # of each group; none: not known yet, or there is no such rule
-    index: int = 0  # in `spread`
+    groups: Numbers  # of each SPU: the number of its value, in order of value
+    cells: range  # of these groups
+    max: int | None  # replicas of a list in each cell, at most,
+    min: int | None  # and at least, in the cells that the topic's other rules admit
+    name: str  # `spread[0] 'zone'`
 
-    def max_name(self) -> str:
-        """The name of its hard rule."""
-        return f"spread[{self.index}] {self.label!r} max {self.max}"
 
-    def min_name(self) -> str:
-        """Likewise of the other one."""
-        return f"spread[{self.index}] {self.label!r} min {self.min}"
+class HardRule(NamedTuple):
+    """A rule that lists must hold: on single SPUs, on a level, or on who leads."""
+
+    name: str
+    excluded: int = 0  # a mask of SPUs
+    level: Level | None = None
+    max: int | None = None  # replicas of a list in each cell of the level, at most
+    mins: Mapping[int, int] = {}  # in cells of it, at least
+    barred: int = 0  # SPUs that may not lead
+    is_given: bool = True  # by the topic itself, not by taints or other topics
+
+
+class RuleTable:
+    """The rules of a topic but for those that name topics; sequences are by ascending id."""
+
+    def __init__(self, labels: SpuLabels, constraints: Constraints, *, ignore_rack: bool) -> None:
+        self.labels = labels
+        self.constraints = constraints
+        self.barred = 0  # SPUs that are tainted against leading
+        self.rules = self._taint_rules()  # on single SPUs
+        for at, text in enumerate(constraints.require):
+            excluded = mask_of(~labels.holding(text))
+            self.rules.append(HardRule(f"require[{at}] {text!r}", excluded))
+        for at, text in enumerate(constraints.forbid):
+            self.rules.append(HardRule(f"forbid[{at}] {text!r}", mask_of(labels.holding(text))))
+        self.levels: list[Level] = []  # in order of preference
+        is_named = any(level.label == RACK for level in constraints.spread)
+        if not ignore_rack and not is_named and labels.groups(RACK)[1] > 1:
+            self._add_level(SpreadLevel(RACK), "")
+        for at, given in enumerate(constraints.spread):
+            self._add_level(given, f"spread[{at}] {given.label!r}")
+        self.excluded = union(self.rules)
+        self.fields: dict[Hashable, object] = {}  # of `placement.eligibility`
+
+    def _taint_rules(self) -> list[HardRule]:
+        """A rule for each taint against replicas; of very many the last ones are one rule."""
+        taints, rules = self.labels.taints, list[HardRule]()
+        for taint in sorted(untolerated([*taints], self.constraints.tolerations)):
+            name = f"taint {taint.key}={taint.value}:{taint.effect.value}"
+            if taint.effect is TaintEffect.NO_LEADERS:
+                self.barred |= taints[taint]
+            else:
+                rules.append(HardRule(name, taints[taint], is_given=False))
+        others = rules[TAINT_RULES_MAX:]
+        if others:
+            name = f"taint … and {len(others)} others"
+            rules[TAINT_RULES_MAX:] = [HardRule(name, union(others), is_given=False)]
+        return rules
+
+    def _add_level(self, given: SpreadLevel, name: str) -> None:
+        groups, size = self.labels.groups(given.label)
+        first = self.levels[-1].cells.stop if self.levels else 0
+        cells = range(first, first + size)
+        self.levels.append(Level(given.label, groups, cells, given.max, given.min, name))
+
+    @cached_property
+    def maxes(self) -> list[int]:
+        """Of each cell the replicas of a list that it takes."""
+        return [
+            REPLICATION_FACTOR_MAX if level.max is None else level.max
+            for level in self.levels
+            for _ in level.cells
+        ]
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The first selector of `leaders` that holds, or how many there are."""
+        selectors = self.constraints.leaders
+        found = np.full(len(self.labels.ids), len(selectors))
+        for rank, text in reversed([*enumerate(selectors)]):
+            found[self.labels.holding(text)] = rank
+        ranks: list[int] = found.tolist()
+        return ranks
 
     @property
-    def is_hard(self) -> bool:
-        """Whether it limits lists."""
-        return self.max is not None or any(self.mins)
+    def last_rank(self) -> int:
+        """Behind the rank of any SPU that is not demoted and may lead."""
+        return len(self.constraints.leaders) + 1
 
-    def with_mins(self, admitted: int) -> Level:
-        """The same, with what these SPUs make its `min` demand of each group."""
-        if self.min is None:
-            return self
-        least = [0] * self.size
-        for place in bits(admitted):
-            least[self.groups[place]] = self.min
-        return replace(self, mins=least)
+    @cached_property
+    def spus(self) -> list[AlikeSpus]:
+        """What the rules say of each SPU."""
+        size = len(self.labels.ids)
+        weights = np.zeros(size, dtype=np.int64)
+        for each in self.constraints.prefer:
+            weights[self.labels.holding(each.select)] += each.weight
+        is_barred, is_demoted = flags_of(self.barred, size), flags_of(self.labels.demoted, size)
+        ranks = np.where(is_barred, BARRED, self.ranks + is_demoted * self.last_rank)
+        cells = np.zeros((size, len(self.levels)), dtype=np.int64)
+        for at, level in enumerate(self.levels):
+            cells[:, at] = level.groups + level.cells.start
+        is_last = is_barred | is_demoted
+        columns = weights.tolist(), ranks.tolist(), is_last.tolist()
+        return [*map(AlikeSpus, map(tuple, cells.tolist()), *columns)]
 
-
-@dataclass(frozen=True, slots=True)
-class RuleTable:
-    """The rules on the SPUs of a cluster; sequences are by ascending id, of all SPUs."""
-
-    ids: Sequence[int]
-    place: Mapping[int, int]  # of each id
-    open: int  # online and not cordoned; a bit for each SPU
-    staying: int  # not leaving the cluster; likewise
-    rules: Sequence[SpuRule]  # in the order given, taints first
-    barred_leaders: int  # tainted against leading; a bit for each SPU
-    demoted: int  # likewise: lead nothing where another of the list can
-    levels: Sequence[Level]  # in order of preference: the rack first, where `spread` names none
-    weights: Sequence[int]  # sums of what is preferred
-    ranks: Sequence[int]  # the first selector of `leaders` that holds, or how many there are
-    is_nested: bool
-    # Of each SPU its group at each level, groups of all levels numbered on; and of each group how
-    # many replicas of a list it takes, and is to have.
-    cells: Sequence[tuple[int, ...]]
-    cell_maxes: Sequence[int]
-    cell_mins: Sequence[int]
-    has_max: bool  # a level limits what groups take
-    has_min: bool  # a level demands replicas of its groups
-    last_rank: int  # behind that of any SPU that may lead
-    lead_ranks: Sequence[int]  # the ranks, of demoted SPUs behind all others
-    id_array: IdArray
-    kept: dict[Hashable, object] = field(init=False, default_factory=dict)  # what follows from it
-
-    def with_levels(self, levels: Sequence[Level]) -> RuleTable:
-        """The same with other levels."""
-        return replace(self, **_facts_of(levels, len(self.ids)))
-
-    def with_mins(self, of_topics: Iterable[SpuRule]) -> RuleTable:
-        """The same, with what `min` demands of each group, given the rules that name topics."""
-        if all(level.min is None for level in self.levels):
-            return self
-        admitted = self.staying
-        for rule in (*self.rules, *of_topics):
-            admitted &= ~rule.excluded
-        known = self.kept.get(("mins", admitted))
-        if not isinstance(known, RuleTable):
-            known = self.with_levels([level.with_mins(admitted) for level in self.levels])
-            self.keep(("mins", admitted), known)
-        return known
-
-    def keep(self, key: Hashable, value: object) -> None:
-        """Keep what follows from the table, as long as it is one of the newest."""
-        if len(self.kept) >= KEPT_MAX:
-            del self.kept[next(iter(self.kept))]
-        self.kept[key] = value
-
-    def allowed(self, of_topics: Iterable[SpuRule]) -> int:
-        """The open SPUs that no rule excludes, nor one of these that name topics."""
-        mask = self.open
-        for rule in (*self.rules, *of_topics):
-            mask &= ~rule.excluded
-        return mask
+    @cached_property
+    def alone(self) -> BoundRules:
+        """The rules of a topic whose rules name no topic."""
+        return BoundRules(self, ())
 
 
-def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bool) -> RuleTable:
-    """The table of a topic's rules but for those that name topics; kept until an SPU changes."""
-    key = constraints, ignore_rack
-    known = state.rule_tables.get(key)
-    if not isinstance(known, RuleTable):
-        table = _table(spu_labels(state), constraints, ignore_rack)
-        known = state.rule_tables[key] = table
-        if len(state.rule_tables) > TABLES_MAX:
-            del state.rule_tables[next(iter(state.rule_tables))]
-    return known
+class BoundRules:
+    """All rules of a topic."""
+
+    def __init__(self, table: RuleTable, of_topics: Sequence[HardRule]) -> None:
+        labels = table.labels
+        self.table = table
+        self._of_topics = of_topics
+        self.excluded = table.excluded | union(of_topics)
+        self.allowed = labels.open & ~self.excluded  # SPUs
+        self.admitted = labels.staying & ~self.excluded  # of whose values `min` is
+
+    @cached_property
+    def mins(self) -> list[int]:
+        """Of each cell the replicas of a list that it is to have."""
+        admitted = flags_of(self.admitted, len(self.table.labels.ids))
+        found = [0] * len(self.table.maxes)
+        for level in self.table.levels:
+            if level.min is not None:
+                for group in np.unique(level.groups[admitted]).tolist():
+                    found[level.cells[group]] = level.min
+        return found
+
+    @cached_property
+    def hard(self) -> list[HardRule]:
+        """All hard rules, in the order given."""
+        rules = [*self.table.rules]
+        for level in self.table.levels:
+            if level.max is not None:
+                rules.append(HardRule(f"{level.name} max {level.max}", 0, level, level.max))
+            if level.min is not None:
+                mins = {cell: level.min for cell in level.cells if self.mins[cell]}
+                if mins:
+                    rules.append(HardRule(f"{level.name} min {level.min}", 0, level, mins=mins))
+        rules += self._of_topics
+        if self.table.barred:
+            rules.append(HardRule(NO_LEADERS, barred=self.table.barred, is_given=False))
+        return rules
+
+    def cells(self, row: Sequence[int]) -> Counter[int]:
+        """How many replicas of a list are in each cell."""
+        places = [self.table.labels.place[spu_id] for spu_id in row]
+        return Counter(
+            level.cells[group]
+            for level in self.table.levels
+            for group in level.groups[places].tolist()
+        )
+
+    def broken(self, row: Sequence[int]) -> dict[str, int]:
+        """Of each rule that a list breaks how many replicas do, or are lacking; taints are none:
+        what was there when an SPU was tainted may stay."""
+        counts, place = self.cells(row), self.table.labels.place
+        found = {}
+        for rule in self.hard:
+            count = sum(rule.excluded >> place[spu_id] & 1 for spu_id in row)
+            count += sum(max(least - counts[cell], 0) for cell, least in rule.mins.items())
+            if rule.level is not None and rule.max is not None:
+                count += sum(max(counts[cell] - rule.max, 0) for cell in rule.level.cells)
+            if count and rule.is_given:
+                found[rule.name] = count
+        return found
+
+    def worsened(self, before: Sequence[int], row: Sequence[int]) -> list[str]:
+        """The rules that a list breaks by more than the one before it."""
+        known = self.broken(before)
+        return [name for name, count in self.broken(row).items() if count > known.get(name, 0)]
 
 
 def spu_labels(state: ClusterState) -> SpuLabels:
@@ -163,163 +240,70 @@ def spu_labels(state: ClusterState) -> SpuLabels:
     return known
 
 
-def bound_table(
-    state: ClusterState, constraints: Constraints, *, ignore_rack: bool
-) -> tuple[RuleTable, list[SpuRule]]:
-    """The table with what follows from the rules that name topics, and these."""
-    table = rule_table(state, constraints, ignore_rack=ignore_rack)
-    of_topics = topic_rules(state, table, constraints)
-    return table.with_mins(of_topics), of_topics
+def rule_table(state: ClusterState, constraints: Constraints, *, ignore_rack: bool) -> RuleTable:
+    """The table of a topic's rules; kept until an SPU changes."""
+    key = constraints, ignore_rack
+    known = state.rule_tables.get(key)
+    if not isinstance(known, RuleTable):
+        known = RuleTable(spu_labels(state), constraints, ignore_rack=ignore_rack)
+        state.rule_tables[key] = known
+        if len(state.rule_tables) > TABLES_MAX:
+            del state.rule_tables[next(iter(state.rule_tables))]
+    return known
 
 
-def topic_rules(state: ClusterState, table: RuleTable, constraints: Constraints) -> list[SpuRule]:
-    """The rules that name topics, as the topics are now; a topic that is gone excludes nobody."""
-    rules = []
-    everybody = (1 << len(table.ids)) - 1
-    for at, name in enumerate(constraints.apart_from):
-        if name in state.topics:
-            rules.append(SpuRule(rule_name("apart_from", at, name), _holders(state, table, name)))
-    for at, name in enumerate(constraints.together_with):
-        if name in state.topics:
-            excluded = everybody & ~_holders(state, table, name)
-            rules.append(SpuRule(rule_name("together_with", at, name), excluded))
-    return rules
+def topic_rules(
+    state: ClusterState, name: str, constraints: Constraints, *, ignore_rack: bool
+) -> BoundRules:
+    """All rules of a topic with these constraints."""
+    return bound(state, name, rule_table(state, constraints, ignore_rack=ignore_rack))
 
 
-def bits(mask: int) -> Iterator[int]:
-    """The places of a mask's bits, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+def bound(state: ClusterState, name: str, table: RuleTable) -> BoundRules:
+    """The rules of a topic with this table, and those that name topics, as these are now; one that
+    is gone excludes nobody."""
+    constraints, labels, of_topics = table.constraints, table.labels, list[HardRule]()
+    wanting = sorted(state.apart_from.get(name, ()))  # topics that are to be apart from it
+    missing = [other for other in wanting if other not in constraints.apart_from]
+    for at, other in enumerate((*constraints.apart_from, *missing)):
+        if other in state.topics:
+            rule = f"apart_from[{at}] {other!r}"
+            is_given = at < len(constraints.apart_from)
+            of_topics.append(HardRule(rule, _holders(state, labels, other), is_given=is_given))
+    everybody = (1 << len(labels.ids)) - 1
+    for at, other in enumerate(constraints.together_with):
+        if other in state.topics:
+            rule = f"together_with[{at}] {other!r}"
+            of_topics.append(HardRule(rule, everybody & ~_holders(state, labels, other)))
+    return BoundRules(table, of_topics) if of_topics else table.alone
 
 
-def _table(labels: SpuLabels, constraints: Constraints, ignore_rack: bool) -> RuleTable:
-    spus, ids = labels.spus, labels.ids.tolist()
-    taints = [untolerated(spu.taints, constraints.tolerations) for spu in spus]
-    rules = _taint_rules(taints)
-    for at, text in enumerate(constraints.require):
-        rules.append(SpuRule(rule_name("require", at, text), _mask(~labels.holding(text))))
-    for at, text in enumerate(constraints.forbid):
-        rules.append(SpuRule(rule_name("forbid", at, text), _mask(labels.holding(text))))
-    levels = [_level(labels, each, at) for at, each in enumerate(constraints.spread)]
-    if not ignore_rack and all(level.label != RACK for level in levels):
-        levels.insert(0, _level(labels, SpreadLevel(RACK), -1))
-    weights = np.zeros(len(ids), dtype=np.int64)
-    for each in constraints.prefer:
-        weights[labels.holding(each.select)] += each.weight
-    ranks, last_rank = np.full(len(ids), len(constraints.leaders)), len(constraints.leaders) + 1
-    for rank, text in reversed([*enumerate(constraints.leaders)]):
-        ranks[labels.holding(text)] = rank
-    is_demoted = _flags(spu.demoted for spu in spus)
-    lead_ranks = (ranks + is_demoted * last_rank).tolist()
-    return RuleTable(
-        ids=ids,
-        place={spu_id: at for at, spu_id in enumerate(ids)},
-        open=_mask(_flags(spu.online and not spu.cordoned for spu in spus)),
-        staying=_mask(_flags(not spu.leaving for spu in spus)),
-        rules=rules,
-        barred_leaders=_mask(
-            _flags(any(taint.effect is TaintEffect.NO_LEADERS for taint in each) for each in taints)
-        ),
-        demoted=_mask(is_demoted),
-        weights=weights.tolist(),
-        ranks=ranks.tolist(),
-        last_rank=last_rank,
-        lead_ranks=lead_ranks,
-        id_array=labels.ids,
-        **_facts_of(levels, len(ids)),
-    )
+def _holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+    held = np.unique(state.topics[name].replicas.lists().flat())
+    return mask_of(np.isin(labels.ids, held))
 
 
-def rule_name(kind: str, at: int, text: str) -> str:
-    """The name of a rule of this kind, the one at this index."""
-    return f"{kind}[{at}] {text!r}"
-
-
-def _taint_rules(taints: Sequence[Sequence[Taint]]) -> list[SpuRule]:
-    """A rule for each taint against replicas, of the taints of each SPU; a cluster that has very
-    many gets the last ones together in one rule."""
-    excluded: dict[Taint, int] = {}
-    for place, each in enumerate(taints):
-        for taint in each:
-            if taint.effect is not TaintEffect.NO_LEADERS:
-                excluded[taint] = excluded.get(taint, 0) | 1 << place
-    rules = [
-        SpuRule(f"{TAINT}{taint.key}={taint.value}:{taint.effect.value}", excluded[taint])
-        for taint in sorted(excluded)
-    ]
-    others = rules[TAINT_RULES_MAX:]
-    if others:
-        together = 0
-        for rule in others:
-            together |= rule.excluded
-        rules[TAINT_RULES_MAX:] = [SpuRule(f"{TAINT}… and {len(others)} others", together)]
-    return rules
-
-
-def _facts_of(levels: Sequence[Level], spus: int) -> dict[str, Any]:
-    """The fields of a table that depend on its levels alone."""
-    first = [sum(level.size for level in levels[:at]) for at in range(len(levels))]
-    cells = [
-        tuple([start + level.groups[place] for start, level in zip(first, levels, strict=True)])
-        for place in range(spus)
-    ]
-    maxes = [
-        REPLICATION_FACTOR_MAX if level.max is None else level.max
-        for level in levels
-        for _ in range(level.size)
-    ]
-    return {
-        "levels": levels,
-        "cells": cells,
-        "cell_maxes": maxes,
-        "cell_mins": [least for level in levels for least in level.mins or (0,) * level.size],
-        "has_max": any(level.max is not None for level in levels),
-        "has_min": any(any(level.mins) for level in levels),
-        "is_nested": is_nested(levels),
-    }
-
-
-def is_nested(levels: Sequence[Level]) -> bool:
-    """Whether of any two levels each group of the one lies within one group of the other."""
+def are_nested(kinds: Collection[AlikeSpus], levels: Sequence[int]) -> bool:
+    """Whether of any two levels each cell of the one lies within one cell of the other: then a list
+    that is built from the best SPU each time is the best."""
     return all(
-        len(set(zip(one.groups, other.groups, strict=True))) <= max(one.size, other.size)
+        len({(kind.cells[one], kind.cells[other]) for kind in kinds})
+        <= max(len({kind.cells[level] for kind in kinds}) for level in (one, other))
         for one, other in itertools.combinations(levels, 2)
     )
 
 
-def _flags(flags: Iterable[bool]) -> Flags:
-    return np.fromiter(flags, dtype=np.bool_)
-
-
-def _mask(flags: Flags) -> int:
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
-
-
-def _level(labels: SpuLabels, given: SpreadLevel, index: int) -> Level:
-    groups, size = labels.groups(given.label)
-    return Level(given.label, groups.tolist(), size, given.max, given.min, index=index)
-
-
-def _holders(state: ClusterState, table: RuleTable, name: str) -> int:
-    mask = 0
-    for spu_id in set(state.topics[name].replicas.lists().flat().tolist()):
-        mask |= 1 << table.place[SpuId(spu_id)]
-    return mask
+def union(rules: Iterable[HardRule]) -> int:
+    """The SPUs that some of these rules exclude."""
+    return reduce(or_, (rule.excluded for rule in rules), 0)
 
 
 def binding_constraints(
     state: ClusterState, topic: str, given: Constraints | None
 ) -> Constraints | None:
-    """The rules for new replicas of a topic: its own, to be apart from those that want to be apart
-    from it, and not to be led by tainted SPUs; None: replicas may go to the ring as it is."""
-    apart_from = state.apart_from.get(topic)
-    if apart_from:
-        given = given or NO_CONSTRAINTS
-        missing = tuple(name for name in sorted(apart_from) if name not in given.apart_from)
-        return replace(given, apart_from=given.apart_from + missing)
-    if given is None or given == NO_CONSTRAINTS:
-        is_barred = any(spu_id in state.ring for spu_id in state.barred)
-        return NO_CONSTRAINTS if is_barred else None
-    return given
+    """The constraints for new replicas of a topic: its own, or none where other topics are to be
+    apart from it, or tainted SPUs not to lead it; None: replicas may go to the ring as it is."""
+    if given is not None and given != NO_CONSTRAINTS:
+        return given
+    is_barred = any(spu_id in state.ring for spu_id in state.barred)
+    return NO_CONSTRAINTS if is_barred or state.apart_from.get(topic) else None

@@ -1,18 +1,18 @@
-"""The labels of the SPUs of a cluster, label by label: which SPUs a selector holds for, and how a
-level groups them.
+"""The SPUs of a cluster by what rules read of them: labels, taints, and whether they are open.
 
-To ask each SPU about each selector would take seconds on a large cluster. Here a selector takes a
-comparison of arrays for each of its conditions.
+A selector takes a comparison of arrays for each of its conditions: to ask each SPU about each
+selector would take seconds on a large cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.selectors import RACK, Requirement, selector_of
 
@@ -23,26 +23,23 @@ Flags = NDArray[np.bool_]
 Numbers = NDArray[np.signedinteger[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Label:
-    number_of: Mapping[str, int]  # of each value, in order of value
-    numbers: Numbers  # of each SPU: that of its value, or `ABSENT`
-
-
 class SpuLabels:
-    """Of these SPUs; arrays are by ascending id."""
+    """Of these SPUs; arrays are by ascending id, and bit i of a mask is the i-th lowest id."""
 
     def __init__(self, spus: Collection[SpuChanged]) -> None:
         self.spus = sorted(spus, key=lambda spu: spu.spu_id)
         self.ids = np.array([spu.spu_id for spu in self.spus], dtype=np.int32)
-        self._places: dict[str, dict[str, list[int]]] = {}  # by label and value
+        self.id_list: list[int] = self.ids.tolist()
+        self.place = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
+        self.open = mask_of(spu.online and not spu.cordoned for spu in self.spus)
+        self.staying = mask_of(not spu.leaving for spu in self.spus)
+        self.demoted = mask_of(spu.demoted for spu in self.spus)
+        self.taints: dict[Taint, int] = {}  # whose they are
         for place, spu in enumerate(self.spus):
-            own = {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
-            for name, value in own.items():
-                self._places.setdefault(name, {}).setdefault(value, []).append(place)
-        self.staying = np.fromiter((not spu.leaving for spu in self.spus), dtype=np.bool_)
-        self.tainted = [place for place, spu in enumerate(self.spus) if spu.taints]
-        self._labels: dict[str, _Label] = {}  # those that were asked for
+            for taint in spu.taints:
+                self.taints[taint] = self.taints.get(taint, 0) | 1 << place
+        # Of labels that were asked for: of each value its number, and of each SPU that of its own.
+        self._numbers: dict[str, tuple[dict[str, int], Numbers]] = {}
 
     def holding(self, text: str) -> Flags:
         """The SPUs that a selector holds for."""
@@ -54,35 +51,68 @@ class SpuLabels:
     def groups(self, name: str) -> tuple[Numbers, int]:
         """Of each SPU the number of its value of a label, in order of value, and how many there
         are; an SPU without the label has the value ""."""
-        label = self._label(name)
-        if "" in label.number_of:  # It is the first.
-            return np.maximum(label.numbers, 0), len(label.number_of)
-        is_missing = bool((label.numbers == ABSENT).any())
-        return label.numbers + is_missing, len(label.number_of) + is_missing
+        number_of, numbers = self._numbered(name)
+        if "" in number_of:  # It is the first.
+            return np.maximum(numbers, 0), len(number_of)
+        is_missing = bool((numbers == ABSENT).any())
+        return numbers + is_missing, len(number_of) + is_missing
+
+    @cached_property
+    def _places(self) -> dict[str, dict[str, list[int]]]:
+        """The SPUs by label and value."""
+        found: dict[str, dict[str, list[int]]] = {}
+        for place, spu in enumerate(self.spus):
+            own = {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
+            for name, value in own.items():
+                found.setdefault(name, {}).setdefault(value, []).append(place)
+        return found
 
     def _meeting(self, requirement: Requirement) -> Flags:
         if requirement.key not in self._places:
             return np.full(len(self.ids), not requirement.is_met_by_presence)
-        label = self._label(requirement.key)
+        number_of, numbers = self._numbered(requirement.key)
         if requirement.values is None:
-            is_present: Flags = label.numbers != ABSENT
+            is_present: Flags = numbers != ABSENT
         else:
-            is_wanted = np.zeros(len(label.number_of) + 1, dtype=np.bool_)  # absent: the last one
-            for value in requirement.values:
-                if value in label.number_of:
-                    is_wanted[label.number_of[value]] = True
-            is_present = is_wanted[label.numbers]
+            is_wanted = np.zeros(len(number_of) + 1, dtype=np.bool_)  # absent: the last one
+            is_wanted[[number_of[each] for each in requirement.values if each in number_of]] = True
+            is_present = is_wanted[numbers]
         return is_present if requirement.is_met_by_presence else ~is_present
 
-    def _label(self, name: str) -> _Label:
-        known = self._labels.get(name)
+    def _numbered(self, name: str) -> tuple[dict[str, int], Numbers]:
+        known = self._numbers.get(name)
+        if known is None and name == RACK:  # asked for by nearly all topics, others by few
+            racks = [spu.rack or "" for spu in self.spus]
+            number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
+            numbers = np.array([number_of[rack] for rack in racks], dtype=np.int64)
+            known = self._numbers[name] = number_of, numbers
         if known is None:
             places = self._places.get(name, {})
             numbers = np.full(len(self.ids), ABSENT, dtype=np.int64)
             number_of = {value: number for number, value in enumerate(sorted(places))}
             for value, number in number_of.items():
                 numbers[places[value]] = number
-            known = _Label(number_of, numbers)
+            known = number_of, numbers
             if places:  # What no SPU has is not kept: there is no end of it.
-                self._labels[name] = known
+                self._numbers[name] = known
         return known
+
+
+def mask_of(flags: Iterable[bool] | Flags) -> int:
+    """The SPUs with a flag, a bit for each."""
+    found = flags if isinstance(flags, np.ndarray) else np.fromiter(flags, dtype=np.bool_)
+    return int.from_bytes(np.packbits(found, bitorder="little").tobytes(), "little")
+
+
+def flags_of(mask: int, size: int) -> Flags:
+    """The flags of so many SPUs."""
+    octets = np.frombuffer(mask.to_bytes(-(-size // 8), "little"), dtype=np.uint8)
+    return np.unpackbits(octets, count=size, bitorder="little").astype(np.bool_)
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of a mask's bits, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

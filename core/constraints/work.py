@@ -6,7 +6,6 @@ in memory, so that every replay stops at the same place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from spu_assigner.core.base.errors import AssignerError
@@ -18,10 +17,7 @@ LOOKS_MAX: Final = 12_000_000  # of one request; 1.5 to 3.5 s
 
 
 class TooMuchWorkError(AssignerError):
-    """A request takes more than `LOOKS_MAX` looks.
-
-    Caught where it is decided, answered with a rejection.
-    """
+    """A request takes more than `LOOKS_MAX` looks; it is rejected."""
 
     def __init__(self) -> None:
         self.given = 0  # lists that it does not take too much to give
@@ -34,14 +30,14 @@ class Markable(Protocol):
     mark: object
 
 
-@dataclass(slots=True, eq=False)
 class Work:
     """What a request may still look at: SPUs, or kinds of them."""
 
-    looks: int = LOOKS_MAX
-    steps: int = SEARCH_STEPS_MAX  # of searches
-    seen: set[tuple[int, ...]] = field(default_factory=set)  # turns that are counted,
-    mark: object = field(default_factory=object)  # and what they are marked with
+    def __init__(self, *, looks: int = LOOKS_MAX, steps: int = SEARCH_STEPS_MAX) -> None:
+        self.looks = looks
+        self.steps = steps  # of searches
+        self.mark = object()  # of turns that are counted
+        self._seen: set[tuple[int, ...]] = set()
 
     @property
     def done(self) -> int:
@@ -61,8 +57,8 @@ class Work:
     def look_once(self, turn: Markable, key: tuple[int, ...], looks: int) -> None:
         """Count the looks that it takes to make something that may be kept from before."""
         turn.mark = self.mark
-        if key not in self.seen:
-            self.seen.add(key)
+        if key not in self._seen:
+            self._seen.add(key)
             self.look(looks)
 
     def search(self, looks: int) -> None:

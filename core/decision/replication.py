@@ -33,7 +33,8 @@ from spu_assigner.core.base.limits import (
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
+from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
+from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.decision.answers import Refusal, rejected, status, unknown_topic
 from spu_assigner.core.decision.assignment import refuse_size
 from spu_assigner.core.decision.repair import outcome, revised
@@ -66,7 +67,7 @@ class _Shortening:
     """What decides which replicas go, but for loads and racks."""
 
     leaving: Collection[int]
-    demands: Demands | None
+    rules: BoundRules | None
     ignore_rack: bool
 
 
@@ -160,11 +161,11 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     """Give each of a topic's lists so many replicas, or say why that cannot be."""
     rows: Rows = state.topics[name].replicas.lists().tolist()
     changes: Counter[int] = Counter()
-    demands = demands_on(state, name)
+    rules = kept_rules(state, name)
     topic = state.topics[name]
-    shortening = _Shortening(leaving_spus(state, topic), demands, topic.ignore_rack)
+    shortening = _Shortening(leaving_spus(state, topic), rules, topic.ignore_rack)
     shorter, gone = _shorten(state, rows, factor, changes, shortening)
-    refusal = _refuse_broken(demands, rows, shorter)
+    refusal = _refuse_broken(rules, rows, shorter)
     if refusal is not None:
         return refusal
     longer = _lengthen(state, name, shorter, factor, changes)
@@ -209,20 +210,18 @@ def _shorten(
     return rows, moves
 
 
-def _refuse_broken(demands: Demands | None, rows: Rows, shorter: Rows) -> Refusal | None:
+def _refuse_broken(rules: BoundRules | None, rows: Rows, shorter: Rows) -> Refusal | None:
     """Why lists may not be so short: they would break a rule, or break it more than before."""
     for partition, (before, row) in enumerate(zip(rows, shorter, strict=True)):
-        if demands is None or len(row) == len(before):
+        if rules is None or len(row) == len(before):
             continue
-        known = demands.broken(before)
-        for name, lack in demands.broken(row).items():
-            if lack > known.get(name, 0):
-                return Refusal(
-                    Code.UNSATISFIABLE,
-                    f"partition {partition} cannot hold {name} with "
-                    f"{len(row)} replica{'' if len(row) == 1 else 's'}; "
-                    "relax it, or ask for more replicas",
-                )
+        for name in rules.worsened(before, row):
+            return Refusal(
+                Code.UNSATISFIABLE,
+                f"partition {partition} cannot hold {name} with "
+                f"{len(row)} replica{'' if len(row) == 1 else 's'}; "
+                "relax it, or ask for more replicas",
+            )
     return None
 
 
@@ -237,16 +236,20 @@ def _first_to_go(
     shortening: _Shortening,
 ) -> int:
     """The replica of a list that goes first when the list is to be shorter."""
-    leaving, demands = shortening.leaving, shortening.demands
+    leaving, rules = shortening.leaving, shortening.rules
     online = _online(state, row)
     alive = [spu_id for spu_id in row if not is_dead(state, spu_id)]
     kept = {online[0]} if len(online) == 1 else {alive[0]} if len(alive) == 1 else set()
     may_go = [spu_id for spu_id in row if spu_id not in kept]
     if (row[0] in online or not alive) and row[0] not in leaving:
         may_go = [spu_id for spu_id in may_go if spu_id != row[0]]
-    if demands is not None:
-        spare = [spu_id for spu_id in may_go if demands.can_spare(row, spu_id)]
-        if not spare and row[0] not in kept and demands.can_spare(row, row[0]):
+    if rules is not None:
+
+        def can_spare(spu_id: int) -> bool:
+            return not rules.worsened(row, [each for each in row if each != spu_id])
+
+        spare = list(filter(can_spare, may_go))
+        if not spare and row[0] not in kept and can_spare(row[0]):
             spare = [row[0]]
         may_go = spare or may_go
     racks = Counter("" if shortening.ignore_rack else state.spus[SpuId(i)].rack or "" for i in row)

@@ -260,11 +260,11 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:
-        field = ruled_field(state, constraints, ignore_rack=event.ignore_rack)
+        field = ruled_field(state, event.topic, constraints, ignore_rack=event.ignore_rack)
     elif event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
     else:
-        field = ring_field(ring, ignore_rack=event.ignore_rack)
+        field = ring_field(state, ring, ignore_rack=event.ignore_rack)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
     need = Need.of(event.demand, event.leader_demand)
     asked = ListsRequest(

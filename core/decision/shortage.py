@@ -10,16 +10,12 @@ from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import SpuId, TopicCreate
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.conflict import (
-    HardRule,
-    RuledRequest,
-    conflict_of,
-    hard_rules,
-)
-from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
+from spu_assigner.core.constraints.rule_table import BoundRules, HardRule, topic_rules
+from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.constraints.work import LOOKS_MAX
 from spu_assigner.core.decision.answers import Refusal
-from spu_assigner.core.placement.scarcity import slack
+from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
+from spu_assigner.core.placement.request import slack
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -69,24 +65,24 @@ def too_complex(event: TopicCreate, given: int) -> Refusal:
     )
 
 
-def _named(rule: HardRule, table: RuleTable) -> str:
+def _named(rule: HardRule, online: int) -> str:
     if rule.barred:
         return f"{rule.name} ({counted(rule.barred.bit_count(), 'SPU')} may not lead)"
     if rule.level is not None:
-        values = sum(map(bool, rule.level.mins)) or rule.level.size
+        values = len(rule.mins) or len(rule.level.cells)
         return f"{rule.name} ({counted(values, 'value')})"
-    return f"{rule.name} (excludes {counted((rule.excluded & table.open).bit_count(), 'SPU')})"
+    return f"{rule.name} (excludes {counted((rule.excluded & online).bit_count(), 'SPU')})"
 
 
 def _short_under_rules(
-    state: ClusterState, event: TopicCreate, table: RuleTable, mask: int, *, online: int
+    state: ClusterState, event: TopicCreate, rules: BoundRules, *, online: int
 ) -> Refusal:
     """Of SPUs that the rules allow, too few of which have room; `online`: with or without room."""
     code = Code.INSUFFICIENT_CAPACITY
     if online < event.replication_factor:
         code = Code.INSUFFICIENT_SPUS
     need = Need.of(event.demand, event.leader_demand)
-    allowed = [table.ids[place] for place in bits(mask)]
+    allowed = [rules.table.labels.id_list[place] for place in bits(rules.allowed)]
     able = sum(room > 0 for room in rooms_of(state, allowed, need))
     return Refusal(
         code,
@@ -99,20 +95,18 @@ def _short_under_rules(
 
 def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraints) -> Refusal:
     """Of lists that the rules of a topic do not permit, or for which there is no room."""
-    table, of_topics = bound_table(state, constraints, ignore_rack=event.ignore_rack)
-    need = Need.of(event.demand, event.leader_demand)
-    online = list(bits(table.open))
-    each = rooms_of(state, [table.ids[place] for place in online], need, as_empty=True)
+    rules = topic_rules(state, event.topic, constraints, ignore_rack=event.ignore_rack)
+    labels, need = rules.table.labels, Need.of(event.demand, event.leader_demand)
+    online = list(bits(labels.open))
+    each = rooms_of(state, [labels.id_list[place] for place in online], need, as_empty=True)
     rooms = {place: room for place, room in zip(online, each, strict=True) if room > 0}
-    request = RuledRequest(table, rooms, event.partitions, event.replication_factor)
-    rules = hard_rules(table, of_topics)
-    fits = request.fits(rules)
+    request = RuledRequest(rules, rooms, event.partitions, event.replication_factor)
+    fits = request.fits(rules.hard)
     if fits is None:
         return too_complex(event, 0)
     if fits or request.fits(()) is False:
-        mask = table.allowed(of_topics)
-        return _short_under_rules(state, event, table, mask, online=len(rooms))
-    names = " and ".join(_named(rule, table) for rule in conflict_of(request, rules))
+        return _short_under_rules(state, event, rules, online=len(rooms))
+    names = " and ".join(_named(rule, labels.open) for rule in conflict_of(request))
     return Refusal(
         Code.UNSATISFIABLE,
         f"{counted(event.partitions, 'list')} of {counted(event.replication_factor, 'replica')} "

@@ -36,7 +36,6 @@ from spu_assigner.core.placement.preference import (
     SHARE_SHIFT,
     Positions,
     key,
-    levels_of,
     share,
     shares,
     slot_share,
@@ -198,9 +197,9 @@ class Chooser:
         if at is None or self._keys[at] == NEVER:
             return None
         others = [each for each in row if each != spu_id]
-        counts = self.field.counts(self._state, others)
+        counts = self.field.counts(others)
         cost = self.field.cost(self.field.kinds[self.field.kind_of[at]], counts)
-        return None if cost is None else (*cost, *levels_of(self._keys[at]), spu_id)
+        return None if cost is None else (*cost, self._keys[at], spu_id)
 
     def take_looks(self) -> int:
         """What was looked at since the last call, beside what each replica takes."""
@@ -240,13 +239,13 @@ class Chooser:
         self, row: Collection[int], without: Collection[int], wanted: int | None
     ) -> int | None:
         field = self.field
-        counts = field.counts(self._state, row)
+        counts = field.counts(row)
         is_demanded = False
         if field.is_demanding and wanted is not None:
             is_demanded = field.lacks(counts) >= wanted - len(row)
         taken = {*row, *without} if without else row
         if self._groups is not None and not field.is_demanding:
-            cells = [field.cells_of(self._state, spu_id) for spu_id in row]
+            cells = [field.cells_of(spu_id) for spu_id in row]
             found = self._groups.best(counts, cells, taken)
             return None if found is None else self.at_of_key(found)
         for tier, _ in field.turn(tuple(counts)).tiers:
@@ -401,9 +400,9 @@ def topic_chooser(
     topic, constraints = state.topics[name], binding_rules(state, name)
     if constraints is None:
         ring = state.ring if ring is None else ring
-        field = ring_field(ring, ignore_rack=topic.ignore_rack)
+        field = ring_field(state, ring, ignore_rack=topic.ignore_rack)
     else:
-        field = ruled_field(state, constraints, ignore_rack=topic.ignore_rack)
+        field = ruled_field(state, name, constraints, ignore_rack=topic.ignore_rack)
     start = state.chain_index(Order.BALANCED) if state.ring.size else 0
     chooser = Chooser(state, field, topic.need, start=start, changes=changes)
     bind_topic(chooser, state, name)

@@ -14,48 +14,47 @@ tier has both kinds; for `[0]` the first tier is the kind of rack b, the second 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import SpuChanged
-from spu_assigner.core.base.replica_lists import IdArray
-from spu_assigner.core.constraints.rule_table import RuleTable, bits, bound_table
-from spu_assigner.core.placement.preference import twofold
+from spu_assigner.core.constraints.rule_table import (
+    AlikeSpus,
+    BoundRules,
+    Cells,
+    RuleTable,
+    are_nested,
+    rule_table,
+    topic_rules,
+)
+from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
-BARRED: Final = 2**20  # the rank of an SPU that may not lead
 LIMITS_MAX: Final = 8  # sizes of topics of which twice the fair share is kept
+FIELDS_MAX: Final = 16  # that are kept with a table of rules
 TURNS_MAX: Final = 2**18  # kinds of turns that are kept for the next list
 
-Cells = tuple[int, ...]
 
-
-class AlikeSpus(NamedTuple):
-    """SPUs that are alike to the rules."""
-
-    cells: Cells  # of each level, in order of preference; cells of all levels numbered on
-    weight: int
-    rank: int  # as a leader, 0 first; a demoted SPU is behind all others
-    is_last: bool  # it leads nothing where another can, and stands last in lists
-
-
-@dataclass(slots=True, eq=False)
 class Turn:
     """The kinds that may take the next replica of a list that has so many in each cell."""
 
-    counts: tuple[int, ...]
-    # Numbers of kinds that are as good as each other, and what takes their values; the best first.
-    tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
-    after: dict[int, Turn] = field(default_factory=dict)  # of each kind that took it
-    mark: object = None  # of the last request that has counted it
+    __slots__ = ("after", "counts", "mark", "tiers")
+
+    def __init__(
+        self, counts: tuple[int, ...], tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
+    ) -> None:
+        """`tiers`: numbers of kinds that are as good as each other, and what takes their values;
+        the best first."""
+        self.counts = counts
+        self.tiers = tiers
+        self.after: dict[int, Turn] = {}  # of each kind that took it
+        self.mark: object = None  # of the last request that has counted it
 
 
 class Resources(NamedTuple):
@@ -66,89 +65,96 @@ class Resources(NamedTuple):
     capacity_lists: list[list[int]]  # the same
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class PlacementField:
     """The SPUs that rules admit, by ascending id; kept while they are the same."""
 
-    ids: IdArray
-    capacities: CountArray
-    kinds: Sequence[AlikeSpus]
-    kind_of: Sequence[int]  # of each SPU
-    maxes: Sequence[int]  # of each cell: replicas of a list, at most,
-    mins: Sequence[int]  # and at least
-    table: RuleTable | None  # None: without constraints
-    cell_of_rack: Mapping[str, int]  # without constraints
-    described: Sequence[SpuChanged]
-    id_list: list[int] = field(init=False)
-    at_of: dict[int, int] = field(init=False)  # of each id its place in the field
-    order: CountArray = field(init=False)  # places in the field, kind by kind,
-    ends: list[int] = field(init=False)  # and where kinds begin and the last one ends
-    capacity_list: list[int] = field(init=False)
-    is_even: bool = field(init=False)  # all SPUs have the same capacity
-    capacity_sum: int = field(init=False)
-    is_limited: bool = field(init=False)  # some level has a `max`
-    is_demanding: bool = field(init=False)  # some level has a `min`
-    ranks: tuple[int, ...] = field(init=False)  # of leaders, ascending
-    rank_array: CountArray | None = field(init=False)  # of each SPU; None: it is the same
-    looks_a_turn: int = field(init=False)
-    first_turn: Turn = field(init=False)
-    _turns: dict[tuple[int, ...], Turn] = field(init=False, default_factory=dict)
-    _limits: dict[int, list[int]] = field(init=False, default_factory=dict)
-    _resources: dict[Collection[str], Resources] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.id_list = self.ids.tolist()
-        self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}
+    def __init__(
+        self,
+        described: Sequence[SpuChanged],
+        found: Sequence[AlikeSpus],
+        *,
+        levels: Sequence[range],
+        maxes: Sequence[int],
+        mins: Sequence[int],
+        table: RuleTable | None = None,
+        is_ruled: bool = True,
+    ) -> None:
+        """
+        Args:
+            described: the SPUs.
+            found: what the rules say of each.
+            levels: the cells of each.
+            maxes: of each cell the replicas of a list, at most,
+            mins: and at least.
+            table: of all SPUs of the cluster.
+            is_ruled: the topic has constraints.
+        """
+        number_of = {kind: number for number, kind in enumerate(sorted({*found}))}
+        self.kinds = [*number_of]
+        self.kind_of = [number_of[each] for each in found]
+        self.levels, self.maxes, self.mins = levels, maxes, mins
+        self.table = table if is_ruled else None  # None: without constraints
+        self._described, self._table = described, table
+        self.id_list = [int(spu.spu_id) for spu in described]
+        self.ids = np.array(self.id_list, dtype=np.int32)
+        self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
+        self.size = len(self.id_list)
         numbers = np.array(self.kind_of, dtype=np.int64)
-        self.order = np.argsort(numbers, kind="stable")
+        self.order = np.argsort(numbers, kind="stable")  # places in the field, kind by kind,
+        # and where kinds begin and the last one ends.
         self.ends = [0, *np.cumsum(np.bincount(numbers, minlength=len(self.kinds))).tolist()]
-        self.capacity_list = self.capacities.tolist()
-        self.is_even = len({*self.capacity_list}) == 1
+        self.capacity_list = [spu.capacity for spu in described]
+        self.capacities: CountArray = np.array(self.capacity_list, dtype=np.int64)
         self.capacity_sum = int(self.capacities.sum())
-        self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in self.maxes)
-        self.is_demanding = any(self.mins)
-        self.ranks = tuple(sorted({kind.rank for kind in self.kinds}))
-        self.rank_array = None
+        self.is_even = len({*self.capacity_list}) == 1  # all SPUs have the same capacity
+        self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
+        self.is_demanding = any(mins)
+        self.is_nested = are_nested(self.kinds, range(len(levels)))
+        self.ranks = tuple(sorted({kind.rank for kind in self.kinds}))  # of leaders
+        self.rank_array: CountArray | None = None  # of each SPU; None: it is the same
         if len(self.ranks) > 1:
-            self.rank_array = np.array([kind.rank for kind in self.kinds], dtype=np.int64)[numbers]
-        self.looks_a_turn = len(self.kinds) * (1 + len(self.kinds[0].cells) if self.kinds else 1)
-        self.first_turn = self.turn((0,) * len(self.maxes))
+            self.rank_array = np.array([kind.rank for kind in found], dtype=np.int64)
+        self.looks_a_turn = len(self.kinds) * (1 + len(levels)) or 1
+        self._turns: dict[tuple[int, ...], Turn] = {}
+        self._limits: dict[int, list[int]] = {}
+        self._resources: dict[Collection[str], Resources] = {}
+        self.first_turn = self.turn((0,) * len(maxes))
 
-    @property
-    def size(self) -> int:
-        """SPUs."""
-        return len(self.id_list)
-
-    def cells_of(self, state: ClusterState, spu_id: int) -> Cells:
+    def cells_of(self, spu_id: int) -> Cells:
         """The cells of any SPU of the cluster."""
-        if self.table is not None:
-            return self.table.cells[self.table.place[spu_id]]
-        cell = self.cell_of_rack.get(state.spus[SpuId(spu_id)].rack or "")
-        return () if cell is None else (cell,)
+        at = self.at_of.get(spu_id)
+        if at is None and self._table is not None:
+            return self._table.spus[self._table.labels.place[spu_id]].cells
+        return () if at is None else self.kind_at(at).cells
 
-    def counts(self, state: ClusterState, row: Collection[int]) -> list[int]:
+    def counts(self, row: Collection[int]) -> list[int]:
         """How many replicas of a list are in each cell."""
         counts = [0] * len(self.maxes)
         for spu_id in row:
-            at = self.at_of.get(spu_id)
-            cells = self.cells_of(state, spu_id) if at is None else self.cells_at(at)
-            for cell in cells:
+            for cell in self.cells_of(spu_id):
                 counts[cell] += 1
         return counts
 
-    def cells_at(self, at: int) -> Cells:
-        """The cells of an SPU of the field."""
-        return self.kinds[self.kind_of[at]].cells
+    def counts_at(self, row: Collection[int]) -> list[int]:
+        """Likewise, of places in the field."""
+        counts = [0] * len(self.maxes)
+        for at in row:
+            for cell in self.kind_at(at).cells:
+                counts[cell] += 1
+        return counts
+
+    def kind_at(self, at: int) -> AlikeSpus:
+        """What the rules say of an SPU of the field."""
+        return self.kinds[self.kind_of[at]]
 
     def limits(self, total: int) -> list[int]:
-        """How many of so many replicas of a topic are twice the fair share of each SPU."""
+        """From how many of so many replicas of a topic on each SPU holds twice its fair share."""
         known = self._limits.get(total)
         if known is None:
             if len(self._limits) >= LIMITS_MAX:
-                del self._limits[next(iter(self._limits))]
-            known = self._limits[total] = twofold(
-                total, self.capacities, self.capacity_sum
-            ).tolist()
+                self._limits.clear()
+            twofold = -(-2 * total * self.capacities // max(self.capacity_sum, 1))  # rounded up
+            known = self._limits[total] = np.maximum(twofold, 1).tolist()
         return known
 
     def of_kind(self, kind: int) -> list[int]:
@@ -201,7 +207,7 @@ class PlacementField:
         """What each SPU has of each resource that some SPU has, or that is asked for."""
         known = self._resources.get(asked)
         if known is None:
-            has = [dict(spu.resources) for spu in self.described]
+            has = [dict(spu.resources) for spu in self._described]
             names = tuple(sorted({*asked, *(name for each in has for name in each)}))
             rows = [[each.get(name, 0) for each in has] for name in names]
             capacities = np.array(rows, dtype=np.int64).reshape(len(names), len(has))
@@ -209,90 +215,40 @@ class PlacementField:
         return known
 
 
-def ring_field(ring: Ring, *, ignore_rack: bool) -> PlacementField:
+def ring_field(state: ClusterState, ring: Ring, *, ignore_rack: bool) -> PlacementField:
     """The field of a topic without constraints; kept with the ring."""
     known = ring.kept.get(("field", ignore_rack))
     if isinstance(known, PlacementField):
         return known
-    described = ring.described()
-    racks = [""] * ring.size if ignore_rack else ring.racks().tolist()
-    cell_of_rack: dict[str, int] = {}
-    if len({*racks}) > 1:
-        cell_of_rack = {rack: cell for cell, rack in enumerate(sorted({*racks}))}
-    found = [
-        AlikeSpus((cell_of_rack[rack],) if cell_of_rack else (), 0, int(spu.demoted), spu.demoted)
-        for rack, spu in zip(racks, described, strict=True)
-    ]
-    made = _field(
-        ring.ids,
-        ring.weights(),
-        found,
-        maxes=[REPLICATION_FACTOR_MAX] * len(cell_of_rack),
-        mins=[0] * len(cell_of_rack),
-        table=None,
-        cell_of_rack=cell_of_rack,
-        described=described,
-    )
-    ring.kept["field", ignore_rack] = made
+    rules = rule_table(state, NO_CONSTRAINTS, ignore_rack=ignore_rack).alone
+    made = ring.kept["field", ignore_rack] = _field(rules, ring.ids.tolist(), is_ruled=False)
     return made
 
 
 def ruled_field(
-    state: ClusterState, constraints: Constraints, *, ignore_rack: bool
+    state: ClusterState, topic: str, constraints: Constraints, *, ignore_rack: bool
 ) -> PlacementField:
     """The field of a topic with constraints; kept with their table."""
-    table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
-    mask = table.allowed(of_topics)
-    known = table.kept.get(("field", mask))
+    rules = topic_rules(state, topic, constraints, ignore_rack=ignore_rack)
+    fields, key = rules.table.fields, (rules.allowed, rules.admitted)
+    known = fields.get(key)
     if isinstance(known, PlacementField):
         return known
-    places = list(bits(mask))
-    barred = table.barred_leaders
-    found = [
-        AlikeSpus(
-            table.cells[place],
-            table.weights[place],
-            BARRED if barred >> place & 1 else table.lead_ranks[place],
-            bool((barred | table.demoted) >> place & 1),
-        )
-        for place in places
-    ]
-    ids = table.id_array[places]
-    described = [state.spus[SpuId(spu_id)] for spu_id in ids.tolist()]
-    made = _field(
-        ids,
-        np.array([spu.capacity for spu in described], dtype=np.int64),
-        found,
-        maxes=table.cell_maxes,
-        mins=table.cell_mins,
-        table=table,
-        cell_of_rack={},
-        described=described,
-    )
-    table.keep(("field", mask), made)
+    if len(fields) >= FIELDS_MAX:
+        del fields[next(iter(fields))]
+    ids = rules.table.labels.id_list
+    made = fields[key] = _field(rules, [ids[at] for at in bits(rules.allowed)], is_ruled=True)
     return made
 
 
-def _field(
-    ids: IdArray,
-    capacities: CountArray,
-    kinds: Sequence[AlikeSpus],
-    *,
-    maxes: Sequence[int],
-    mins: Sequence[int],
-    table: RuleTable | None,
-    cell_of_rack: Mapping[str, int],
-    described: Sequence[SpuChanged],
-) -> PlacementField:
-    number_of = {kind: number for number, kind in enumerate(sorted({*kinds}))}
+def _field(rules: BoundRules, ids: Sequence[int], *, is_ruled: bool) -> PlacementField:
+    table, place = rules.table, rules.table.labels.place
     return PlacementField(
-        ids=ids,
-        capacities=capacities,
-        kinds=list(number_of),
-        kind_of=[number_of[kind] for kind in kinds],
-        maxes=maxes,
-        mins=mins,
+        [table.labels.spus[place[spu_id]] for spu_id in ids],
+        [table.spus[place[spu_id]] for spu_id in ids],
+        levels=[level.cells for level in table.levels],
+        maxes=table.maxes,
+        mins=rules.mins,
         table=table,
-        cell_of_rack=cell_of_rack,
-        described=described,
+        is_ruled=is_ruled,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
-from spu_assigner.core.placement.eligibility import Cells, PlacementField
+from spu_assigner.core.constraints.rule_table import Cells
+from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import NEVER
 
 Front = Callable[[int, Collection[int]], int]  # the key of the best SPU of a kind, none of these

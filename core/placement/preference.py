@@ -93,33 +93,10 @@ def shares(used: CountArray, capacities: CountArray) -> CountArray:
     return np.where(capacities > 0, found, np.where(used > 0, SHARE_MAX, 0))
 
 
-def twofold(total: int, capacities: CountArray, together: int) -> CountArray:
-    """From so many of a topic's replicas on, each SPU holds twice its fair share: at least 1.
-
-    Args:
-        total: the topic's replicas.
-        capacities: of SPUs.
-        together: the capacity of all SPUs that may hold the topic.
-    """
-    limits: CountArray = -(-2 * total * capacities // max(together, 1))
-    return np.maximum(limits, 1)
-
-
 def key(*, is_twofold: bool, share: int, of_topic: int, position: int) -> int:
     """Levels 4 to 8 as one integer."""
     low = min(of_topic, TOPIC_MAX) << POSITION_BITS | position
     return (share << SHARE_SHIFT | low) + (TWOFOLD if is_twofold else 0)
-
-
-def levels_of(key: int) -> tuple[int, int, int, int]:
-    """The levels again: twofold, share, topic, position."""
-    low = key & (1 << SHARE_SHIFT) - 1
-    return (
-        int(key >= TWOFOLD),
-        key >> SHARE_SHIFT & SHARE_MAX,
-        low >> POSITION_BITS,
-        low & POSITION_MASK,
-    )
 
 
 class Positions:

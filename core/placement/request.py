@@ -26,17 +26,18 @@ from typing import Final, NamedTuple
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdMatrix, tally
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
-from spu_assigner.core.placement.eligibility import BARRED, PlacementField
+from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
     Failovers,
     LeaderCounts,
     demoted_last,
     even_leaders,
 )
+from spu_assigner.core.placement.list_search import SearchedLists
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
-from spu_assigner.core.placement.scarcity import CriticalSpus, ScarceLists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -91,6 +92,42 @@ def place_lists(
     return found
 
 
+def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
+    """What SPUs have room for beyond so many lists; below 0: they do not fit."""
+    return sum([min(room, lists) for room in rooms]) - lists * replicas
+
+
+class _CriticalSpus:
+    """The SPUs of a field that have room for all lists that are left, list after list."""
+
+    def __init__(self, field: PlacementField, chooser: ListChooser, replicas: int) -> None:
+        self._field = field
+        self._chooser = chooser
+        self._replicas = replicas
+        self._rooms = np.array(chooser.rooms(), dtype=np.int32)
+
+    def first(self, lists: int) -> list[int] | None:
+        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
+        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._replicas
+        if able < 0:
+            return None
+        critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
+        field, forced = self._field, list[int]()
+        while len(critical) > able:
+            counts = field.counts_at(forced)
+            *_, at = min(
+                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
+                for at in critical
+            )
+            critical.remove(at)
+            forced.append(at)
+        return forced
+
+    def give(self, row: Sequence[int]) -> None:
+        """Count a list that was given."""
+        self._rooms[row] = [self._chooser.room(at) for at in row]
+
+
 class _NewLists:
     """A request on the way."""
 
@@ -122,47 +159,32 @@ class _NewLists:
             field, led, positions, asked.led, asked.lists + lists, shares=shares
         )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
-        self._has_ranks = len(field.ranks) > 1 or BARRED in field.ranks
-        self._is_counted = not (field.is_limited or field.is_demanding or BARRED in field.ranks)
-        self._critical: CriticalSpus | None = None
-        if chooser.is_scarce and self._is_counted:
-            self._critical = CriticalSpus(field, chooser, lists, replicas)
-        table = field.table
-        self._ruled: ScarceLists | None = None
-        if table is not None and not (self._is_counted and table.is_nested):
-            self._ruled = ScarceLists(field, table, chooser, replicas, work)
+        self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
+        self._searched = SearchedLists(field, chooser, replicas, work)
+        self._critical: _CriticalSpus | None = None
+        if chooser.is_scarce and not self._searched.is_short:
+            self._critical = _CriticalSpus(field, chooser, replicas)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
-        chooser, ruled = self._chooser, self._ruled
-        is_crossing = ruled is not None and not ruled.is_nested
-        is_short = chooser.is_scarce and not self._is_counted
-        lists, size = self._asked.partitions, self._field.size
-        a_turn = max(size // self._asked.replicas, 1)  # lists in which each SPU is about once
-        for left in range(lists, 0, -1):
-            done = lists - left
+        chooser, asked = self._chooser, self._asked
+        a_turn = max(self._field.size // asked.replicas, 1)  # lists in which each SPU is about once
+        while (done := len(rows)) < asked.partitions:
             if done and done % a_turn == 0 and not chooser.has_groups:
-                chooser.turn_on(self._asked.start + done, done // a_turn, self.leads.shares_now())
-            row = self._next(left)
-            if ruled is None or not (is_crossing or is_short):
+                chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
+            row = self._next(asked.partitions - done)
+            if not self._searched.is_needed:
                 if row is None:
                     return False
                 self._give(row, rows)
                 continue
-            if row is not None:
-                chooser.put_back(row)
-            if is_crossing:
-                row = ruled.searched(row)
-            found = None if row is None else [row]
-            if is_short:
-                found = ruled.instead_of(row, left)
+            chooser.put_back(row or ())
+            found = self._searched.instead_of(row, asked.partitions - done)
             if found is None:
                 return False
             for each in found:
                 chooser.take_out(each)
                 self._give(each, rows)
-            if len(found) == left:
-                break
         return True
 
     def _give(self, row: Row, rows: list[Row]) -> None:
@@ -172,14 +194,12 @@ class _NewLists:
         if self.leads_alike:
             leader = leads.choose(row)
         else:
-            able = [at for at in row if chooser.can_lead(at)]
-            leader = min(able, key=self._lead_key)
+            leader = min(filter(chooser.can_lead, row), key=self._lead_key)
+            chooser.lead(leader)
         leads.add(leader)
         at = row.index(leader)
         row[0], row[at] = leader, row[0]
         rows.append(row)
-        if not self.leads_alike:
-            chooser.lead(leader)
         chooser.commit(row)
         if self._critical is not None:
             self._critical.give(row)
@@ -197,25 +217,20 @@ class _NewLists:
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
         chooser, replicas, work = self._chooser, self._asked.replicas, self._work
-        first: list[int] = []
-        if self._critical is not None:
-            forced = self._critical.first()
-            if forced is None:
-                return None
-            first = forced
+        first = [] if self._critical is None else self._critical.first(left)
+        if first is None:
+            return None
         if not self.leads_alike and not any(map(chooser.can_lead, first)):
             leader = self._first_leader()
             if leader is None or len(first) == replicas:
                 return None
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
-        if row is not None and self._has_ranks and self.leads_alike:
-            return self._led_better(row, first)
-        return row
+        return self._searched.led_better(row, first) if row and self._has_ranks else row
 
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""
-        rank = self._field.kinds[self._field.kind_of[at]].rank
+        rank = self._field.kind_at(at).rank
         return rank, self._chooser.lead_share(at), self.leads.key(at)
 
     def _first_leader(self) -> int | None:
@@ -233,42 +248,3 @@ class _NewLists:
             if able:
                 return min(able, key=self._lead_key)
         return None
-
-    def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
-        """A list as good at the levels above, of which a better leader is a member.
-
-        Where nobody in the list may lead: the best of those with one that may.
-        """
-        field, chooser = self._field, self._chooser
-        rank = min(field.kinds[field.kind_of[at]].rank for at in row)
-        if rank == field.ranks[0] < BARRED:
-            return row
-        best, least = (row, self._score(row)) if rank < BARRED else (None, ())
-        chooser.put_back(row)
-        for number, kind in enumerate(field.kinds):
-            top = chooser.front_at(number) if kind.rank < rank else None
-            if top is None or top in first or len(first) == len(row):
-                continue
-            trial = chooser.take_list(len(row), self._work, [*first, top])
-            if trial is not None:
-                chooser.put_back(trial)
-                score = self._score(trial)
-                if best is None or score < least:
-                    best, least = trial, score
-        if best is not None:
-            chooser.take_out(best)
-        return best
-
-    def _score(self, row: Row) -> tuple[int, ...]:
-        """What lists are compared by: pairs of replicas in one cell, level by level, less the
-        weights, then the rank of the best leader."""
-        field = self._field
-        counts = [0] * len(field.maxes)
-        kinds = [field.kinds[field.kind_of[at]] for at in row]
-        pairs = [0] * len(kinds[0].cells)
-        for kind in kinds:
-            for level, cell in enumerate(kind.cells):
-                pairs[level] += counts[cell]
-                counts[cell] += 1
-        weight = sum(kind.weight for kind in kinds)
-        return (*pairs, -weight, min(kind.rank for kind in kinds))

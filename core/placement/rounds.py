@@ -132,7 +132,7 @@ class RoundTable:
             spus = [(spu.spu_id, spu.rack, spu.capacity) for spu in state.ring.described()]
             self._failovers = Failovers(
                 state,
-                ring_field(state.ring, ignore_rack=False),
+                ring_field(state, state.ring, ignore_rack=False),
                 ignore_rack=False,
                 replicas=self._replicas,
                 counted=Takeovers(spus, ()),

@@ -24,12 +24,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix
-from spu_assigner.core.constraints.kept_rules import demands_on
+from spu_assigner.core.constraints.kept_rules import kept_rules
 from spu_assigner.core.constraints.moving import MovingRules, TopicMoves
-from spu_assigner.core.constraints.rule_table import TAINT, bits, bound_table
+from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.placement.choose import Chooser, bind_topic, binding_rules, topic_chooser
 from spu_assigner.core.rebalance.planning import ListMove
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -77,7 +76,7 @@ class _RepairedTopic(NamedTuple):
     number: int
     name: str
     size: int  # bytes of a replica
-    breaks: _Breaks | None
+    breaks: BoundRules | None
 
 
 class _Repairing:
@@ -110,11 +109,14 @@ class _Repairing:
         self, names: Sequence[str], matrices: Sequence[IdMatrix], sizes: Sequence[int]
     ) -> Repairs:
         for index, (name, matrix) in enumerate(zip(names, matrices, strict=True)):
-            constraints = self._state.topics[name].constraints
-            breaks = None if constraints is None else _Breaks(self._state, name, constraints)
+            breaks = kept_rules(self._state, name)
             rows = set(self._uneven(name, matrix))
             if breaks is not None:
-                rows.update(at for at, row in enumerate(matrix.tolist()) if breaks.count(row))
+                rows.update(
+                    at
+                    for at, row in enumerate(matrix.tolist())
+                    if breaks.broken([spu_id for spu_id in row if spu_id != PADDING])
+                )
             if rows:
                 repaired = _RepairedTopic(index, name, sizes[index], breaks)
                 self._repair_topic(repaired, matrix, sorted(rows))
@@ -183,7 +185,7 @@ class _Repairing:
         members: list[int],
         chooser: Chooser,
         rules: TopicMoves | None,
-        breaks: _Breaks | None,
+        breaks: BoundRules | None,
     ) -> tuple[int, int] | None:
         """Which place of a list goes to which SPU; None: no move makes the list better."""
         ignores_racks = self._state.topics[name].ignore_rack
@@ -249,8 +251,8 @@ class _Repairing:
         if scores:
             yield min(scores)[1]
 
-    def _cost(self, members: list[int], breaks: _Breaks | None, *, ignores_racks: bool) -> Cost:
-        broken = 0 if breaks is None else breaks.count(members)
+    def _cost(self, members: list[int], breaks: BoundRules | None, *, ignores_racks: bool) -> Cost:
+        broken = 0 if breaks is None else sum(breaks.broken(members).values())
         if ignores_racks:
             return broken, 0
         counts = Counter(self._rack[spu_id] for spu_id in members)
@@ -265,28 +267,3 @@ class _Repairing:
             self._plain = topic_chooser(self._state, name, changes=self._changes)
         bind_topic(self._plain, self._state, name)
         return self._plain
-
-
-class _Breaks:
-    """The hard rules of a topic that its lists may break; taints are none (`kept_rules`)."""
-
-    def __init__(self, state: ClusterState, name: str, constraints: Constraints) -> None:
-        ignore_rack = state.topics[name].ignore_rack
-        table, of_topics = bound_table(state, constraints, ignore_rack=ignore_rack)
-        rules = [rule for rule in table.rules if not rule.name.startswith(TAINT)]
-        excluded = {place for rule in (*rules, *of_topics) for place in bits(rule.excluded)}
-        self._excluded = {table.ids[place] for place in excluded}
-        self._table = table
-        self._limited = [level for level in table.levels if level.max is not None]
-        self._demands = demands_on(state, name)
-
-    def count(self, row: Sequence[int]) -> int:
-        """Replicas of a list that break a rule, or lack."""
-        members = [spu_id for spu_id in row if spu_id != PADDING]
-        broken = sum(spu_id in self._excluded for spu_id in members)
-        for level in self._limited:
-            counts = Counter(level.groups[self._table.place[spu_id]] for spu_id in members)
-            broken += sum(max(count - (level.max or 0), 0) for count in counts.values())
-        if self._demands is not None:
-            broken += sum(self._demands.broken(members).values())
-        return broken

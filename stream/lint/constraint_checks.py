@@ -19,8 +19,8 @@ from spu_assigner.core.base.constraints import Constraints, constraints_fault
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
 from spu_assigner.core.base.selectors import Requirement, Selector, selector_of
-from spu_assigner.core.constraints.conflict import needed
-from spu_assigner.core.constraints.kept_rules import demands_on
+from spu_assigner.core.constraints.kept_rules import kept_rules
+from spu_assigner.core.placement.conflict import needed
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.lint.json_positions import Path, field_of
@@ -234,8 +234,13 @@ def _too_many_values(
     topic = state.topics.get(event.topic)
     if topic is None or topic.constraints != event.constraints:
         return None
-    demands = demands_on(state, event.topic)
-    for at, count in () if demands is None else demands.beyond(topic.replication_factor):
+    rules = kept_rules(state, event.topic)
+    levels = () if rules is None else rules.table.constraints.spread
+    for rule in () if rules is None else rules.hard:
+        count = sum(rule.mins.values())
+        if rule.level is None or count <= topic.replication_factor:
+            continue
+        at = [level.label for level in levels].index(rule.level.label)
         path: Path = ("constraints", "spread", at)
         return path, (
             f"{field_of(path)} demands {count} replicas of a list, min for each value of the SPUs "

@@ -14,11 +14,11 @@ from spu_assigner.core.base.constraints import (
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy
 from spu_assigner.core.base.records import Status, TopicStatus
-from spu_assigner.core.constraints.conflict import RuledRequest, conflict_of, hard_rules
-from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, bound_table
+from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, topic_rules
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision import requests, shortage
 from spu_assigner.core.decision.machine import step
+from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
 from spu_assigner.core.placement.eligibility import ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -51,12 +51,10 @@ def answer(state: ClusterState, event: Event) -> TopicStatus:
 
 def looked_through(state: ClusterState, constraints: Constraints, *, replicas: int) -> RuledRequest:
     """The request of one list after the rules that conflict were looked for."""
-    table, of_topics = bound_table(state, constraints, ignore_rack=False)
-    rooms = dict.fromkeys(range(len(table.ids)), 1_000)
-    request = RuledRequest(table, rooms, 1, replicas)
-    rules = hard_rules(table, of_topics)
-    assert request.fits(rules) is False
-    found = conflict_of(request, rules)
+    rules = topic_rules(state, "t", constraints, ignore_rack=False)
+    request = RuledRequest(rules, dict.fromkeys(range(len(state.spus)), 1_000), 1, replicas)
+    assert request.fits(rules.hard) is False
+    found = conflict_of(request)
     assert request.fits(found) is not True
     return request
 
@@ -78,10 +76,9 @@ def test_three_crossing_levels_on_a_thousand_spus_take_bounded_steps() -> None:
 def test_where_the_steps_end_the_rules_that_are_left_still_conflict() -> None:
     """Which of them could be spared is not known then, so they are all named."""
     state, _ = cluster(64)
-    table, of_topics = bound_table(state, Constraints(require=EACH_GROUP), ignore_rack=False)
-    request = RuledRequest(table, dict.fromkeys(range(64), 9), 1, 3, steps=0)
-    rules = hard_rules(table, of_topics)
-    assert conflict_of(request, rules) == rules
+    rules = topic_rules(state, "t", Constraints(require=EACH_GROUP), ignore_rack=False)
+    request = RuledRequest(rules, dict.fromkeys(range(64), 9), 1, 3, steps=0)
+    assert conflict_of(request) == rules.hard
 
 
 def test_a_create_that_waits_is_tried_again_without_a_search_for_the_conflict(
@@ -127,7 +124,7 @@ def test_what_is_counted_does_not_depend_on_what_is_kept_in_memory() -> None:
     """A replay, and a job that was started again, have to refuse the same requests."""
 
     def given(state: ClusterState, looks: int) -> int:
-        field = ruled_field(state, Constraints(spread=CROSSING[1:2]), ignore_rack=True)
+        field = ruled_field(state, "t", Constraints(spread=CROSSING[1:2]), ignore_rack=True)
         asked = ListsRequest(1_000, 3, need=None, start=0, ignore_rack=True)
         with pytest.raises(TooMuchWorkError) as error:
             place_lists(state, field, asked, Work(looks=looks))

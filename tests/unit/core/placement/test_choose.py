@@ -19,13 +19,13 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import choose
 from spu_assigner.core.placement.choose import Chooser, bind_topic, topic_chooser
+from spu_assigner.core.placement.eligibility import ring_field
 from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
     SHARE_MAX,
     Positions,
     share,
     shares,
-    twofold,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
@@ -212,9 +212,14 @@ def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
 
 
 def test_twice_the_fair_share_is_rounded_up() -> None:
-    """20 SPUs alike: of 48 replicas 4 are twice 2.4, rounded up to 5; of one replica 1."""
-    assert twofold(48, np.array([100, 200]), 2_000).tolist() == [5, 10]
-    assert twofold(1, np.array([100]), 2_000).tolist() == [1]
+    """On 20 SPUs, 19 of them alike: of 48 replicas twice 2.4 are 5; of one replica 1."""
+    state, events = ClusterState("c1"), Events()
+    for spu_id in range(20):
+        capacity = 200 if spu_id == 0 else 100
+        step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
+    field = ring_field(state, state.ring, ignore_rack=False)
+    assert field.limits(48) == [10] + [5] * 19
+    assert field.limits(1) == [1] * 20
 
 
 @given(st.integers(1, 300), st.integers(0, 10**30))

@@ -1,0 +1,277 @@
+"""A search for lists where choosing SPU by SPU does not find them, and whether so many lists fit.
+
+The score of a list, the smaller the better, level by level:
+1. for each level, in order of preference: the pairs of replicas in one cell, so that a list is as
+   even over the cells as can be;
+2. less the weights of what is preferred;
+3. the rank of the best leader.
+
+A branch and bound search looks at partial lists; all of it is counted (`work`).
+
+Where hard levels are nested and all may lead, whether lists fit is a count: the cells form a tree
+of which each takes at most so many replicas of a list and is to have so many, and what fits
+together can be divided into lists (integer decomposition of laminar systems; Baum and Trotter
+1978). Else one list is searched for after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Final
+
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
+from spu_assigner.core.constraints.rule_table import BARRED, Cells, are_nested
+from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.new_lists import ListChooser
+from spu_assigner.core.placement.preference import NEVER
+
+# What is counted as looks, by measurement: at each SPU to count its room, of each kind for each
+# replica that is dealt.
+LOOKS_TO_COUNT: Final = 2
+LOOKS_TO_DEAL: Final = 4
+LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
+
+Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
+Row = list[int]  # places in the field
+
+
+class ListSearch:
+    """Lists of so many replicas on the SPUs of a field; `can_lead`: those with room to lead."""
+
+    def __init__(
+        self,
+        field: PlacementField,
+        replicas: int,
+        work: Work,
+        can_lead: Callable[[int], bool] = lambda at: True,
+    ) -> None:
+        self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
+        self._most_weight = max((kind.weight for kind in field.kinds), default=0)
+        hard = [
+            (len(cells), level)
+            for level, cells in enumerate(field.levels)
+            if any(field.maxes[i] < REPLICATION_FACTOR_MAX or field.mins[i] for i in cells)
+        ]
+        self._hard = [level for _, level in sorted(hard)]  # outermost first
+        self._is_counted = are_nested(field.kinds, self._hard)
+
+    def fits(self, rooms: Rooms, lists: int) -> bool | None:
+        """Whether so many lists fit; None: a count does not decide it."""
+        wanted = lists * self._replicas
+        able = {at: min(room, lists) for at, room in rooms.items()}
+        leading = sum(room for at, room in able.items() if self._rank(at) < BARRED)
+        following = sum(able.values()) - leading
+        if leading < lists or leading + min(following, wanted - lists) < wanted:
+            return False
+        for levels in [self._hard] if self._is_counted else [[level] for level in self._hard]:
+            if not self._holds(levels, able, lists):
+                return False
+        return True if self._is_counted and not following else None
+
+    def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
+        """The best list after which the others of so many still fit, if it is better than a known
+        one; None: there is none, or the work ended. Of SPUs that are alike the first is taken, of
+        kinds that are the one with most room."""
+        field, work, alike = self._field, self._work, dict[tuple[int, int, int], Row]()
+        for at, room in rooms.items():
+            alike.setdefault((field.kind_of[at], self._rank(at), min(room, lists)), []).append(at)
+        kinds = [(field.kinds[kind], -room, row) for (kind, _, room), row in alike.items()]
+        best, least = known, None if known is None else self.bound(known)
+        # Partial lists, each with the number of its last kind and how many of that it has.
+        stack: list[tuple[Row, int, int]] = [([], 0, 0)]
+        while stack and work.steps > 0:
+            row, first, used = stack.pop()
+            work.search(len(kinds) - first)
+            bound = self.bound(row)
+            if bound is None or (least is not None and bound >= least):
+                continue
+            if len(row) == self._replicas:
+                if bound[-1] < BARRED and self._leaves_room(rooms, row, lists):
+                    best, least = row, bound
+                continue
+            counts, options = field.counts_at(row), []
+            for number in range(first, len(kinds)):
+                kind, room, members = kinds[number]
+                start = used if number == first else 0
+                cost = field.cost(kind, counts) if start < len(members) else None
+                if cost is not None:
+                    options.append((cost, room, number, start))
+            # The most promising is on top.
+            for *_, number, start in sorted(options, reverse=True):
+                stack.append(([*row, kinds[number][2][start]], number, start + 1))
+        return best
+
+    def bound(self, row: Row) -> tuple[int, ...] | None:
+        """The score of a list; no list that begins so has a smaller one. None: none has what `min`
+        demands."""
+        field, missing, pairs = self._field, self._replicas - len(row), list[int]()
+        counts = field.counts_at(row)
+        for cells in field.levels:
+            of_level = counts[cells.start : cells.stop]
+            mins = field.mins[cells.start : cells.stop]
+            if sum([max(n - has, 0) for n, has in zip(mins, of_level, strict=True)]) > missing:
+                return None
+            pairs.append(_pairs(of_level, missing))
+        weight = sum([self._field.kind_at(at).weight for at in row]) + missing * self._most_weight
+        rank = min(map(self._rank, row), default=BARRED)
+        return *pairs, -weight, min(rank, field.ranks[0]) if missing and field.ranks else rank
+
+    def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
+        """Whether all but one of so many lists fit beside this one."""
+        if lists == 1:
+            return True
+        left = without(rooms, row)
+        self._work.search(len(rooms))
+        fits = self.fits(left, lists - 1)
+        if fits is None and lists <= LISTS_AHEAD_MAX:
+            self._work.search(4 * len(rooms))  # to have them by kind
+            return self.best(left, lists - 1) is not None
+        return fits is not False
+
+    def _rank(self, at: int) -> int:
+        return self._field.kind_at(at).rank if self._can_lead(at) else BARRED
+
+    def _holds(self, levels: Sequence[int], able: Rooms, lists: int) -> bool:
+        """Whether the cells of nested levels can have so many replicas together."""
+        field, takes = self._field, dict[Cells, tuple[int, int]]()  # at most, and at least
+        for at, room in able.items():
+            cells = tuple([field.kind_at(at).cells[level] for level in levels])
+            takes[cells] = takes.get(cells, (0, 0))[0] + room, 0
+        there = {cell for cells in takes for cell in cells}
+        if lists and any(field.mins[i] and i not in there for n in levels for i in field.levels[n]):
+            return False
+        for _ in levels:
+            outer: dict[Cells, tuple[int, int]] = {}
+            for cells, (able_below, due) in takes.items():
+                most = min(able_below, lists * field.maxes[cells[-1]])
+                least = max(due, lists * field.mins[cells[-1]])
+                if least > most:
+                    return False
+                above = outer.get(cells[:-1], (0, 0))
+                outer[cells[:-1]] = above[0] + most, above[1] + least
+            takes = outer
+        most, least = takes.get((), (0, 0))
+        return least <= lists * self._replicas <= most
+
+
+def _pairs(counts: Sequence[int], more: int) -> int:
+    """The fewest pairs in one cell, with so many more replicas."""
+    pairs, cost = sum([count * (count - 1) // 2 for count in counts]), 0
+    while more:
+        taken = min(sum([count <= cost for count in counts]), more)
+        pairs, more, cost = pairs + cost * taken, more - taken, cost + 1
+    return pairs
+
+
+def without(rooms: Rooms, row: Row) -> dict[int, int]:
+    """The room that is left after a list."""
+    return {at: left for at, room in rooms.items() if (left := room - (at in row))}
+
+
+class SearchedLists:
+    """Lists where the best SPU for each place is not enough: levels cross, hard levels or leaders
+    are short, or other members would lead better. They are counted, dealt or searched for."""
+
+    def __init__(
+        self, field: PlacementField, chooser: ListChooser, replicas: int, work: Work
+    ) -> None:
+        self._field, self._chooser = field, chooser
+        self._replicas, self._work = replicas, work
+        self._search = ListSearch(field, replicas, work, chooser.can_lead)
+        is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
+        self.is_short = chooser.is_scarce and is_ruled
+        self.is_needed = self.is_short or not field.is_nested
+
+    def led_better(self, row: Row, first: Sequence[int]) -> Row | None:
+        """A list, taken, as good at the levels above as this one, of which a better leader is a
+        member. Where nobody in the list may lead: the best of those with one that may."""
+        field, chooser = self._field, self._chooser
+        rank = min(field.kind_at(at).rank for at in row)
+        if rank == field.ranks[0] < BARRED:
+            return row
+        best = row if rank < BARRED else None
+        least = None if best is None else self._search.bound(best)
+        chooser.put_back(row)
+        for number, kind in enumerate(field.kinds):
+            top = chooser.front_at(number) if kind.rank < rank else None
+            if top is None or top in first or len(first) == len(row):
+                continue
+            trial = chooser.take_list(len(row), self._work, [*first, top])
+            if trial is not None:
+                chooser.put_back(trial)
+                score = self._search.bound(trial)
+                if score is not None and (least is None or score < least):
+                    best, least = trial, score
+        if best is not None:
+            chooser.take_out(best)
+        return best
+
+    def instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
+        """What is given of so many lists where the best by places is this one: it, or a better one,
+        or another that leaves room for the others, or all of them; None: they do not fit."""
+        work, search, field = self._work, self._search, self._field
+        if not field.is_nested and work.steps > 0:
+            row = search.best(dict.fromkeys(self._in_order(), 1), 1, row)
+        if not self.is_short:
+            return None if row is None else [row]
+        work.look(LOOKS_TO_COUNT * field.size)
+        rooms = {at: room for at, room in enumerate(self._chooser.rooms()) if room > 0}
+        if row is not None and search.fits(without(rooms, row), lists - 1):
+            return [row]
+        whole = search.fits(rooms, lists)
+        if whole is False:
+            return None
+        rooms = {at: rooms[at] for at in self._in_order()}
+        if whole and field.is_nested:  # A count decides only where all may lead.
+            return self._dealt(rooms, lists)
+        found = search.best(rooms, lists)
+        return None if found is None else [found]
+
+    def _in_order(self) -> list[int]:
+        """The SPUs with room, the best first."""
+        able = [at for at in range(self._field.size) if self._chooser.key_at(at) != NEVER]
+        return sorted(able, key=self._chooser.key_at)
+
+    def _dealt(self, rooms: Rooms, lists: int) -> list[Row]:
+        """So many lists at once, which must fit; levels must be nested, and any SPU may lead.
+
+        Numbers of replicas first, each to the best SPU as if all were one list; then dealt in the
+        order of the cells, so that each cell is as even over the lists as can be.
+        """
+        field, replicas = self._field, self._replicas
+        quotas = dict.fromkeys(rooms, 0)
+        counts = [0] * len(field.maxes)
+        # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
+        alike: dict[int, list[tuple[int, int, int]]] = {}
+        for number, at in enumerate(rooms):
+            heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
+        self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
+        for _ in range(lists * replicas):
+            options = []
+            for number, members in alike.items():
+                kind = field.kinds[number]
+                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
+                    continue
+                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
+                costs = [counts[cell] // lists for cell in kind.cells]
+                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
+            if not options:
+                raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
+            kind_number = min(options)[-1]
+            _, number, at = heappop(alike[kind_number])
+            quotas[at] += 1
+            if quotas[at] < min(rooms[at], lists):
+                heappush(alike[kind_number], (quotas[at], number, at))
+            elif not alike[kind_number]:
+                del alike[kind_number]
+            for cell in field.kind_at(at).cells:
+                counts[cell] += 1
+        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
+        in_order = sorted(
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+        )
+        sequence = [at for at in in_order for _ in range(quotas[at])]
+        return [sequence[number::lists] for number in range(lists)]
