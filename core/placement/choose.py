@@ -51,19 +51,21 @@ KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list 
 Score = tuple[int, ...]
 
 
-_Amounts = list[
-    tuple[int, CountArray, CountArray]
-]  # of each resource what a replica takes, used, has
+Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 
 
 class _Resource(NamedTuple):
     """One resource of the SPUs of a field."""
 
-    takes: int  # what a replica takes of it,
-    follower: int  # and a follower
+    asks: int  # what must be free for a replica: `takes`, or what a leader takes if that is more
+    takes: int  # what a replica takes,
+    leader: int  # and one that leads
     used: list[int]
     has: list[int]
-    leader: int  # what a leader takes
+
+
+# Of each resource what must be free, what a replica takes, and what SPUs use and have.
+_Amounts = list[tuple[int, int, CountArray, CountArray]]
 
 
 class Chooser:
@@ -76,18 +78,19 @@ class Chooser:
         need: Need | None,
         *,
         start: int = 0,
-        changes: Mapping[int, int] | None = None,
+        changes: Changes | None = None,
         as_follower: bool = False,
         most: int | None = None,
         lists: int = 0,
         led: CountArray | None = None,
     ) -> None:
-        """Of the SPUs of a field, with counts that have changed by so many.
+        """Of the SPUs of a field.
 
         Args:
             need: what a replica takes; a chosen SPU has room for it as a leader, too.
             start: the chain index, from which positions count.
-            as_follower: replicas take what a follower needs alone.
+            changes: of what SPUs hold, since the state was as it is.
+            as_follower: room for a follower is enough.
             most: no more places than that will be asked for.
             lists: so many of them, each on SPUs of its own, if they are new ones.
             led: of new lists the share of its capacity that each SPU leads, see `turn_on`.
@@ -98,8 +101,7 @@ class Chooser:
         self._looks = 0
         counts = state.ledger.counts(field.ids)
         if changes:
-            more = [changes.get(spu_id, 0) for spu_id in field.id_list]
-            counts += np.array(more, dtype=np.int64)
+            counts += self._changed(changes, None)
         self._counts: list[int] = counts.tolist()
         self._resources: list[_Resource] = []
         amounts: _Amounts = []
@@ -184,6 +186,14 @@ class Chooser:
         if at is not None:
             self._change(at, -1)
 
+    def pass_lead(self, before: int, after: int) -> None:
+        """A list is led by another SPU; either may be outside the field."""
+        for spu_id, more in ((before, -1), (after, 1)):
+            at = self.field.at_of.get(spu_id)
+            if at is not None and self._resources:
+                self._count_lead(at, more)
+                self._rekey(at)
+
     def has_room(self, spu_id: int) -> bool:
         """Whether this SPU is one of the field, with room for a replica."""
         at = self.field.at_of.get(spu_id)
@@ -231,7 +241,7 @@ class Chooser:
     ) -> bool:
         """Whether an SPU with room has none for so many lists."""
         is_short = counts + lists > self.field.capacities
-        for takes, used, has in amounts:
+        for _, takes, used, has in amounts:
             if takes:
                 is_short |= used + takes * lists > has
         return bool((is_short & has_room).any())
@@ -303,10 +313,15 @@ class Chooser:
     def _count(self, at: int, more: int) -> None:
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
-        for resource in self._resources:  # What leaves a list takes at least a follower's.
-            resource.used[at] += more * (resource.takes if more > 0 else resource.follower)
+        for _, takes, _, used, _ in self._resources:
+            used[at] += more * takes
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
+
+    def _count_lead(self, at: int, more: int) -> None:
+        """A replica that is counted leads, or leads no longer."""
+        for _, takes, leader, used, _ in self._resources:
+            used[at] += more * (leader - takes)
 
     def _rekey(self, at: int) -> None:
         before, now = self._keys[at], self._key(at)
@@ -324,11 +339,10 @@ class Chooser:
         if count > capacity:
             return NEVER
         largest = share(count, capacity) if self._resources else slot_share(count, capacity)
-        for takes, _, used, has, _ in self._resources:
-            after = used[at] + takes
-            if takes and after > has[at]:
+        for asks, takes, _, used, has in self._resources:
+            if asks and used[at] + asks > has[at]:
                 return NEVER
-            largest = max(largest, share(after, has[at]))
+            largest = max(largest, share(used[at] + takes, has[at]))
         held = self._of_topic.get(at, 0)
         return key(
             is_twofold=held > 0 and held >= self._limits[at],
@@ -338,25 +352,27 @@ class Chooser:
         )
 
     def _amounts(
-        self, need: Need, changes: Mapping[int, int] | None, as_follower: bool
+        self, need: Need, changes: Changes | None, as_follower: bool
     ) -> tuple[list[_Resource], _Amounts]:
         """Every resource of the SPUs: also what a replica does not take counts as a share."""
         amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
         found = self.field.resources(frozenset(amounts))
         uses = self._state.resource_use.of_each(self.field.ids, found.names).astype(np.int64)
         if changes:
-            less = [min(changes.get(each, 0), 0) for each in self.field.id_list]
-            followers = [amounts.get(name, (0, 0))[0] for name in found.names]
-            uses += np.outer(np.array(followers, dtype=np.int64), np.array(less, dtype=np.int64))
+            uses += [self._changed(changes, name) for name in found.names]
         resources, arrays = [], []
         for name, used, has, has_list in zip(
             found.names, uses, found.capacities, found.capacity_lists, strict=True
         ):
             follower, leader = amounts.get(name, (0, 0))
-            takes = follower if as_follower else max(follower, leader)
-            resources.append(_Resource(takes, follower, used.tolist(), has_list, leader))
-            arrays.append((takes, used, has))
+            asks = follower if as_follower else max(follower, leader)
+            resources.append(_Resource(asks, follower, leader, used.tolist(), has_list))
+            arrays.append((asks, follower, used, has))
         return resources, arrays
+
+    def _changed(self, changes: Changes, name: str | None) -> CountArray:
+        of_each = changes.get(name, {})
+        return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
     def _all_levels(
         self, counts: CountArray, amounts: _Amounts
@@ -367,11 +383,11 @@ class Chooser:
         largest = (shares if amounts else slot_shares)(after, capacities)
         has_room: NDArray[np.bool_] = after <= capacities
         if amounts:
-            more = np.array([used + takes for takes, used, _ in amounts])
+            used = np.array([used for _, _, used, _ in amounts])
             has = np.array([has for *_, has in amounts])
-            takes = np.array([takes for takes, *_ in amounts])
-            has_room &= ((more <= has) | (takes == 0)[:, np.newaxis]).all(axis=0)
-            largest = np.maximum(largest, shares(more, has).max(axis=0))
+            asks, takes = np.array([each[:2] for each in amounts]).T[:, :, np.newaxis]
+            has_room &= ((used + asks <= has) | (asks == 0)).all(axis=0)
+            largest = np.maximum(largest, shares(used + takes, has).max(axis=0))
         return largest << SHARE_SHIFT, has_room
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
@@ -395,9 +411,9 @@ def topic_chooser(
     name: str,
     *,
     ring: Ring | None = None,
-    changes: Mapping[int, int] | None = None,
+    changes: Changes | None = None,
 ) -> Chooser:
-    """Chooses for the lists of a living topic; on another ring, with counts that have changed."""
+    """Chooses for the lists of a living topic; on another ring, or after changes."""
     topic, constraints = state.topics[name], binding_rules(state, name)
     if constraints is None:
         ring = state.ring if ring is None else ring

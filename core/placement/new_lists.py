@@ -133,7 +133,7 @@ class ListChooser(Chooser):
     def _use(self, at: int, count: int, capacity: int) -> int:
         """Count what a replica takes; the dominant share with one more, of so many on the SPU."""
         largest, fits = (count << FRACTION_BITS) // capacity, True
-        for takes, _, used, has, _ in self._resources:
+        for _, takes, _, used, has in self._resources:
             amount = used[at] + takes
             used[at] = amount
             amount += takes
@@ -174,7 +174,7 @@ class ListChooser(Chooser):
     def room(self, at: int) -> int:
         """How many replicas an SPU has room for."""
         room = self.field.capacity_list[at] - self._counts[at]
-        for takes, _, used, has, _ in self._resources:
+        for _, takes, _, used, has in self._resources:
             if takes:
                 room = min(room, (has[at] - used[at]) // takes)
         return max(room, 0)
@@ -183,20 +183,19 @@ class ListChooser(Chooser):
         """Whether an SPU has room for a replica that leads."""
         return all(
             not leader or used[at] + leader <= has[at]
-            for _, _, used, has, leader in self._resources
+            for _, _, leader, used, has in self._resources
         )
 
     def lead_share(self, at: int) -> int:
         """The dominant share of an SPU with a replica that leads."""
         largest = share(self._counts[at] + 1, self.field.capacity_list[at])
-        for _, _, used, has, leader in self._resources:
+        for _, _, leader, used, has in self._resources:
             largest = max(largest, share(used[at] + leader, has[at]))
         return largest
 
     def lead(self, at: int) -> None:
         """The replica that `commit` hands out next to this SPU leads."""
-        for takes, _, used, _, leader in self._resources:
-            used[at] += leader - takes
+        self._count_lead(at, 1)
 
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
