@@ -12,7 +12,7 @@ such group of kinds, and only the kinds that share a cell are looked at one by o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from heapq import heappop, heappush, heapreplace
+from heapq import heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,13 +29,15 @@ from spu_assigner.core.placement.eligibility import (
     ring_field,
     ruled_field,
 )
-from spu_assigner.core.placement.many_kinds import KindGroups
+from spu_assigner.core.placement.many_kinds import KindGroups, best_offer
 from spu_assigner.core.placement.preference import (
     NEVER,
+    POSITION_BITS,
     POSITION_MASK,
     SHARE_SHIFT,
+    TOPIC_MAX,
+    TWOFOLD,
     Positions,
-    key,
     levels_of,
     share,
     shares,
@@ -47,6 +49,8 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
 KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list have a heap of tops
+
+AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
 
 Score = tuple[int, ...]
 
@@ -60,7 +64,7 @@ class _Resource(NamedTuple):
     asks: int  # what must be free for a replica: `takes`, or what a leader takes if that is more
     takes: int  # what a replica takes,
     leader: int  # and one that leads
-    used: list[int]
+    used: list[int]  # before this one hands out any; and what leaders take beside
     has: list[int]
 
 
@@ -79,21 +83,20 @@ class Chooser:
         *,
         start: int = 0,
         changes: Changes | None = None,
-        as_follower: bool = False,
-        most: int | None = None,
         lists: int = 0,
+        replicas: int = 0,
         led: CountArray | None = None,
     ) -> None:
         """Of the SPUs of a field.
 
         Args:
-            need: what a replica takes; a chosen SPU has room for it as a leader, too.
+            need: what a replica takes; a chosen SPU has room for it as a leader, too, but for new
+                lists.
             start: the chain index, from which positions count.
             changes: of what SPUs hold, since the state was as it is.
-            as_follower: room for a follower is enough.
-            most: no more places than that will be asked for.
-            lists: so many of them, each on SPUs of its own, if they are new ones.
-            led: of new lists the share of its capacity that each SPU leads, see `turn_on`.
+            lists: new lists, no more than so many,
+            replicas: and how long they are,
+            led: and the share of its capacity that each SPU leads, see `turn_on`.
         """
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
         self.field = field
@@ -103,10 +106,11 @@ class Chooser:
         if changes:
             counts += self._changed(changes, None)
         self._counts: list[int] = counts.tolist()
+        self._first = self._counts.copy()
         self._resources: list[_Resource] = []
         amounts: _Amounts = []
         if need is not None:
-            self._resources, amounts = self._amounts(need, changes, as_follower)
+            self._resources, amounts = self._amounts(need, changes, as_follower=lists > 0)
         self.leads: Positions | None = None  # in the order in which SPUs are to lead
         if led is None:
             self._positions = Positions(field.size, start)
@@ -114,15 +118,22 @@ class Chooser:
             self._take_positions(start, 0, led)
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
         self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
-        levels, has_room = self._all_levels(counts, amounts)
-        self.is_scarce = lists > 0 and self._has_few(counts, amounts, has_room, lists)
-        self._most = None if self.is_scarce else most
+        ahead = 1
+        if all(takes == leader for _, takes, leader, *_ in self._resources):
+            ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
+        levels = self._all_levels(counts, amounts, ahead)
+        # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
+        self._ahead: list[list[int]] = levels.tolist()
+        self._shares: list[int] = self._ahead[0].copy()
+        levels = levels[0]
+        self.is_scarce = lists > 0 and self._has_few(counts, amounts, levels != NEVER, lists)
+        self._most = (lists + 1) * replicas if lists and not self.is_scarce else None
         self._keys: list[int] = []
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
-        self._take_keys(levels, has_room)
+        self._take_keys(levels)
         self._groups: KindGroups | None = None  # if there are very many kinds
         if len(field.kinds) > KINDS_SCANNED_MAX:
             self._groups = KindGroups(field, self.front, self.at_of_key)
@@ -134,20 +145,19 @@ class Chooser:
             of_topic: how many of its replicas SPUs hold, by id.
             total: how many it has, with those that are to come.
         """
-        before = self._of_topic
-        at_of = self.field.at_of
-        self._of_topic = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
-        self._limits = self.field.limits(total)
-        for at in {**before, **self._of_topic}:
-            self._rekey(at)
+        before, limits, at_of = self._of_topic, self._limits, self.field.at_of
+        now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
+        self._of_topic, self._limits = now, self.field.limits(total)
+        for at in {**before, **now}:
+            if self._limits is not limits or before.get(at, 0) != now.get(at, 0):
+                self._rekey(at)
         if self._entered > self.field.size:  # Keys that are entered again stay in their heaps.
             self._entered = 0
             self._heaps = self._all_heaps(np.array(self._keys, dtype=np.int64))
             if self._groups is not None:
                 self._groups = KindGroups(self.field, self.front, self.at_of_key)
         if self.leads is not None and self._of_topic:  # `take_list` looks at no outdated key.
-            keys = np.array(self._keys, dtype=np.int64)
-            self._take_keys(keys & ~POSITION_MASK, keys != NEVER)
+            self._take_keys(np.array(self._keys, dtype=np.int64))
 
     def best(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
@@ -192,6 +202,7 @@ class Chooser:
             at = self.field.at_of.get(spu_id)
             if at is not None and self._resources:
                 self._count_lead(at, more)
+                self._shares[at] = self._share(at)
                 self._rekey(at)
 
     def has_room(self, spu_id: int) -> bool:
@@ -222,15 +233,15 @@ class Chooser:
         self._positions = Positions(size, start, turn, [-led])
         self.leads = Positions(size, start, turn, [led] if ranks is None else [ranks, led])
 
-    def _take_keys(self, levels: CountArray, has_room: NDArray[np.bool_]) -> None:
-        """Levels 4 to 6 of each SPU, to which the position is added."""
+    def _take_keys(self, levels: CountArray) -> None:
+        """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
+        has_room, levels = levels != NEVER, levels & ~POSITION_MASK
         keys = np.where(has_room, levels | self._positions.array, NEVER)
         self._keys = keys.tolist()
         self._heaps = self._all_heaps(keys)
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
-            keys = np.where(has_room, levels | self.leads.array, NEVER)
-            self._lead_heaps = self._all_heaps(keys)
+            self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
 
     def key_at(self, at: int) -> int:
         """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
@@ -279,27 +290,15 @@ class Chooser:
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
-        heap, keys, ids = self._heaps[kind], self._keys, self.field.id_list
-        aside: list[int] = []
-        found = NEVER
-        while heap:
-            entered = heap[0]
-            at = self.at_of_key(entered)
-            now = keys[at]
-            if entered == now:
-                if ids[at] not in taken:
-                    found = now
-                    break
-                aside.append(heappop(heap))
-                while heap and heap[0] == now:  # entered twice
-                    heappop(heap)
-            elif entered < now != NEVER:
-                heapreplace(heap, now)
-            else:
-                heappop(heap)
-        for each in aside:
-            heappush(heap, each)
-        return found
+        keys, ids, at_position = self._keys, self.field.id_list, self._positions.at
+
+        def now_of(entered: int) -> int:
+            return keys[at_position[entered & POSITION_MASK]]
+
+        def offer_of(entered: int) -> int:
+            return NEVER if ids[at_position[entered & POSITION_MASK]] in taken else entered
+
+        return best_offer(self._heaps[kind], now_of, offer_of)
 
     def _note_filled(self, at: int) -> None:
         spu_id = self.field.id_list[at]
@@ -308,13 +307,12 @@ class Chooser:
 
     def _change(self, at: int, more: int) -> None:
         self._count(at, more)
+        self._shares[at] = self._share(at)
         self._rekey(at)
 
     def _count(self, at: int, more: int) -> None:
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
-        for _, takes, _, used, _ in self._resources:
-            used[at] += more * takes
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
 
@@ -333,26 +331,30 @@ class Chooser:
             if self._groups is not None:
                 self._groups.enter(kind, now)
 
-    def _key(self, at: int) -> int:
-        """Levels 4 to 8 of an SPU as it is now."""
+    def _share(self, at: int) -> int:
+        """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
         capacity, count = self.field.capacity_list[at], self._counts[at] + 1
         if count > capacity:
             return NEVER
         largest = share(count, capacity) if self._resources else slot_share(count, capacity)
+        given = self._counts[at] - self._first[at]
         for asks, takes, _, used, has in self._resources:
-            if asks and used[at] + asks > has[at]:
+            now = used[at] + takes * given
+            if asks and now + asks > has[at]:
                 return NEVER
-            largest = max(largest, share(used[at] + takes, has[at]))
-        held = self._of_topic.get(at, 0)
-        return key(
-            is_twofold=held > 0 and held >= self._limits[at],
-            share=largest,
-            of_topic=held,
-            position=self._positions.of[at],
-        )
+            largest = max(largest, share(now + takes, has[at]))
+        return largest << SHARE_SHIFT
+
+    def _key(self, at: int) -> int:
+        """Levels 4 to 8 of an SPU as it is now."""
+        shared, held = self._shares[at], self._of_topic.get(at, 0)
+        if shared == NEVER:
+            return NEVER
+        low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        return (shared | low) + (TWOFOLD if held >= self._limits[at] else 0)
 
     def _amounts(
-        self, need: Need, changes: Changes | None, as_follower: bool
+        self, need: Need, changes: Changes | None, *, as_follower: bool
     ) -> tuple[list[_Resource], _Amounts]:
         """Every resource of the SPUs: also what a replica does not take counts as a share."""
         amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
@@ -374,21 +376,20 @@ class Chooser:
         of_each = changes.get(name, {})
         return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
-    def _all_levels(
-        self, counts: CountArray, amounts: _Amounts
-    ) -> tuple[CountArray, NDArray[np.bool_]]:
-        """Levels 4 to 6 of each SPU, where the topic has no replica yet, and who has room."""
-        capacities = self.field.capacities
-        after = counts + 1
+    def _all_levels(self, counts: CountArray, amounts: _Amounts, ahead: int) -> CountArray:
+        """Level 5 of each SPU after it got 0, 1, … replicas; shape (ahead, SPUs)."""
+        capacities, given = self.field.capacities, np.arange(ahead)[:, np.newaxis]
+        after = counts + given + 1
         largest = (shares if amounts else slot_shares)(after, capacities)
         has_room: NDArray[np.bool_] = after <= capacities
         if amounts:
-            used = np.array([used for _, _, used, _ in amounts])
-            has = np.array([has for *_, has in amounts])
-            asks, takes = np.array([each[:2] for each in amounts]).T[:, :, np.newaxis]
-            has_room &= ((used + asks <= has) | (asks == 0)).all(axis=0)
-            largest = np.maximum(largest, shares(used + takes, has).max(axis=0))
-        return largest << SHARE_SHIFT, has_room
+            # Shape (resources, ahead, SPUs).
+            asks, takes = np.array([each[:2] for each in amounts]).T[:, :, np.newaxis, np.newaxis]
+            used, has = (np.array([each[at] for each in amounts])[:, np.newaxis] for at in (2, 3))
+            now = used + takes * given
+            has_room &= ((now + asks <= has) | (asks == 0)).all(axis=0)
+            largest = np.maximum(largest, shares(now + takes, has).max(axis=0))
+        return np.where(has_room, largest << SHARE_SHIFT, NEVER)
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""

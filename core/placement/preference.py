@@ -105,12 +105,6 @@ def twofold(total: int, capacities: CountArray, together: int) -> CountArray:
     return np.maximum(limits, 1)
 
 
-def key(*, is_twofold: bool, share: int, of_topic: int, position: int) -> int:
-    """Levels 4 to 8 as one integer."""
-    low = min(of_topic, TOPIC_MAX) << POSITION_BITS | position
-    return (share << SHARE_SHIFT | low) + (TWOFOLD if is_twofold else 0)
-
-
 def levels_of(key: int) -> tuple[int, int, int, int]:
     """The levels again: twofold, share, topic, position."""
     low = key & (1 << SHARE_SHIFT) - 1

@@ -41,6 +41,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
 LOOKS_A_REPLICA: Final = 8  # that it is counted as, by measurement
+TURN_MIN: Final = 2  # lists
 
 Row = list[int]  # places in the field
 
@@ -110,9 +111,8 @@ class _NewLists:
             field,
             asked.need,
             start=asked.start,
-            as_follower=True,
-            most=(lists + 1) * replicas,
             lists=lists,
+            replicas=replicas,
             led=shares,
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
@@ -138,7 +138,8 @@ class _NewLists:
         is_crossing = ruled is not None and not ruled.is_nested
         is_short = chooser.is_scarce and not self._is_counted
         lists, size = self._asked.partitions, self._field.size
-        a_turn = max(size // self._asked.replicas, 1)  # lists in which each SPU is about once
+        # Lists in which each SPU is about once; few are not worth it.
+        a_turn = max(size // self._asked.replicas, TURN_MIN)
         for left in range(lists, 0, -1):
             done = lists - left
             if done and done % a_turn == 0 and not chooser.has_groups:
