@@ -17,7 +17,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
@@ -59,17 +58,13 @@ Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of r
 
 
 class _Resource(NamedTuple):
-    """One resource of the SPUs of a field."""
+    """One resource of the SPUs of a field; the first one is replica slots."""
 
     asks: int  # what must be free for a replica: `takes`, or what a leader takes if that is more
     takes: int  # what a replica takes,
     leader: int  # and one that leads
     used: list[int]  # before this one hands out any; and what leaders take beside
     has: list[int]
-
-
-# Of each resource what must be free, what a replica takes, and what SPUs use and have.
-_Amounts = list[tuple[int, int, CountArray, CountArray]]
 
 
 class Chooser:
@@ -102,15 +97,10 @@ class Chooser:
         self.field = field
         self._state = state
         self._looks = 0
-        counts = state.ledger.counts(field.ids)
-        if changes:
-            counts += self._changed(changes, None)
-        self._counts: list[int] = counts.tolist()
-        self._first = self._counts.copy()
-        self._resources: list[_Resource] = []
-        amounts: _Amounts = []
-        if need is not None:
-            self._resources, amounts = self._amounts(need, changes, as_follower=lists > 0)
+        self._is_plain = need is None
+        self._resources, used, has = self._all_resources(need, changes, as_follower=lists > 0)
+        self._first = self._resources[0].used  # replicas on each SPU before,
+        self._counts = self._first.copy()  # and now
         self.leads: Positions | None = None  # in the order in which SPUs are to lead
         if led is None:
             self._positions = Positions(field.size, start)
@@ -119,21 +109,20 @@ class Chooser:
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
         self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
         ahead = 1
-        if all(takes == leader for _, takes, leader, *_ in self._resources):
+        if all(each.takes == each.leader for each in self._resources):
             ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
-        levels = self._all_levels(counts, amounts, ahead)
+        levels, has_few = self._all_levels(used, has, ahead, lists)
         # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
         self._ahead: list[list[int]] = levels.tolist()
         self._shares: list[int] = self._ahead[0].copy()
-        levels = levels[0]
-        self.is_scarce = lists > 0 and self._has_few(counts, amounts, levels != NEVER, lists)
-        self._most = (lists + 1) * replicas if lists and not self.is_scarce else None
+        self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
+        self._most = (lists + 1) * replicas if lists and not has_few else None
         self._keys: list[int] = []
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
-        self._take_keys(levels)
+        self._take_keys(levels[0])
         self._groups: KindGroups | None = None  # if there are very many kinds
         if len(field.kinds) > KINDS_SCANNED_MAX:
             self._groups = KindGroups(field, self.front, self.at_of_key)
@@ -247,16 +236,6 @@ class Chooser:
         """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
         return self._keys[at]
 
-    def _has_few(
-        self, counts: CountArray, amounts: _Amounts, has_room: NDArray[np.bool_], lists: int
-    ) -> bool:
-        """Whether an SPU with room has none for so many lists."""
-        is_short = counts + lists > self.field.capacities
-        for _, takes, used, has in amounts:
-            if takes:
-                is_short |= used + takes * lists > has
-        return bool((is_short & has_room).any())
-
     def _best(
         self, row: Collection[int], without: Collection[int], wanted: int | None
     ) -> int | None:
@@ -333,16 +312,13 @@ class Chooser:
 
     def _share(self, at: int) -> int:
         """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
-        capacity, count = self.field.capacity_list[at], self._counts[at] + 1
-        if count > capacity:
-            return NEVER
-        largest = share(count, capacity) if self._resources else slot_share(count, capacity)
-        given = self._counts[at] - self._first[at]
+        given, largest = self._counts[at] - self._first[at], 0
         for asks, takes, _, used, has in self._resources:
             now = used[at] + takes * given
             if asks and now + asks > has[at]:
                 return NEVER
-            largest = max(largest, share(now + takes, has[at]))
+            of_this = slot_share if self._is_plain else share
+            largest = max(largest, of_this(now + takes, has[at]))
         return largest << SHARE_SHIFT
 
     def _key(self, at: int) -> int:
@@ -353,43 +329,51 @@ class Chooser:
         low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
         return (shared | low) + (TWOFOLD if held >= self._limits[at] else 0)
 
-    def _amounts(
-        self, need: Need, changes: Changes | None, *, as_follower: bool
-    ) -> tuple[list[_Resource], _Amounts]:
-        """Every resource of the SPUs: also what a replica does not take counts as a share."""
-        amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
-        found = self.field.resources(frozenset(amounts))
-        uses = self._state.resource_use.of_each(self.field.ids, found.names).astype(np.int64)
+    def _all_resources(
+        self, need: Need | None, changes: Changes | None, *, as_follower: bool
+    ) -> tuple[list[_Resource], CountArray, CountArray]:
+        """Replica slots and, where a topic needs some, every other resource of the SPUs: also what
+        a replica does not take counts as a share. With what is used, and what there is of them;
+        shape (resources, SPUs)."""
+        field, state = self.field, self._state
+        names: list[str | None] = [None]
+        takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
+        used, has = state.ledger.counts(field.ids)[np.newaxis], field.capacities[np.newaxis]
+        has_lists = [field.capacity_list]
+        if need is not None:
+            takes |= {name: (follower, leader) for name, follower, leader in need.by_name()}
+            found = field.resources(frozenset(name for name, *_ in need.by_name()))
+            names += found.names
+            has_lists += found.capacity_lists
+            has = np.concatenate((has, found.capacities))
+            of_each = state.resource_use.of_each(field.ids, found.names)
+            used = np.concatenate((used, of_each)).astype(np.int64)
         if changes:
-            uses += [self._changed(changes, name) for name in found.names]
-        resources, arrays = [], []
-        for name, used, has, has_list in zip(
-            found.names, uses, found.capacities, found.capacity_lists, strict=True
-        ):
-            follower, leader = amounts.get(name, (0, 0))
+            used += [self._changed(changes, name) for name in names]
+        resources = []
+        for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
+            follower, leader = takes.get(name, (0, 0))
             asks = follower if as_follower else max(follower, leader)
-            resources.append(_Resource(asks, follower, leader, used.tolist(), has_list))
-            arrays.append((asks, follower, used, has))
-        return resources, arrays
+            resources.append(_Resource(asks, follower, leader, of_spus, has_list))
+        return resources, used, has
 
     def _changed(self, changes: Changes, name: str | None) -> CountArray:
         of_each = changes.get(name, {})
         return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
-    def _all_levels(self, counts: CountArray, amounts: _Amounts, ahead: int) -> CountArray:
-        """Level 5 of each SPU after it got 0, 1, … replicas; shape (ahead, SPUs)."""
-        capacities, given = self.field.capacities, np.arange(ahead)[:, np.newaxis]
-        after = counts + given + 1
-        largest = (shares if amounts else slot_shares)(after, capacities)
-        has_room: NDArray[np.bool_] = after <= capacities
-        if amounts:
-            # Shape (resources, ahead, SPUs).
-            asks, takes = np.array([each[:2] for each in amounts]).T[:, :, np.newaxis, np.newaxis]
-            used, has = (np.array([each[at] for each in amounts])[:, np.newaxis] for at in (2, 3))
-            now = used + takes * given
-            has_room &= ((now + asks <= has) | (asks == 0)).all(axis=0)
-            largest = np.maximum(largest, shares(now + takes, has).max(axis=0))
-        return np.where(has_room, largest << SHARE_SHIFT, NEVER)
+    def _all_levels(
+        self, used: CountArray, has: CountArray, ahead: int, lists: int
+    ) -> tuple[CountArray, bool]:
+        """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
+        with room has none for so many lists."""
+        asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
+        is_short = ((used + takes * lists > has) & (takes > 0)).any(axis=0)
+        asks, takes, used, has = (each[:, np.newaxis] for each in (asks, takes, used, has))
+        after = used + takes * np.arange(1, ahead + 1)[:, np.newaxis]
+        is_full = np.any((after + (asks - takes) > has) & (asks > 0), axis=0)
+        largest = (slot_shares if self._is_plain else shares)(after, has).max(axis=0)
+        has_few = bool((is_short & ~is_full[0]).any())
+        return np.where(is_full, NEVER, largest << SHARE_SHIFT), has_few
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""

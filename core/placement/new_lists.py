@@ -148,12 +148,13 @@ class ListChooser(Chooser):
 
     def room(self, at: int) -> int:
         """How many replicas an SPU has room for."""
-        room = self.field.capacity_list[at] - self._counts[at]
         given = self._counts[at] - self._first[at]
-        for _, takes, _, used, has in self._resources:
-            if takes:
-                room = min(room, (has[at] - used[at]) // takes - given)
-        return max(room, 0)
+        rooms = [
+            (has[at] - used[at]) // takes - given
+            for _, takes, _, used, has in self._resources
+            if takes
+        ]
+        return max(min(rooms), 0)
 
     def can_lead(self, at: int) -> bool:
         """Whether an SPU has room for a replica that leads."""
@@ -165,11 +166,11 @@ class ListChooser(Chooser):
 
     def lead_share(self, at: int) -> int:
         """The dominant share of an SPU with a replica that leads."""
-        largest = share(self._counts[at] + 1, self.field.capacity_list[at])
         given = self._counts[at] - self._first[at]
-        for _, takes, leader, used, has in self._resources:
-            largest = max(largest, share(used[at] + takes * given + leader, has[at]))
-        return largest
+        return max(
+            share(used[at] + takes * given + leader, has[at])
+            for _, takes, leader, used, has in self._resources
+        )
 
     def lead(self, at: int) -> None:
         """The replica that `commit` hands out next to this SPU leads."""

@@ -142,7 +142,7 @@ class _NewLists:
         a_turn = max(size // self._asked.replicas, TURN_MIN)
         for left in range(lists, 0, -1):
             done = lists - left
-            if done and done % a_turn == 0 and not chooser.has_groups:
+            if done and done % a_turn == 0 and 2 * left >= a_turn and not chooser.has_groups:
                 chooser.turn_on(self._asked.start + done, done // a_turn, self.leads.shares_now())
             row = self._next(left)
             if ruled is None or not (is_crossing or is_short):
