@@ -34,6 +34,7 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.core.placement.eligibility import PlacementField, ring_field
 from spu_assigner.core.placement.leaders import Failovers
+from spu_assigner.core.placement.preference import strides
 from spu_assigner.core.placement.request import ListsRequest
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray, Ledger
@@ -43,7 +44,7 @@ from spu_assigner.core.state.takeovers import Takeovers
 ONE_BY_ONE: Final = 512  # lists of a request, whose failovers are chosen beside all topics
 PIECE: Final = 96  # lists, among which they are chosen once for all larger requests
 ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that,
-BLOCKS_MAX: Final = 64  # or after so many
+BLOCKS_MAX: Final = 256  # or after so many
 NOBODY: Final = -1
 STEP: Final = 0.6180339887498949  # of the orders of followers from round to round
 
@@ -328,14 +329,17 @@ def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) 
         number: of the first round.
     """
     found: list[int] = []
+    is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.
     for begin in range(0, len(leads), len(order)):
         of_round = leads[begin : begin + len(order)]
         others = list(order)
         for leader in of_round:
             if leader != NOBODY:
                 others.remove(leader)
-        turn = int((number + begin // len(order)) * STEP * len(others)) % max(len(others), 1)
-        others = others[turn:] + others[:turn]
+        turn, count = number + begin // len(order), len(others)
+        first, steps = int(turn * STEP * count), strides(max(count, 1)) if is_mixed else [1]
+        step = steps[turn % len(steps)]
+        others = [others[(first + at * step) % count] for at in range(count)]
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
