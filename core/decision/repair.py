@@ -99,7 +99,10 @@ def repair(
         if repaired.moves:
             if repaired.row[0] != row[0]:
                 choice = choice or run.leaders(name)
-            lists[partition] = repaired.row if choice is None else choice.settle(repaired.row, row)
+            settled = repaired.row if choice is None else choice.settle(repaired.row, row)
+            lists[partition] = settled
+            if settled[0] != row[0]:
+                chooser.pass_lead(row[0], settled[0])
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)

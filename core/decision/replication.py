@@ -43,6 +43,7 @@ from spu_assigner.core.decision.shortage import what_lacks
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
 from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
 
@@ -168,10 +169,12 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     refusal = _refuse_broken(rules, rows, shorter)
     if refusal is not None:
         return refusal
-    longer = _lengthen(state, name, shorter, factor, changes)
+    choice = RepairRun(state).leaders(name)
+    led = _settled(choice, rows, shorter)
+    longer = _lengthen(state, name, led, factor, changes)
     if isinstance(longer, Refusal):
         return longer
-    _settle(state, name, rows, longer)
+    longer = _settled(choice, led, longer)
     come = [
         Move(partition=partition, gone=None, taken=spu_id)
         for partition, (row, before) in enumerate(zip(longer, shorter, strict=True))
@@ -181,12 +184,10 @@ def resize(state: ClusterState, name: str, factor: int) -> ResizedLists | Refusa
     return ResizedLists(rows=longer, moves=[*gone, *come], changes=changes)
 
 
-def _settle(state: ClusterState, name: str, before: Rows, rows: Rows) -> None:
-    """Put the lists that changed in the order that they are to have."""
-    choice = RepairRun(state).leaders(name)
-    for partition, (row, old) in enumerate(zip(rows, before, strict=True)):
-        if row != old:
-            rows[partition] = choice.settle(row, old)
+def _settled(choice: LeaderChoice, before: Rows, rows: Rows) -> Rows:
+    """The lists, those that changed in the order that they are to have."""
+    pairs = zip(rows, before, strict=True)
+    return [row if row == old else choice.settle(row, old) for row, old in pairs]
 
 
 def _shorten(
@@ -271,7 +272,13 @@ def _lengthen(
     if all(len(row) >= factor for row in rows):
         return rows
     ring = ring_after(state, changes).ring
-    chooser = topic_chooser(state, name, ring=ring, changes=changes)
+    chooser = topic_chooser(state, name, ring=ring)
+    for spu_id, more in changes.items():
+        for _ in range(-more):
+            chooser.release(spu_id)
+    for row, before in zip(rows, state.topics[name].replicas.lists().tolist(), strict=True):
+        if row[0] != before[0]:
+            chooser.pass_lead(before[0], row[0])
     rows = [list(row) for row in rows]
     held = Counter(spu_id for row in rows for spu_id in row)
     chooser.bind(held, factor * len(rows))

@@ -83,6 +83,8 @@ def move_steps(
             candidates.chooser.give(move.taken)
         if candidates is not None and move.gone is not None and mode is Mode.REPAIR:
             candidates.chooser.release(move.gone)
+            if lists_before is not None and move.gone == lists_before[move.partition][0]:
+                candidates.chooser.pass_lead(move.gone, lists.tolist()[move.partition][0])
     return steps
 
 
@@ -108,7 +110,9 @@ class _Candidates:
         freed = [move.gone for move in moves if move.gone is not None]
         changes = Counter({spu_id: -count for spu_id, count in Counter(freed).items()})
         ring = ring_after(state, changes).ring if freed else None
-        self.chooser = topic_chooser(state, name, ring=ring, changes=changes)
+        self.chooser = topic_chooser(state, name, ring=ring)
+        for spu_id in freed:
+            self.chooser.release(spu_id)
         if freed:
             held = Counter(topic.replicas.lists().flat().tolist())
             held.subtract(freed)

@@ -12,12 +12,11 @@ such group of kinds, and only the kinds that share a cell are looked at one by o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from heapq import heappop, heappush, heapreplace
+from heapq import heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
@@ -29,13 +28,15 @@ from spu_assigner.core.placement.eligibility import (
     ring_field,
     ruled_field,
 )
-from spu_assigner.core.placement.many_kinds import KindGroups
+from spu_assigner.core.placement.many_kinds import KindGroups, best_offer
 from spu_assigner.core.placement.preference import (
     NEVER,
+    POSITION_BITS,
     POSITION_MASK,
     SHARE_SHIFT,
+    TOPIC_MAX,
+    TWOFOLD,
     Positions,
-    key,
     share,
     shares,
     slot_share,
@@ -47,22 +48,22 @@ from spu_assigner.core.state.ring import Ring
 
 KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list have a heap of tops
 
+AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
+
 Score = tuple[int, ...]
 
 
-_Amounts = list[
-    tuple[int, CountArray, CountArray]
-]  # of each resource what a replica takes, used, has
+Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 
 
 class _Resource(NamedTuple):
-    """One resource of the SPUs of a field."""
+    """One resource of the SPUs of a field; the first one is replica slots."""
 
-    takes: int  # what a replica takes of it,
-    follower: int  # and a follower
-    used: list[int]
+    asks: int  # what must be free for a replica: `takes`, or what a leader takes if that is more
+    takes: int  # what a replica takes,
+    leader: int  # and one that leads
+    used: list[int]  # before this one hands out any; and what leaders take beside
     has: list[int]
-    leader: int  # what a leader takes
 
 
 class Chooser:
@@ -75,35 +76,30 @@ class Chooser:
         need: Need | None,
         *,
         start: int = 0,
-        changes: Mapping[int, int] | None = None,
-        as_follower: bool = False,
-        most: int | None = None,
+        changes: Changes | None = None,
         lists: int = 0,
+        replicas: int = 0,
         led: CountArray | None = None,
     ) -> None:
-        """Of the SPUs of a field, with counts that have changed by so many.
+        """Of the SPUs of a field.
 
         Args:
-            need: what a replica takes; a chosen SPU has room for it as a leader, too.
+            need: what a replica takes; a chosen SPU has room for it as a leader, too, but for new
+                lists.
             start: the chain index, from which positions count.
-            as_follower: replicas take what a follower needs alone.
-            most: no more places than that will be asked for.
-            lists: so many of them, each on SPUs of its own, if they are new ones.
-            led: of new lists the share of its capacity that each SPU leads, see `turn_on`.
+            changes: of what SPUs hold, since the state was as it is.
+            lists: new lists, no more than so many,
+            replicas: and how long they are,
+            led: and the share of its capacity that each SPU leads, see `turn_on`.
         """
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
         self.field = field
         self._state = state
         self._looks = 0
-        counts = state.ledger.counts(field.ids)
-        if changes:
-            more = [changes.get(spu_id, 0) for spu_id in field.id_list]
-            counts += np.array(more, dtype=np.int64)
-        self._counts: list[int] = counts.tolist()
-        self._resources: list[_Resource] = []
-        amounts: _Amounts = []
-        if need is not None:
-            self._resources, amounts = self._amounts(need, changes, as_follower)
+        self._is_plain = need is None
+        self._resources, used, has = self._all_resources(need, changes, as_follower=lists > 0)
+        self._first = self._resources[0].used  # replicas on each SPU before,
+        self._counts = self._first.copy()  # and now
         self.leads: Positions | None = None  # in the order in which SPUs are to lead
         if led is None:
             self._positions = Positions(field.size, start)
@@ -111,15 +107,21 @@ class Chooser:
             self._take_positions(start, 0, led)
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
         self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
-        levels, has_room = self._all_levels(counts, amounts)
-        self.is_scarce = lists > 0 and self._has_few(counts, amounts, has_room, lists)
-        self._most = None if self.is_scarce else most
+        ahead = 1
+        if all(each.takes == each.leader for each in self._resources):
+            ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
+        levels, has_few = self._all_levels(used, has, ahead, lists)
+        # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
+        self._ahead: list[list[int]] = levels.tolist()
+        self._shares: list[int] = self._ahead[0].copy()
+        self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
+        self._most = (lists + 1) * replicas if lists and not has_few else None
         self._keys: list[int] = []
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
-        self._take_keys(levels, has_room)
+        self._take_keys(levels[0])
         self._groups: KindGroups | None = None  # if there are very many kinds
         if len(field.kinds) > KINDS_SCANNED_MAX:
             self._groups = KindGroups(field, self.front, self.at_of_key)
@@ -131,20 +133,19 @@ class Chooser:
             of_topic: how many of its replicas SPUs hold, by id.
             total: how many it has, with those that are to come.
         """
-        before = self._of_topic
-        at_of = self.field.at_of
-        self._of_topic = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
-        self._limits = self.field.limits(total)
-        for at in {**before, **self._of_topic}:
-            self._rekey(at)
+        before, limits, at_of = self._of_topic, self._limits, self.field.at_of
+        now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
+        self._of_topic, self._limits = now, self.field.limits(total)
+        for at in {**before, **now}:
+            if self._limits is not limits or before.get(at, 0) != now.get(at, 0):
+                self._rekey(at)
         if self._entered > self.field.size:  # Keys that are entered again stay in their heaps.
             self._entered = 0
             self._heaps = self._all_heaps(np.array(self._keys, dtype=np.int64))
             if self._groups is not None:
                 self._groups = KindGroups(self.field, self.front, self.at_of_key)
         if self.leads is not None and self._of_topic:  # `take_list` looks at no outdated key.
-            keys = np.array(self._keys, dtype=np.int64)
-            self._take_keys(keys & ~POSITION_MASK, keys != NEVER)
+            self._take_keys(np.array(self._keys, dtype=np.int64))
 
     def best(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
@@ -183,6 +184,15 @@ class Chooser:
         if at is not None:
             self._change(at, -1)
 
+    def pass_lead(self, before: int, after: int) -> None:
+        """A list is led by another SPU; either may be outside the field."""
+        for spu_id, more in ((before, -1), (after, 1)):
+            at = self.field.at_of.get(spu_id)
+            if at is not None and self._resources:
+                self._count_lead(at, more)
+                self._shares[at] = self._share(at)
+                self._rekey(at)
+
     def has_room(self, spu_id: int) -> bool:
         """Whether this SPU is one of the field, with room for a replica."""
         at = self.field.at_of.get(spu_id)
@@ -211,29 +221,19 @@ class Chooser:
         self._positions = Positions(size, start, turn, [-led])
         self.leads = Positions(size, start, turn, [led] if ranks is None else [ranks, led])
 
-    def _take_keys(self, levels: CountArray, has_room: NDArray[np.bool_]) -> None:
-        """Levels 4 to 6 of each SPU, to which the position is added."""
+    def _take_keys(self, levels: CountArray) -> None:
+        """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
+        has_room, levels = levels != NEVER, levels & ~POSITION_MASK
         keys = np.where(has_room, levels | self._positions.array, NEVER)
         self._keys = keys.tolist()
         self._heaps = self._all_heaps(keys)
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
-            keys = np.where(has_room, levels | self.leads.array, NEVER)
-            self._lead_heaps = self._all_heaps(keys)
+            self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
 
     def key_at(self, at: int) -> int:
         """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
         return self._keys[at]
-
-    def _has_few(
-        self, counts: CountArray, amounts: _Amounts, has_room: NDArray[np.bool_], lists: int
-    ) -> bool:
-        """Whether an SPU with room has none for so many lists."""
-        is_short = counts + lists > self.field.capacities
-        for takes, used, has in amounts:
-            if takes:
-                is_short |= used + takes * lists > has
-        return bool((is_short & has_room).any())
 
     def _best(
         self, row: Collection[int], without: Collection[int], wanted: int | None
@@ -268,27 +268,15 @@ class Chooser:
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
-        heap, keys, ids = self._heaps[kind], self._keys, self.field.id_list
-        aside: list[int] = []
-        found = NEVER
-        while heap:
-            entered = heap[0]
-            at = self.at_of_key(entered)
-            now = keys[at]
-            if entered == now:
-                if ids[at] not in taken:
-                    found = now
-                    break
-                aside.append(heappop(heap))
-                while heap and heap[0] == now:  # entered twice
-                    heappop(heap)
-            elif entered < now != NEVER:
-                heapreplace(heap, now)
-            else:
-                heappop(heap)
-        for each in aside:
-            heappush(heap, each)
-        return found
+        keys, ids, at_position = self._keys, self.field.id_list, self._positions.at
+
+        def now_of(entered: int) -> int:
+            return keys[at_position[entered & POSITION_MASK]]
+
+        def offer_of(entered: int) -> int:
+            return NEVER if ids[at_position[entered & POSITION_MASK]] in taken else entered
+
+        return best_offer(self._heaps[kind], now_of, offer_of)
 
     def _note_filled(self, at: int) -> None:
         spu_id = self.field.id_list[at]
@@ -297,15 +285,19 @@ class Chooser:
 
     def _change(self, at: int, more: int) -> None:
         self._count(at, more)
+        self._shares[at] = self._share(at)
         self._rekey(at)
 
     def _count(self, at: int, more: int) -> None:
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
-        for resource in self._resources:  # What leaves a list takes at least a follower's.
-            resource.used[at] += more * (resource.takes if more > 0 else resource.follower)
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
+
+    def _count_lead(self, at: int, more: int) -> None:
+        """A replica that is counted leads, or leads no longer."""
+        for _, takes, leader, used, _ in self._resources:
+            used[at] += more * (leader - takes)
 
     def _rekey(self, at: int) -> None:
         before, now = self._keys[at], self._key(at)
@@ -317,61 +309,70 @@ class Chooser:
             if self._groups is not None:
                 self._groups.enter(kind, now)
 
+    def _share(self, at: int) -> int:
+        """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
+        given, largest = self._counts[at] - self._first[at], 0
+        for asks, takes, _, used, has in self._resources:
+            now = used[at] + takes * given
+            if asks and now + asks > has[at]:
+                return NEVER
+            of_this = slot_share if self._is_plain else share
+            largest = max(largest, of_this(now + takes, has[at]))
+        return largest << SHARE_SHIFT
+
     def _key(self, at: int) -> int:
         """Levels 4 to 8 of an SPU as it is now."""
-        capacity, count = self.field.capacity_list[at], self._counts[at] + 1
-        if count > capacity:
+        shared, held = self._shares[at], self._of_topic.get(at, 0)
+        if shared == NEVER:
             return NEVER
-        largest = share(count, capacity) if self._resources else slot_share(count, capacity)
-        for takes, _, used, has, _ in self._resources:
-            after = used[at] + takes
-            if takes and after > has[at]:
-                return NEVER
-            largest = max(largest, share(after, has[at]))
-        held = self._of_topic.get(at, 0)
-        return key(
-            is_twofold=held > 0 and held >= self._limits[at],
-            share=largest,
-            of_topic=held,
-            position=self._positions.of[at],
-        )
+        low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
+        return (shared | low) + (TWOFOLD if held >= self._limits[at] else 0)
 
-    def _amounts(
-        self, need: Need, changes: Mapping[int, int] | None, as_follower: bool
-    ) -> tuple[list[_Resource], _Amounts]:
-        """Every resource of the SPUs: also what a replica does not take counts as a share."""
-        amounts = {name: (follower, leader) for name, follower, leader in need.by_name()}
-        found = self.field.resources(frozenset(amounts))
-        uses = self._state.ledger.used_of_each(self.field.ids, found.names).astype(np.int64)
+    def _all_resources(
+        self, need: Need | None, changes: Changes | None, *, as_follower: bool
+    ) -> tuple[list[_Resource], CountArray, CountArray]:
+        """Replica slots and, where a topic needs some, every other resource of the SPUs: also what
+        a replica does not take counts as a share. With what is used, and what there is of them;
+        shape (resources, SPUs)."""
+        field, state = self.field, self._state
+        names: list[str | None] = [None]
+        takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
+        used, has = state.ledger.counts(field.ids)[np.newaxis], field.capacities[np.newaxis]
+        has_lists = [field.capacity_list]
+        if need is not None:
+            takes |= {name: (follower, leader) for name, follower, leader in need.by_name()}
+            found = field.resources(frozenset(name for name, *_ in need.by_name()))
+            names += found.names
+            has_lists += found.capacity_lists
+            has = np.concatenate((has, found.capacities))
+            of_each = state.ledger.used_of_each(field.ids, found.names)
+            used = np.concatenate((used, of_each)).astype(np.int64)
         if changes:
-            less = [min(changes.get(each, 0), 0) for each in self.field.id_list]
-            followers = [amounts.get(name, (0, 0))[0] for name in found.names]
-            uses += np.outer(np.array(followers, dtype=np.int64), np.array(less, dtype=np.int64))
-        resources, arrays = [], []
-        for name, used, has, has_list in zip(
-            found.names, uses, found.capacities, found.capacity_lists, strict=True
-        ):
-            follower, leader = amounts.get(name, (0, 0))
-            takes = follower if as_follower else max(follower, leader)
-            resources.append(_Resource(takes, follower, used.tolist(), has_list, leader))
-            arrays.append((takes, used, has))
-        return resources, arrays
+            used += [self._changed(changes, name) for name in names]
+        resources = []
+        for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
+            follower, leader = takes.get(name, (0, 0))
+            asks = follower if as_follower else max(follower, leader)
+            resources.append(_Resource(asks, follower, leader, of_spus, has_list))
+        return resources, used, has
+
+    def _changed(self, changes: Changes, name: str | None) -> CountArray:
+        of_each = changes.get(name, {})
+        return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
     def _all_levels(
-        self, counts: CountArray, amounts: _Amounts
-    ) -> tuple[CountArray, NDArray[np.bool_]]:
-        """Levels 4 to 6 of each SPU, where the topic has no replica yet, and who has room."""
-        capacities = self.field.capacities
-        after = counts + 1
-        largest = (shares if amounts else slot_shares)(after, capacities)
-        has_room: NDArray[np.bool_] = after <= capacities
-        if amounts:
-            more = np.array([used + takes for takes, used, _ in amounts])
-            has = np.array([has for *_, has in amounts])
-            takes = np.array([takes for takes, *_ in amounts])
-            has_room &= ((more <= has) | (takes == 0)[:, np.newaxis]).all(axis=0)
-            largest = np.maximum(largest, shares(more, has).max(axis=0))
-        return largest << SHARE_SHIFT, has_room
+        self, used: CountArray, has: CountArray, ahead: int, lists: int
+    ) -> tuple[CountArray, bool]:
+        """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
+        with room has none for so many lists."""
+        asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
+        is_short = ((used + takes * lists > has) & (takes > 0)).any(axis=0)
+        asks, takes, used, has = (each[:, np.newaxis] for each in (asks, takes, used, has))
+        after = used + takes * np.arange(1, ahead + 1)[:, np.newaxis]
+        is_full = np.any((after + (asks - takes) > has) & (asks > 0), axis=0)
+        largest = (slot_shares if self._is_plain else shares)(after, has).max(axis=0)
+        has_few = bool((is_short & ~is_full[0]).any())
+        return np.where(is_full, NEVER, largest << SHARE_SHIFT), has_few
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""
@@ -394,9 +395,9 @@ def topic_chooser(
     name: str,
     *,
     ring: Ring | None = None,
-    changes: Mapping[int, int] | None = None,
+    changes: Changes | None = None,
 ) -> Chooser:
-    """Chooses for the lists of a living topic; on another ring, with counts that have changed."""
+    """Chooses for the lists of a living topic; on another ring, or after changes."""
     topic, constraints = state.topics[name], binding_rules(state, name)
     if constraints is None:
         ring = state.ring if ring is None else ring

@@ -12,6 +12,32 @@ from spu_assigner.core.placement.preference import NEVER
 Front = Callable[[int, Collection[int]], int]  # the key of the best SPU of a kind, none of these
 
 
+def best_offer(
+    heap: list[int], now_of: Callable[[int], int], offer_of: Callable[[int], int]
+) -> int:
+    """The least that a heap of keys offers; `NEVER`: it offers none.
+
+    Args:
+        heap: keys as they were entered; those that have risen are corrected on the way.
+        now_of: the key that was entered, as it is now.
+        offer_of: what it stands for, no less than the key itself; `NEVER`: for nothing here.
+    """
+    aside, found = list[int](), NEVER
+    while heap and heap[0] < found:
+        entered = heap[0]
+        now = now_of(entered)
+        if now == entered:
+            aside.append(heappop(heap))
+            found = min(found, offer_of(entered))
+        elif entered < now != NEVER:
+            heapreplace(heap, now)
+        else:
+            heappop(heap)
+    for each in aside:
+        heappush(heap, each)
+    return found
+
+
 class KindGroups:
     """Kinds that differ in the cell of the finest level alone, group by group."""
 
@@ -23,15 +49,15 @@ class KindGroups:
         self._at_of_key = at_of_key
         by_level = list(zip(*(kind.cells for kind in field.kinds), strict=True))
         sizes = [len({*cells}) for cells in by_level]
-        self._finest = sizes.index(max(sizes)) if sizes else -1
+        finest = sizes.index(max(sizes)) if sizes else -1
         numbers: dict[tuple[object, ...], int] = {}
         self._group_of: list[int] = []
         self._kinds_in: dict[int, list[int]] = {}  # of each cell of that level
         for number, kind in enumerate(field.kinds):
-            others = tuple(c for level, c in enumerate(kind.cells) if level != self._finest)
+            others = tuple(c for level, c in enumerate(kind.cells) if level != finest)
             self._group_of.append(numbers.setdefault((others, kind.weight), len(numbers)))
-            if self._finest >= 0:
-                self._kinds_in.setdefault(kind.cells[self._finest], []).append(number)
+            if finest >= 0:
+                self._kinds_in.setdefault(kind.cells[finest], []).append(number)
         self._tops: list[list[int]] = [[] for _ in numbers]
         for number, group in enumerate(self._group_of):
             top = front(number, ())
@@ -49,38 +75,25 @@ class KindGroups:
     ) -> int | None:
         """The key of the best SPU for a list that has these counts, and is in these cells."""
         field, front = self._field, self._front
-        shared = {cell for each in cells for cell in each} if self._finest >= 0 else set()
+        shared = {cell for each in cells for cell in each}
         special = {number for cell in shared for number in self._kinds_in.get(cell, ())}
-        found = [(number, front(number, taken)) for number in sorted(special)]
-        for tops in self._tops:
-            top = self._top(tops, special, taken)
-            if top is not None:
-                found.append(top)
+
+        def offer_of(top: int) -> int:
+            kind = self._kind_of(top)
+            return NEVER if kind in special else front(kind, taken)
+
+        found = [front(kind, taken) for kind in special]
+        found += [best_offer(tops, self._now, offer_of) for tops in self._tops]
         options = [
-            (cost, best)
-            for number, best in found
-            if best != NEVER and (cost := field.cost(field.kinds[number], counts)) is not None
+            (cost, key)
+            for key in found
+            if key != NEVER
+            and (cost := field.cost(field.kinds[self._kind_of(key)], counts)) is not None
         ]
         return min(options)[1] if options else None
 
-    def _top(
-        self, tops: list[int], special: Collection[int], taken: Collection[int]
-    ) -> tuple[int, int] | None:
-        """The best kind of a group that is not special, with its best SPU that is not taken."""
-        front, aside, found = self._front, list[int](), None
-        while tops and (found is None or tops[0] < found[1]):
-            entered = tops[0]
-            kind = self._field.kind_of[self._at_of_key(entered)]
-            now = front(kind, ())
-            if now == entered:
-                aside.append(heappop(tops))
-                best = NEVER if kind in special else front(kind, taken)
-                if best != NEVER and (found is None or best < found[1]):
-                    found = kind, best
-            elif entered < now != NEVER:
-                heapreplace(tops, now)
-            else:
-                heappop(tops)
-        for each in aside:
-            heappush(tops, each)
-        return found
+    def _kind_of(self, key: int) -> int:
+        return self._field.kind_of[self._at_of_key(key)]
+
+    def _now(self, top: int) -> int:
+        return self._front(self._kind_of(top), ())

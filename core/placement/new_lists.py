@@ -13,12 +13,9 @@ import numpy as np
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.placement.choose import Chooser
 from spu_assigner.core.placement.preference import (
-    FRACTION_BITS,
     NEVER,
     POSITION_BITS,
     POSITION_MASK,
-    SHARE_MAX,
-    SHARE_SHIFT,
     TOPIC_MAX,
     TWOFOLD,
     share,
@@ -100,52 +97,31 @@ class ListChooser(Chooser):
 
     def commit(self, row: Sequence[int]) -> None:
         """Hand out a replica to each SPU of a list that was taken."""
-        counts, of_topic, limits = self._counts, self._of_topic, self._limits
-        position_of = self._positions.of
-        field, keys, heaps, fronts = self.field, self._keys, self._heaps, self._fronts
         if self._groups is not None:
             for at in row:
                 self._change(at, 1)
             return
-        capacities, kind_of = field.capacity_list, field.kind_of
-        has_resources = bool(self._resources)
+        counts, of_topic, limits, first = self._counts, self._of_topic, self._limits, self._first
+        keys, heaps, fronts, position_of = self._keys, self._heaps, self._fronts, self._positions.of
+        kind_of, ahead = self.field.kind_of, self._ahead
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
-            capacity = capacities[at]
-            largest = self._use(at, count + 1, capacity) if has_resources else -1
-            if count >= capacity or largest == NEVER:
+            given = count - first[at]
+            shared = ahead[given][at] if given < len(ahead) else self._share(at)
+            if shared == NEVER:
                 keys[at] = NEVER
-                if count >= capacity:
+                if count == self.field.capacity_list[at]:
                     self._note_filled(at)
                 continue
-            if largest < 0:
-                largest = (2 * count + 1 << FRACTION_BITS) // (2 * capacity)
-            low = min(held, TOPIC_MAX) << POSITION_BITS | position_of[at]
-            now = largest << SHARE_SHIFT | low
+            low = held if held < TOPIC_MAX else TOPIC_MAX
+            now = shared | low << POSITION_BITS | position_of[at]
             if held >= limits[at]:
                 now += TWOFOLD
             keys[at] = now
-            kind = kind_of[at]
-            heappush(heaps[kind], now)
-            fronts[kind] = min(fronts[kind], now)
-
-    def _use(self, at: int, count: int, capacity: int) -> int:
-        """Count what a replica takes; the dominant share with one more, of so many on the SPU."""
-        largest, fits = (count << FRACTION_BITS) // capacity, True
-        for takes, _, used, has, _ in self._resources:
-            amount = used[at] + takes
-            used[at] = amount
-            amount += takes
-            most = has[at]
-            if amount > most:
-                if takes:
-                    fits = False
-                elif not most:
-                    largest = SHARE_MAX
-            if most:
-                largest = max(largest, (amount << FRACTION_BITS) // most)
-        return min(largest, SHARE_MAX) if fits else NEVER
+            heap = heaps[kind_of[at]]
+            heappush(heap, now)
+            fronts[kind_of[at]] = heap[0]
 
     def turn_on(self, start: int, turn: int, led: CountArray) -> None:
         """Let positions count from another chain index, in another order.
@@ -154,8 +130,7 @@ class ListChooser(Chooser):
         comes first for the first place of a list, the one that leads most for the others.
         """
         self._take_positions(start, turn, led)
-        keys = np.array(self._keys, dtype=np.int64)
-        self._take_keys(keys & ~POSITION_MASK, keys != NEVER)
+        self._take_keys(np.array(self._keys, dtype=np.int64))
 
     @property
     def has_groups(self) -> bool:
@@ -173,30 +148,33 @@ class ListChooser(Chooser):
 
     def room(self, at: int) -> int:
         """How many replicas an SPU has room for."""
-        room = self.field.capacity_list[at] - self._counts[at]
-        for takes, _, used, has, _ in self._resources:
-            if takes:
-                room = min(room, (has[at] - used[at]) // takes)
-        return max(room, 0)
+        given = self._counts[at] - self._first[at]
+        rooms = [
+            (has[at] - used[at]) // takes - given
+            for _, takes, _, used, has in self._resources
+            if takes
+        ]
+        return max(min(rooms), 0)
 
     def can_lead(self, at: int) -> bool:
         """Whether an SPU has room for a replica that leads."""
+        given = self._counts[at] - self._first[at]
         return all(
-            not leader or used[at] + leader <= has[at]
-            for _, _, used, has, leader in self._resources
+            not leader or used[at] + takes * given + leader <= has[at]
+            for _, takes, leader, used, has in self._resources
         )
 
     def lead_share(self, at: int) -> int:
         """The dominant share of an SPU with a replica that leads."""
-        largest = share(self._counts[at] + 1, self.field.capacity_list[at])
-        for _, _, used, has, leader in self._resources:
-            largest = max(largest, share(used[at] + leader, has[at]))
-        return largest
+        given = self._counts[at] - self._first[at]
+        return max(
+            share(used[at] + takes * given + leader, has[at])
+            for _, takes, leader, used, has in self._resources
+        )
 
     def lead(self, at: int) -> None:
         """The replica that `commit` hands out next to this SPU leads."""
-        for takes, _, used, _, leader in self._resources:
-            used[at] += leader - takes
+        self._count_lead(at, 1)
 
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be

@@ -93,10 +93,6 @@ def shares(used: CountArray, capacities: CountArray) -> CountArray:
     return np.where(capacities > 0, found, np.where(used > 0, SHARE_MAX, 0))
 
 
-def key(*, is_twofold: bool, share: int, of_topic: int, position: int) -> int:
-    """Levels 4 to 8 as one integer."""
-    low = min(of_topic, TOPIC_MAX) << POSITION_BITS | position
-    return (share << SHARE_SHIFT | low) + (TWOFOLD if is_twofold else 0)
 
 
 class Positions:

@@ -42,6 +42,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
 LOOKS_A_REPLICA: Final = 8  # that it is counted as, by measurement
+TURN_MIN: Final = 2  # lists
 
 Row = list[int]  # places in the field
 
@@ -147,9 +148,8 @@ class _NewLists:
             field,
             asked.need,
             start=asked.start,
-            as_follower=True,
-            most=(lists + 1) * replicas,
             lists=lists,
+            replicas=replicas,
             led=shares,
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
@@ -168,18 +168,20 @@ class _NewLists:
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
         chooser, asked = self._chooser, self._asked
-        a_turn = max(self._field.size // asked.replicas, 1)  # lists in which each SPU is about once
+        # Lists in which each SPU is about once; few are not worth it.
+        a_turn = max(self._field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
-            if done and done % a_turn == 0 and not chooser.has_groups:
+            left = asked.partitions - done
+            if done and done % a_turn == 0 and 2 * left >= a_turn and not chooser.has_groups:
                 chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
-            row = self._next(asked.partitions - done)
+            row = self._next(left)
             if not self._searched.is_needed:
                 if row is None:
                     return False
                 self._give(row, rows)
                 continue
             chooser.put_back(row or ())
-            found = self._searched.instead_of(row, asked.partitions - done)
+            found = self._searched.instead_of(row, left)
             if found is None:
                 return False
             for each in found:

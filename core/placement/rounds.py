@@ -1,16 +1,15 @@
 """Lists of SPUs alike as slices of a table: the one fast lane of the policy `balanced`.
 
-Where all SPUs of the ring have one capacity and a topic has no rules and no demand, the order of
-preference comes to a turn: each SPU gets one replica in each *round*, and in each *block*, as many
-lists as there are SPUs, each leads once. Which list comes next follows from how many lists there
-are, so the lists of a block are made once and kept with the ring; a request is the next rows.
+Where a topic has no rules and no demand, and SPUs differ in their racks at most, the order of
+preference comes to a turn: each SPU gets one replica in each *round*, and leads once in each
+*block*. So the lists of a block are made once and kept with the ring; a request is the next rows.
 
-- Without racks, or with racks of one size, twice as many as replicas or more, a round deals one
-  replica to each rack (without racks: to each SPU), one after the other. The first place of a list
-  goes to the racks in turn. Those that lead no list which begins in the round follow in it, in an
-  order that is another one in each round.
-- With as many racks as replicas, of any sizes, each rack has one replica of each list, and they
-  lead in proportion to their sizes.
+- With more racks than replicas, of which none has more than 1 in replicas + 1 of the SPUs, a round
+  deals each rack a replica for each of its SPUs (without racks: to each SPU), spread over the
+  round. The first place of a list goes to the racks in proportion; those that lead no list which
+  begins in the round follow in it, in an order that is another one in each round.
+- With as many racks as replicas, of any sizes and capacities, each rack has one replica of each
+  list, and they lead in proportion to their capacities.
 - On a rack the SPUs that lead in a round do so in turn, by id; the others follow, in an order that
   is another one in each round.
 
@@ -19,8 +18,7 @@ Example: 6 SPUs without racks, lists of 2. Round 1: 0, 1, 2 lead, 3, 4, 5 follow
 
 The lists fit if the numbers of replicas and leaders of the SPUs are those that the rows before them
 give, but for what is the same for all SPUs (of a rack): so it is after each request of the kind,
-and whenever all are level at the end of a block. Other requests are placed as `request` says, which
-levels them.
+and whenever all are level. Other requests are placed as `request` says, which levels them.
 """
 
 from __future__ import annotations
@@ -28,13 +26,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from math import lcm
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.core.placement.eligibility import PlacementField, ring_field
 from spu_assigner.core.placement.leaders import Failovers
+from spu_assigner.core.placement.preference import strides
 from spu_assigner.core.placement.request import ListsRequest
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray, Ledger
@@ -43,29 +43,43 @@ from spu_assigner.core.state.takeovers import Takeovers
 
 ONE_BY_ONE: Final = 512  # lists of a request, whose failovers are chosen beside all topics
 PIECE: Final = 96  # lists, among which they are chosen once for all larger requests
-ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that
-SPUS_A_REPLICA_MIN: Final = 2  # fewer are not worth a table
-RACKS_A_REPLICA_MIN: Final = 2  # so that racks are left for a list in which a round ends
+ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that,
+BLOCKS_MAX: Final = 256  # or after so many
 NOBODY: Final = -1
 STEP: Final = 0.6180339887498949  # of the orders of followers from round to round
+
+
+class Rack(NamedTuple):
+    """A rack whose SPUs have one capacity; without racks an SPU alone."""
+
+    members: list[int]  # as places in the ring
+    weight: int  # their capacity, beside those on other racks
+
+    @property
+    def lists(self) -> int:
+        """How many it leads of a block."""
+        return len(self.members) * self.weight
 
 
 class RoundTable:
     """The lists of one ring, of one length, block by block."""
 
-    def __init__(self, ring: Ring, racks: Sequence[Sequence[int]], replicas: int) -> None:
-        """`racks`: of each its SPUs, as places in the ring."""
+    def __init__(self, ring: Ring, racks: Sequence[Rack], replicas: int) -> None:
         self._ids = ring.ids
         self._racks = racks
         self._replicas = replicas
-        self._size = ring.size
+        self._weights = np.empty(ring.size, dtype=np.int64)
+        for rack in racks:
+            self._weights[rack.members] = rack.weight
+        self._size = int(self._weights.sum())  # lists of a block
         self._is_full = len(racks) == replicas  # each list has one of each rack
-        self._count = max(ROWS_MAX // ring.size, 1)  # of blocks, which are repeated then,
+        # Of blocks, which are repeated then,
+        self._count = min(max(ROWS_MAX // self._size, 1), BLOCKS_MAX)
         if self._is_full:  # as soon as all are level again
-            period = lcm(*map(len, racks), ring.size) // ring.size
+            period = lcm(*(len(rack.members) for rack in racks), self._size) // self._size
             self._count = max(self._count // period, 1) * period
         self._blocks: dict[int, Table] = {}
-        self._period = self._count * ring.size  # lists
+        self._period = self._count * self._size  # lists
         self._pieces: list[IdMatrix] = []  # the first ones, failover targets second,
         self._failovers: Failovers | None = None  # and what is taken over in them
         self._given: ReplicaLists | None = None  # the last lists, until it is known what came of it
@@ -162,15 +176,16 @@ class RoundTable:
 
     def _is_next(self, held: CountArray, led: CountArray, begin: int) -> bool:
         """Whether the rows before this index give these numbers, but for the same for all."""
+        begin %= self._period
         number, first = divmod(begin, self._size)
         before = np.searchsorted(self._ids, self._block(number).rows[:first])
-        rest = led - np.bincount(before[:, 0], minlength=self._size)
-        if (rest != rest[0]).any():
+        rest = led - np.bincount(before[:, 0], minlength=len(self._ids))
+        if (rest * self._weights[0] != rest[0] * self._weights).any():
             return False
         if not self._is_full:
-            rest = held - np.bincount(before.ravel(), minlength=self._size)
+            rest = held - np.bincount(before.ravel(), minlength=len(self._ids))
             return bool((rest == rest[0]).all())
-        for rack, members in enumerate(self._racks):
+        for rack, (members, _) in enumerate(self._racks):
             rest = held[members]
             turn, done = divmod(begin, len(members))
             rest[_turn_of_rack(self._racks, rack, turn)[:done]] -= 1
@@ -209,41 +224,44 @@ def lists_of_rounds(
     return lists
 
 
-def _racks_alike(ring: Ring, replicas: int, *, ignore_rack: bool) -> list[list[int]] | None:
-    """The places of the ring by rack; None: SPUs or racks are not alike, or too few."""
+def _racks_alike(ring: Ring, replicas: int, *, ignore_rack: bool) -> list[Rack] | None:
+    """The racks of a ring; None: there is no table."""
     described = ring.described()
-    if not described or any(spu.is_barred for spu in described):
-        return None
-    if len({(spu.capacity, spu.demoted) for spu in described}) > 1 or described[0].demoted:
+    if not described or any(spu.is_barred or spu.demoted for spu in described):
         return None
     by_rack: dict[str, list[int]] = {}
     for place, spu in enumerate(described):
         by_rack.setdefault("" if ignore_rack else spu.rack or "", []).append(place)
-    if ring.size < SPUS_A_REPLICA_MIN * replicas:
+    members = [by_rack[rack] for rack in sorted(by_rack)]
+    if len(members) == 1:
+        members = [[place] for place in members[0]]
+    weights = ring.weights() // np.gcd.reduce(ring.weights())
+    racks = [Rack(each, int(weights[each[0]])) for each in members]
+    if any((weights[rack.members] != rack.weight).any() for rack in racks):
         return None
-    racks = [by_rack[rack] for rack in sorted(by_rack)]
-    if len(racks) == 1:
-        racks = [[place] for place in racks[0]]
     if len(racks) == replicas:
-        return racks
-    is_enough = len(racks) >= RACKS_A_REPLICA_MIN * replicas
-    return racks if is_enough and len({len(rack) for rack in racks}) == 1 else None
+        return racks if sum(rack.lists for rack in racks) <= ROWS_MAX else None
+    most = max(len(rack.members) for rack in racks)
+    return racks if (replicas + 1) * most <= ring.size and int(weights.max()) == 1 else None
 
 
-def _block(racks: Sequence[Sequence[int]], replicas: int, number: int) -> IdMatrix:
+def _block(racks: Sequence[Rack], replicas: int, number: int) -> IdMatrix:
     """The lists of a block: each SPU leads one of them, and is in as many as a list has places."""
-    count, size = len(racks), len(racks[0])
-    lists = count * size
+    sizes = [len(rack.members) for rack in racks]
+    lists = sum(sizes)
+    is_even = sizes == sizes[:1] * len(sizes)
+    # Racks in the order in which they take a replica each, as often as they have SPUs.
+    order = [*range(len(racks))] if is_even else _leading_racks(tuple(sizes))[0]
     leads = [NOBODY] * (lists * replicas)
-    shift = number * (1 + int(count * STEP))
-    leads[::replicas] = [(shift + at) % count for at in range(lists)]
-    of_racks = _turns(count, leads, replicas, number * replicas)
+    shift = number * (1 + int(len(order) * STEP))
+    leads[::replicas] = [order[(shift + at) % len(order)] for at in range(lists)]
+    of_racks = _turns(order, leads, replicas, number * replicas)
     found: NDArray[np.int32] = np.empty(len(of_racks), dtype=np.int32)
     hits: list[list[int]] = [[] for _ in racks]
     for at, rack in enumerate(of_racks):
         hits[rack].append(at)
-    for rack, members in enumerate(racks):
-        own, leader = hits[rack], number * (rack + 1)
+    for rack, (members, _) in enumerate(racks):
+        own, leader, size = hits[rack], number * (rack + 1), len(members)
         if size == 1:
             found[own] = members[0]
             continue
@@ -251,77 +269,77 @@ def _block(racks: Sequence[Sequence[int]], replicas: int, number: int) -> IdMatr
         for at in own:
             leads.append(NOBODY if at % replicas else leader % size)
             leader += at % replicas == 0
-        turns = _turns(size, leads, 0, (number * count + rack) * replicas)
+        turns = _turns(range(size), leads, 0, (number * len(racks) + rack) * replicas)
         found[own] = np.array(members, dtype=np.int32)[turns]
     return found.reshape(-1, replicas)
 
 
-def _full_block(racks: Sequence[Sequence[int]], number: int) -> IdMatrix:
+def _full_block(racks: Sequence[Rack], number: int) -> IdMatrix:
     """The lists of a block where each has one SPU of each rack."""
-    size = sum(map(len, racks))
+    leading = np.array(_leading_racks(tuple(rack.lists for rack in racks))[0])
     columns = []
-    for rack, members in enumerate(racks):
-        turn, done = divmod(number * size, len(members))
+    for at, (members, _) in enumerate(racks):
+        turn, done = divmod(number * len(leading), len(members))
         column: list[int] = []
-        while len(column) < done + size:
-            column += _turn_of_rack(racks, rack, turn)
+        while len(column) < done + len(leading):
+            column += _turn_of_rack(racks, at, turn)
             turn += 1
-        columns.append(np.array(members, dtype=np.int32)[column[done : done + size]])
-    leading = np.array(_leading_racks(tuple(map(len, racks)))[0])
+        columns.append(np.array(members, dtype=np.int32)[column[done : done + len(leading)]])
     others = (leading[:, np.newaxis] + np.arange(len(racks))) % len(racks)
-    return np.array(columns).T[np.arange(size)[:, np.newaxis], others]
+    return np.array(columns).T[np.arange(len(leading))[:, np.newaxis], others]
 
 
-def _turn_of_rack(racks: Sequence[Sequence[int]], rack: int, turn: int) -> list[int]:
+def _turn_of_rack(racks: Sequence[Rack], rack: int, turn: int) -> list[int]:
     """The SPUs of a rack, as numbers, in the order in which they get the replicas of a round."""
-    leading, led = _leading_racks(tuple(map(len, racks)))
-    size, count = len(leading), len(racks[rack])
-    shift = _shift(count, size, len(racks)) * rack
+    leading, led = _leading_racks(tuple(each.lists for each in racks))
+    size, count = len(leading), len(racks[rack].members)
+    # By how many the one that leads first in a block is shifted from block to block: few enough
+    # that none leads twice in a round, of those that lead at the end of a block and then.
+    most = 2 * -(-count * racks[rack].lists // size)
+    shift = rack if len(racks) + most <= count else 0
     leads = []
     for number in range(turn * count, (turn + 1) * count):
         block, at = divmod(number, size)
         leads.append((block * shift + led[at]) % count if leading[at] == rack else NOBODY)
-    return _turns(count, leads, 0, turn * len(racks) + rack)
-
-
-def _shift(count: int, lists: int, replicas: int) -> int:
-    """By how many of so many the one that leads first in a block is shifted from block to block:
-    few enough that none leads twice in a round."""
-    most = 2 * -(-count * count // lists)  # that lead at the end of a block and at the next begin
-    return 1 if replicas * 1 + most <= count else 0
+    return _turns(range(count), leads, 0, turn * len(racks) + rack)
 
 
 @lru_cache(maxsize=16)
-def _leading_racks(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """The rack that leads each list of a block, in proportion to their sizes, and how many lists of
-    the block it leads before."""
+def _leading_racks(lists: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """The rack that leads each list of a block, of which each leads so many, and how many it leads
+    before."""
     places = [
-        ((2 * number + 1) / size, rack, number)
-        for rack, size in enumerate(sizes)
-        for number in range(size)
+        ((2 * number + 1) / count, rack, number)
+        for rack, count in enumerate(lists)
+        for number in range(count)
     ]
     places.sort()
     return [rack for _, rack, _ in places], [number for *_, number in places]
 
 
-def _turns(count: int, leads: Sequence[int], apart: int, number: int) -> list[int]:
-    """Which of so many comes at each place: each once in `count` places.
+def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) -> list[int]:
+    """What comes at each place: in each round of places all of `order`, once each time it has it.
 
     Where one leads it is that one; the others come in an order of the round.
 
     Args:
-        count: of what comes.
+        order: of what comes.
         leads: the one that leads at each place, or `NOBODY`.
         apart: so many places from one that leads on are different ones; 0: they are so anyway.
         number: of the first round.
     """
     found: list[int] = []
-    for begin in range(0, len(leads), count):
-        of_round = leads[begin : begin + count]
-        leading = {*of_round}
-        others = [each for each in range(count) if each not in leading]
-        turn = int((number + begin // count) * STEP * len(others)) % max(len(others), 1)
-        others = others[turn:] + others[:turn]
+    is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.
+    for begin in range(0, len(leads), len(order)):
+        of_round = leads[begin : begin + len(order)]
+        others = list(order)
+        for leader in of_round:
+            if leader != NOBODY:
+                others.remove(leader)
+        turn, count = number + begin // len(order), len(others)
+        first, steps = int(turn * STEP * count), strides(max(count, 1)) if is_mixed else [1]
+        step = steps[turn % len(steps)]
+        others = [others[(first + at * step) % count] for at in range(count)]
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
@@ -329,7 +347,20 @@ def _turns(count: int, leads: Sequence[int], apart: int, number: int) -> list[in
             at = 0
             if apart:
                 own = found[len(found) - len(found) % apart :]
-                while others[at] in own:
+                while at < len(others) and others[at] in own:
                     at += 1
+                if at == len(others):
+                    at = 0
+                    others[0] = _exchanged(found, begin, apart, others[0], own)
             found.append(others.pop(at))
     return found
+
+
+def _exchanged(found: list[int], begin: int, apart: int, given: int, own: Sequence[int]) -> int:
+    """What a list before takes this one for, which a list has already."""
+    for at in range(len(found) - 1, begin - 1, -1):
+        first = at - at % apart
+        if at != first and found[at] not in own and given not in found[first : first + apart]:
+            taken, found[at] = found[at], given
+            return taken
+    raise InvariantError(f"{apart} racks of a list are not to be had")

@@ -18,7 +18,7 @@ Example: racks a: 0, b: 1 and 2, c: 3; the list `[0, 2, 1]`, 1 holds the most â†
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -95,7 +95,7 @@ class _Repairing:
         self._place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
         self._held: list[int] = loads.replicas.tolist()
         self._capacities: list[int] = np.maximum(loads.capacities, 1).tolist()
-        self._changes: dict[int, int] = {}  # of counts, by SPU
+        self._changes: defaultdict[str | None, Counter[int]] = defaultdict(Counter)
         self._rack = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
         numbers = {rack: at for at, rack in enumerate(sorted({*self._rack.values()}))}
         self._ids = np.array(sorted(self._rack), dtype=np.int64)
@@ -158,7 +158,7 @@ class _Repairing:
                 at, taken = move
                 gone, members[at] = members[at], taken
                 self._lists += 1
-                self._count(chooser, gone, taken, size)
+                self._count(topic, chooser, gone, taken, leads=at == 0)
                 lists = self._found.matrices.setdefault(index, matrix.copy())
                 lists[row, at] = taken
                 self._found.moves.append(
@@ -166,18 +166,25 @@ class _Repairing:
                 )
                 self._found.was_leader.append(at == 0)
 
-    def _count(self, chooser: Chooser, gone: int, taken: int, size: int) -> None:
+    def _count(
+        self, topic: _RepairedTopic, chooser: Chooser, gone: int, taken: int, *, leads: bool
+    ) -> None:
         for each in (chooser,) if chooser is self._plain else (chooser, self._plain):
             if each is not None:
                 each.release(gone)
                 each.give(taken)
+                if leads:
+                    each.pass_lead(gone, taken)
+        need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
-            self._changes[spu_id] = self._changes.get(spu_id, 0) + more
+            self._changes[None][spu_id] += more
             self._held[self._place[spu_id]] += more
+            for name, follower, leader in () if need is None else need.by_name():
+                self._changes[name][spu_id] += more * (leader if leads else follower)
         self._moves_left -= 1
-        self._found.size += size
+        self._found.size += topic.size
         if self._bytes_left is not None:
-            self._bytes_left -= size
+            self._bytes_left -= topic.size
 
     def _best_move(
         self,

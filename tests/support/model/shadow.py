@@ -368,12 +368,24 @@ def _check_adopted_need(record: ReplicaMap, before: Need, said: Mapping[str, int
 
 
 def _check_leads(state: ClusterState, shadow: Shadow) -> None:
-    """A demoted SPU leads nothing where another can, but what was given by hand."""
+    """A demoted SPU leads nothing where another has room to, but what was given by hand."""
     able = {i for i, spu in state.spus.items() if spu.online and i not in state.demoted}
     for name, lists in shadow.lists.items():
+        need = state.topics[name].need
         for ids in lists if name not in shadow.given else ():
-            is_passed = state.spus[SpuId(ids[0])].demoted and not able.isdisjoint(ids)
-            _hold(not is_passed, f"{name} has {ids}, led by one that is demoted")
+            if state.spus[SpuId(ids[0])].demoted:
+                others = [i for i in ids if i in able and _could_lead(state, i, need)]
+                _hold(not others, f"{name} has {ids}, led by one that is demoted")
+
+
+def _could_lead(state: ClusterState, follower: int, need: Need | None) -> bool:
+    """Whether an SPU has room to lead a list that it follows in."""
+    used, has = state.resource_use.of(follower), dict(state.spus[SpuId(follower)].resources)
+    return all(
+        not leader or used.get(name, 0) - own + leader <= has.get(name, 0)
+        for name, own, leader in (() if need is None else need.by_name())
+        if leader != own
+    )
 
 
 def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:

@@ -231,6 +231,17 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
         assert [row for row in rows if 4 not in row] == [row for row in before if 4 not in row]
 
 
+@pytest.mark.parametrize(("room", "leader"), [(4, 0), (5, 1)])
+def test_it_leads_a_new_list_that_no_other_has_room_to_lead(room: int, leader: int) -> None:
+    """Room is a hard rule, a demotion none."""
+    life = OneCluster()
+    life.join(0, resources={"net": 50})
+    life.join(1, resources={"net": room})
+    life.demote(0)
+    life.create("t", 1, 2, policy=Policy.BALANCED, leader_demand={"net": 5})
+    assert life.lists("t") == [[leader, 1 - leader]]
+
+
 @pytest.mark.parametrize("policy", AUTOMATIC)
 def test_a_repair_lets_another_lead(policy: Policy) -> None:
     """Of the survivors or the replacement."""

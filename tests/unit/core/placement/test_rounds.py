@@ -6,46 +6,57 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap
-from spu_assigner.core.placement.rounds import _block, _full_block
+from spu_assigner.core.placement.rounds import Rack, _block, _full_block
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
 
-@given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 5), st.integers(0, 40))
-@settings(max_examples=share_of(60), deadline=None)
-def test_a_block_is_level_after_each_list(
-    replicas: int, racks_a_replica: int, size: int, number: int
-) -> None:
-    """Replicas and leaders of two SPUs differ by one at most, and lists are on distinct racks."""
-    count = replicas * racks_a_replica
-    racks = [[rack + count * at for at in range(size)] for rack in range(count)]
-    rows = _block(racks, replicas, number).tolist()
-    require_level(rows, count * size)
-    assert all(len({spu % count for spu in row}) == replicas for row in rows)
-    assert Counter(row[0] for row in rows) == Counter(range(count * size))
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
-@settings(max_examples=share_of(60), deadline=None)
-def test_as_many_racks_as_replicas_are_level_each(sizes: list[int]) -> None:
-    """Each list has one of each rack; leaders are level over all, replicas on each rack."""
+def racks_of(sizes: list[int], weights: list[int] | None = None) -> list[Rack]:
+    """Racks of so many SPUs each, one after the other."""
     ends = np.cumsum(sizes).tolist()
-    racks = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    ways = zip(ends, sizes, weights or [1] * len(sizes), strict=True)
+    return [Rack(list(range(end - size, end)), weight) for end, size, weight in ways]
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.integers(1, 7), min_size=1, max_size=12)
+    | st.tuples(st.integers(1, 5), st.integers(1, 20)).map(lambda each: [each[0]] * each[1]),
+    st.integers(0, 300),
+)
+@settings(max_examples=share_of(200), deadline=None)
+def test_a_block_is_level_after_each_list(replicas: int, sizes: list[int], number: int) -> None:
+    """Replicas and leaders of two SPUs differ by one at most, and lists are on distinct racks."""
+    racks, spus = racks_of(sizes), sum(sizes)
+    assume((replicas + 1) * max(sizes) <= spus)
+    rows = _block(racks, replicas, number).tolist()
+    require_level(rows, spus)
+    rack_of = {spu: number for number, rack in enumerate(racks) for spu in rack.members}
+    assert all(len({rack_of[spu] for spu in row}) == replicas for row in rows)
+    assert Counter(row[0] for row in rows) == Counter(range(spus))
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=4))
+@settings(max_examples=share_of(60), deadline=None)
+def test_as_many_racks_as_replicas_are_level_each(given: list[tuple[int, int]]) -> None:
+    """Each list has one of each rack; leaders are level by capacity, replicas on each rack."""
+    sizes, weights = map(list, zip(*given, strict=True))
+    racks = racks_of(sizes, weights)
     rows = [row for number in range(5) for row in _full_block(racks, number).tolist()]
-    rack_of = {spu: rack for rack, members in enumerate(racks) for spu in members}
+    rack_of = {spu: number for number, rack in enumerate(racks) for spu in rack.members}
     assert all(sorted(rack_of[spu] for spu in row) == list(range(len(sizes))) for row in rows)
     held = Counter[int]()
     for row in rows:
         held.update(row)
-        for members in racks:
+        for members, _ in racks:
             counts = [held[spu] for spu in members]
             assert max(counts) - min(counts) <= 1
     led = Counter(row[0] for row in rows)
-    assert set(led.values()) == {5}
+    assert led == Counter({spu: 5 * weights[rack] for spu, rack in rack_of.items()})
 
 
 def require_level(rows: list[list[int]], spus: int) -> None:
@@ -115,10 +126,24 @@ def test_other_requests_are_placed_one_by_one_until_all_are_level_again() -> Non
     assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
 
 
-@pytest.mark.parametrize(
-    ("spus", "racks", "replicas"), [(5, 2, 3), (9, 4, 3), (4, 0, 3)], ids=["few", "uneven", "small"]
-)
-def test_there_is_no_table_where_racks_are_too_few_or_uneven(
-    spus: int, racks: int, replicas: int
-) -> None:
-    assert mode(cluster(spus, racks), 4, replicas) is Mode.BALANCED
+@pytest.mark.parametrize(("spus", "racks"), [(5, 2), (9, 4)], ids=["few", "uneven"])
+def test_there_is_no_table_where_racks_are_too_few_or_uneven(spus: int, racks: int) -> None:
+    assert mode(cluster(spus, racks), 4, 3) is Mode.BALANCED
+
+
+@pytest.mark.parametrize("capacities", [(1, 2, 4), (3, 3, 2), (5, 1, 1)])
+def test_racks_of_different_capacities_have_a_table(capacities: tuple[int, ...]) -> None:
+    """Leaders by capacity after each request, replicas level on each rack."""
+    life = OneCluster()
+    for spu_id in range(22):
+        capacity = 10_000 * capacities[spu_id % 3]
+        life.join(spu_id, rack=f"r{spu_id % 3}", capacity=capacity)
+    for partitions in (16, 5, 700, 1, 90):
+        assert mode(life, partitions, 3) is Mode.BALANCED_ROUNDS
+        rows = [row for name in life.state.topics for row in life.lists(name)]
+        led, held = Counter(row[0] for row in rows), Counter(spu for row in rows for spu in row)
+        parts = [led[spu] / capacities[spu % 3] for spu in range(22)]
+        assert max(parts) - min(parts) <= 1
+        for rack in range(3):
+            counts = [held[spu] for spu in range(rack, 22, 3)]
+            assert max(counts) - min(counts) <= 1

@@ -18,6 +18,7 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent, Status, TopicStatus
 from support.events.builders import Events
+from support.events.one_cluster import OneCluster
 
 Amounts = Mapping[str, int]
 CASES = 600
@@ -280,6 +281,56 @@ def test_growth_repair_and_another_factor_keep_to_what_there_is() -> None:
     shorter = apply(events.join(3, resources={"disk": 30}))
     [repaired] = [each for each in shorter if isinstance(each, ReplicaMap)]
     assert all(len(row) == 3 for row in repaired.replicas.tolist())
+
+
+def test_what_a_repair_hands_out_is_counted_as_it_is_stored() -> None:
+    """Replicas that come follow: SPU 0 has room for one leader, so for three followers."""
+    life = OneCluster()
+    life.join(4, 6, rack="b")
+    life.join(0, rack="a", resources={"disk": 48})
+    life.create("t", 3, 3, policy=Policy.BALANCED, leader_demand={"disk": 7})
+    life.leave(0, LeaveMode.DECOMMISSION)
+    life.join(0, rack="b", resources={"disk": 13})
+    assert [row[-1] for row in life.lists("t")] == [0, 0, 0]
+
+
+def test_a_replica_that_comes_to_lead_takes_what_a_leader_needs() -> None:
+    """The only one of its list; SPU 1 has room for two such."""
+    life = OneCluster()
+    life.join(0, resources={"disk": 30})
+    life.create("t", 3, 1, policy=Policy.BALANCED, demand={"disk": 1}, leader_demand={"disk": 10})
+    life.join(1, resources={"disk": 25})
+    life.leave(0, LeaveMode.DECOMMISSION)
+    assert life.lists("t") == [[1], [1], [0]]
+
+
+def test_a_smaller_factor_of_one_list_leaves_room_for_its_next_leader() -> None:
+    """SPU 1 comes to lead the longer list, so the shorter one goes to SPU 4, which is full then."""
+    life = OneCluster()
+    for spu_id, disk in enumerate((50, 19, 6, 50)):
+        life.join(spu_id, resources={"disk": disk})
+    life.join(4, resources={"disk": 50}, capacity=1)
+    life.apply(life.build.adopt("load", [2], policy=Policy.BALANCED))
+    life.apply(life.build.adopt("t", [3, 1, 2], [0], policy=Policy.BALANCED))
+    life.apply(life.build.demand("t", demand={"disk": 6}, leader_demand={"disk": 10}))
+    life.leave(3)
+    life.apply(life.build.replication("t", 2))
+    assert life.lists("t") == [[1, 2], [0, 4]]
+
+
+@pytest.mark.parametrize(("needs", "moved"), [((10, 10), 1), ((10, 5), 2), ((5, 10), 2)])
+def test_what_a_rebalance_repairs_leaves_room_for_the_next_topic(
+    needs: tuple[int, int], moved: int
+) -> None:
+    """Two on rack a each; SPU 2 has room for the first, and for the second if both are small."""
+    life = OneCluster()
+    life.join(0, 1, rack="a", resources={"disk": 100})
+    for topic, disk in zip("tu", needs, strict=True):
+        life.apply(life.build.adopt(topic, [0, 1], policy=Policy.BALANCED))
+        life.apply(life.build.demand(topic, demand={"disk": disk}))
+    life.join(2, rack="b", resources={"disk": 15})
+    life.apply(life.build.rebalance(10))
+    assert sum(2 in row for topic in "tu" for row in life.lists(topic)) == moved
 
 
 BAD: list[tuple[Any, str]] = [
