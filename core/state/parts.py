@@ -31,7 +31,7 @@ def parts_of(state: ClusterState) -> tuple[ReplicaMap | Entry, ...]:
         *sorted(state.waiting.values(), key=lambda waiting: waiting.sequence),
         chain_entry(state),
         *(block for block in blocks if block.hashes),
-        *(_map_of(state, name) for name in sorted(state.topics)),
+        *(map_of(state, name) for name in sorted(state.topics)),
     )
 
 
@@ -57,7 +57,8 @@ def seen_entry(state: ClusterState, block: int) -> SeenEntry:
     return SeenEntry(cluster_id=state.cluster_id, block=block, hashes=hashes)
 
 
-def _map_of(state: ClusterState, name: str) -> ReplicaMap:
+def map_of(state: ClusterState, name: str) -> ReplicaMap:
+    """The map of a living topic, with all of it that the state keeps."""
     topic = state.topics[name]
     wanted = topic.wanted_lengths
     return ReplicaMap(
