@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError, Code
 from spu_assigner.core.base.records import (
@@ -115,9 +116,10 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    maps = [record for record in records if isinstance(record, ReplicaMap)]
-    statuses = [record for record in records if isinstance(record, TopicStatus)]
-    events = [record for record in records if isinstance(record, RingEvent)]
-    maps.sort(key=attrgetter("topic", "revision"))
-    events.sort(key=attrgetter("spu_id"))
-    return (*maps, *statuses, *events)
+    of_kind: dict[type[Record], list[Any]] = {ReplicaMap: [], TopicStatus: [], RingEvent: []}
+    for record in records:
+        if (found := of_kind.get(type(record))) is not None:
+            found.append(record)
+    of_kind[ReplicaMap].sort(key=attrgetter("topic", "revision"))
+    of_kind[RingEvent].sort(key=attrgetter("spu_id"))
+    return tuple(chain.from_iterable(of_kind.values()))

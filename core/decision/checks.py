@@ -96,8 +96,8 @@ def check_name(
 def _check_new_name(state: ClusterState, topic: str, reserved_names: frozenset[str]) -> None:
     """A topic can be created under the name."""
     check_name(topic, reserved_names)
-    cluster = f"cluster {state.cluster_id!r}"
     if topic in state.topics or topic in state.waiting:
+        cluster = f"cluster {state.cluster_id!r}"
         found = f"exists in {cluster}" if topic in state.topics else f"waits in {cluster} already"
         raise Rejection(
             Code.TOPIC_EXISTS, f"topic {topic!r} {found}; delete it first, or choose another name"
@@ -106,8 +106,8 @@ def _check_new_name(state: ClusterState, topic: str, reserved_names: frozenset[s
     if other is not None:
         raise Rejection(
             Code.TOPIC_COLLIDES,
-            f"topic {topic!r} and {other!r} of {cluster} differ in dots and underscores alone, so "
-            "Kafka refuses one of them; choose another name",
+            f"topic {topic!r} and {other!r} of cluster {state.cluster_id!r} differ in dots and "
+            "underscores alone, so Kafka refuses one of them; choose another name",
         )
 
 

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.decision.repair import TOPIC_LOOKS, revised
@@ -52,9 +52,7 @@ def put_in_order(
     yield from _demoted_last(state, cause, run)
     for record in records:
         if isinstance(record, RingEvent) and record.change is RingChange.UNDEMOTED:
-            spu_id = SpuId(record.spu_id)
-            if run.looks > 0 and spu_id not in state.demoted and spu_id in state.spus:
-                yield from _taken_back(state, spu_id, cause, run)
+            yield from _taken_back(state, record.spu_id, cause, run)
 
 
 def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:

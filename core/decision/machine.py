@@ -190,8 +190,8 @@ def _create(
     policy = policy if type(policy) is Policy else policy_of(policy)
     check_create(state, event, policy, reserved_names)
     try:
-        is_manual = policy is Policy.MANUAL
-        given = place_manual(state, event) if is_manual else automatic(state, event, policy)
+        is_placed = event.replicas is not None
+        given = place_manual(state, event) if is_placed else automatic(state, event, policy)
         records = granted(state, event, given)
     except Rejection as why:
         may_wait = event.on_shortage is OnShortage.WAIT and not event.validate_only

@@ -51,9 +51,8 @@ from spu_assigner.core.state.topic import Topic
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 400
-REPLICA_LOOKS: Final = 35  # that moves, or cannot
-RULED_REPLICA_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
-RESOURCE_LOOKS: Final = 10  # of such a replica, for each resource that it needs
+REPLICA_LOOKS: Final = 75  # of each that moves, or cannot, and needs some resources
+RULED_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
 
 
 def repair(
@@ -78,7 +77,7 @@ def repair(
     open_rows: list[list[int]] = []
     only_copies: list[int] = []  # SPUs
     run.looks -= TOPIC_LOOKS + sum(lengths)
-    each = _looks_of_replica(state, topic)
+    each = REPLICA_LOOKS if topic.constraints is None else RULED_LOOKS + len(state.spus) // 10
     to_do = [
         (partition, row, wanted)
         for partition, (row, wanted) in enumerate(zip(lists, lengths, strict=True))
@@ -138,13 +137,6 @@ def _postponed(
         "cluster, whatever they are, go on",
     )
     return outcome(state, name, [[]], cause=cause, why=why)
-
-
-def _looks_of_replica(state: ClusterState, topic: Topic) -> int:
-    if topic.constraints is not None:
-        return RULED_REPLICA_LOOKS + len(state.spus) // 10
-    resources = () if topic.need is None else topic.need.by_name()
-    return REPLICA_LOOKS + RESOURCE_LOOKS * len(resources)
 
 
 def _only_copies(spu_ids: Collection[int]) -> Rejection:

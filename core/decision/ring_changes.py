@@ -135,13 +135,11 @@ def ring_without(
 
 
 def chains_changed(
-    state: ClusterState, chains: Mapping[Order, Chain], registration_next: int | None = None
+    state: ClusterState, chains: Mapping[Order, Chain], registration_next: int
 ) -> list[Record]:
     """The record of chains that differ from the state's; none if none does."""
     before = state.chains
     changed = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
-    if registration_next is None:
-        registration_next = state.registration_next
     if not changed and registration_next == state.registration_next:
         return []
     return [
@@ -228,7 +226,7 @@ def granted(
             ring_event(state, spu_id, RingChange.SATURATED, ring.size, cause)
             for spu_id in assignment.filled
         ],
-        *chains_changed(state, moved),
+        *chains_changed(state, moved, state.registration_next),
     ]
 
 
