@@ -16,7 +16,7 @@ which no SPU is left takes one from a list that can do with another.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final
@@ -28,6 +28,7 @@ from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_M
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.constraints.kept_rules import Demands, demands_on, leaving_spus
+from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import Rejection, counted, known_topic, status
 from spu_assigner.core.decision.checks import check_range, check_size
 from spu_assigner.core.decision.repair import outcome, revised
@@ -207,58 +208,42 @@ def _lengthen(state: ClusterState, name: str, shorter: Rows, factor: int) -> Row
     chooser.bind(Counter(spu_id for row in rows for spu_id in row), factor * len(rows))
     choice = RepairRun(state).leaders(name) if state.demoted else None
     filling = ListRepair(state, leaving_spus(state, topic), chooser, choice)
-    given = Exchanges(rows, ring.ids.tolist())
+    given: dict[int, list[int]] = {spu_id: [] for spu_id in ring.ids.tolist()}
+    work = Work(looks=LOOKS_MAX)
     for partition, row in enumerate(rows):
         while len(row) < factor:
             taken = filling.take(row, factor)
             if taken is None and chooser.field.table is None:
-                taken = given.make_room(partition, chooser)
+                taken = _exchange(rows, given, partition, chooser, work)
             if taken is None:
                 raise short_of_factor(state, name, partition, row, factor)
             row.append(taken)
-            given.holders[taken].append(partition)
+            given.setdefault(taken, []).append(partition)
     return rows
 
 
-class Exchanges:
-    """What lists were given, and how one gives way to another that finds no SPU.
+def _exchange(
+    rows: Rows, given: dict[int, list[int]], partition: int, chooser: Chooser, work: Work
+) -> int | None:
+    """The SPU that a list can have once others have given way, by the shortest way; None: none.
 
-    A list that cannot be filled takes an SPU from one that can do with another, which may take that
-    from a third; the shortest such way is gone.
+    `given`: the partitions that each SPU was given to, which may take another.
     """
-
-    def __init__(self, rows: Rows, ring: list[int]) -> None:
-        # The partitions that each was given.
-        self.holders: defaultdict[int, list[int]] = defaultdict(list, {i: [] for i in ring})
-        self._rows = rows
-        self._looks_left = LOOKS_MAX
-
-    def make_room(self, partition: int, chooser: Chooser) -> int | None:
-        """The SPU that a list can have once others have given way, which they do; None: none."""
-        # From each SPU: the list that would take it, and the SPU that this list would give up.
-        ways: dict[int, tuple[int, int] | None] = {
-            spu_id: None for spu_id in self.holders if spu_id not in self._rows[partition]
-        }
-        queue = deque(ways)
-        while queue:
-            spu_id = queue.popleft()
-            if chooser.give(spu_id):
-                while (way := ways[spu_id]) is not None:
-                    spu_id = self._give_way(*way, spu_id)
-                return spu_id
-            for holder in self.holders[spu_id]:
-                self._looks_left -= len(self.holders)
-                if self._looks_left < 0:
-                    return None
-                for other in self.holders:
-                    if other not in ways and other not in self._rows[holder]:
-                        ways[other] = holder, spu_id
-                        queue.append(other)
-        return None
-
-    def _give_way(self, partition: int, gone: int, taken: int) -> int:
-        row = self._rows[partition]
-        row[row.index(gone)] = taken
-        self.holders[gone].remove(partition)
-        self.holders[taken].append(partition)
-        return gone
+    # SPU, partition, SPU, … SPU: each list gives up the SPU before it, and takes the one after it.
+    ways = deque([spu_id] for spu_id in given if spu_id not in rows[partition])
+    seen = {way[0] for way in ways}
+    while ways and work.looks > 0:
+        way = ways.popleft()
+        if chooser.give(way[-1]):
+            for at in range(len(way) - 2, 0, -2):
+                gone, holder, taken = way[at - 1 : at + 2]
+                rows[holder][rows[holder].index(gone)] = taken
+                given[gone].remove(holder)
+                given[taken].append(holder)
+            return way[0]
+        for holder in given[way[-1]]:
+            work.looks -= len(given)
+            others = [each for each in given if each not in seen and each not in rows[holder]]
+            seen.update(others)
+            ways += [[*way, holder, other] for other in others]
+    return None
