@@ -1,4 +1,4 @@
-"""Metadata updates; replicas stay: a topic is adopted, described anew, deleted or released.
+"""Metadata updates; replicas stay: a topic is adopted, described again, deleted or released.
 
 The lists of an adopted topic are facts: they may differ in length, exceed a capacity, and name SPUs
 that are offline; so is what their replicas need of resources. Each keeps its length: repair fills a

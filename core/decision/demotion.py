@@ -64,22 +64,21 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
         matrix = topic.replicas.matrix()
         is_demoted = np.isin(matrix, sorted(state.demoted))
         behind = np.logical_or.accumulate(is_demoted, axis=1) & ~is_demoted & (matrix != PADDING)
-        rows = np.flatnonzero(is_demoted[:, 0] | behind.any(axis=1)).tolist()
+        rows = np.flatnonzero(behind.any(axis=1)).tolist()
         if not rows:
             continue
         if run.looks <= 0:
             run.has_leads_left = True
             return
-        changed, choice = 0, run.leaders(name)
+        lists, changed, choice = topic.replicas.lists().tolist(), 0, run.leaders(name)
         for at in rows:
-            row = [spu_id for spu_id in matrix[at].tolist() if spu_id != PADDING]
-            settled = choice.settle(row, row)
-            matrix[at, : len(row)] = settled
-            changed += settled != row
+            settled = choice.settle(lists[at], lists[at])
+            changed += settled != lists[at]
+            lists[at] = settled
         if changed:  # Where a demoted SPU leads on, it is looked at with each event.
             run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + matrix.size
-            lists = ReplicaLists(matrix, ragged=topic.replicas.ragged)
-            yield [revised(state, name, cause=cause, replicas=lists, mode=Mode.DEMOTION)]
+            replicas = ReplicaLists.of_lists(lists)
+            yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
 
 
 def _taken_back(
@@ -90,14 +89,12 @@ def _taken_back(
         taken.setdefault(name, []).append(at)
     run.take_back()  # It counts other leaders.
     for name in sorted(taken):
-        replicas = state.topics[name].replicas
-        matrix = replicas.matrix()
+        lists = state.topics[name].replicas.lists().tolist()
         for at in taken[name]:
-            row: list[int] = matrix[at].tolist()
-            row.remove(spu_id)
-            matrix[at] = [spu_id, *row]
-        changed = ReplicaLists(matrix, ragged=replicas.ragged)
-        yield [revised(state, name, cause=cause, replicas=changed, mode=Mode.DEMOTION)]
+            lists[at].remove(spu_id)
+            lists[at].insert(0, spu_id)
+        replicas = ReplicaLists.of_lists(lists)
+        yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
 
 
 def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,6 @@
 """The decision: `decide` reads the state and an event and returns records, `step` applies them too.
 
-`decide` writes nothing, so an event that is refused, or raises, leaves the state as it was. What
+`decide` writes nothing, so an event that is rejected, or raises, leaves the state as it was. What
 follows from an event that was granted (repairs, requests that waited) is decided in the same way,
 one after the other, each on the state that the one before it left.
 
@@ -26,8 +26,8 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       TopicStatus with the number of moves
 
     what follows      when                                           records
-    broken rules      labels, taints or constraints changed, or a      TopicStatus VIOLATED, with
-                      topic with constraints was adopted (of more      TOO_COMPLEX
+    broken rules      labels, taints or constraints changed, or a    TopicStatus VIOLATED, with
+                      topic with constraints was adopted (of more    TOO_COMPLEX
                       topics than one event may check)
     other leaders     an SPU is demoted or undemoted, or can lead    ReplicaMap
                       what a demoted one leads
@@ -35,7 +35,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
                       a short list; adopted on leaving SPUs          Waiting
     removal           no list holds a leaving SPU any more           SpuGone
     waiting create    the ring gained a member or a slot             as met, WaitingSettled
-    forgetting        no SPU, topic or waiting request is left         ClusterGone
+    forgetting        no SPU, topic or waiting request is left       ClusterGone
     retries           more waits than one event may try              RetriesChanged
     full resource     an SPU has nothing left of one, or has again   RingEvent with the resource
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -15,7 +14,9 @@ from spu_assigner.core.decision.checks import check_room
 from spu_assigner.core.decision.ring_changes import Assignment
 from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import NO_LIMIT
 
+_Found = tuple[Code, str]
 _CODES: Final = (
     Code.MANUAL_UNKNOWN_SPU,
     Code.MANUAL_SPU_LEAVING,
@@ -48,8 +49,8 @@ def unknown_spus(state: ClusterState, lists: Sequence[Sequence[int]]) -> Iterato
     for partition, row in enumerate(lists):
         for place, spu_id in enumerate(row):
             if SpuId(spu_id) not in state.spus and is_spu_id(spu_id):
-                for code, found in _faults(state, spu_id, 0):
-                    yield _fault(code, partition, spu_id, found, (partition, place))
+                [found], _ = _judged(state, spu_id)
+                yield _fault(found, partition, spu_id, (partition, place))
 
 
 def spu_faults(
@@ -59,34 +60,37 @@ def spu_faults(
 
     A list is its partition and its (place, SPU id).
     """
-    taken: Counter[int] = Counter()
+    judged: dict[int, list[_Found]] = {}
+    left: dict[int, int] = {}  # free slots
     for partition, replicas in lists:
-        faults = []
+        faults: list[ManualFault] = []
         for place, spu_id in replicas:
-            for code, found in _faults(state, spu_id, taken[spu_id]):
-                path = (partition, "replicas", place)
-                faults.append(_fault(code, partition, spu_id, found, path))
-            taken[spu_id] += 1
+            if spu_id not in judged:
+                judged[spu_id], left[spu_id] = _judged(state, spu_id)
+            left[spu_id] -= 1
+            found = judged[spu_id]
+            if left[spu_id] < 0:
+                capacity = state.spus[SpuId(spu_id)].capacity
+                full = f"has no free slot left of its {capacity}"
+                found = [*found, (Code.MANUAL_SPU_FULL, full)]
+            path = (partition, "replicas", place)
+            faults += [_fault(each, partition, spu_id, path) for each in found]
         yield from sorted(faults, key=lambda fault: _CODES.index(fault.code))
 
 
-def _faults(state: ClusterState, spu_id: int, taken: int) -> Iterator[tuple[Code, str]]:
-    """Why an SPU cannot take one more replica beside so many of the same lists."""
+def _judged(state: ClusterState, spu_id: int) -> tuple[list[_Found], int]:
+    """Why an SPU cannot take replicas, slots aside, and how many slots it has for some."""
     spu = state.spus.get(SpuId(spu_id))
     if spu is None:
-        yield Code.MANUAL_UNKNOWN_SPU, f"is not in cluster {state.cluster_id!r}"
-        return
-    if spu.leaving:
-        yield Code.MANUAL_SPU_LEAVING, "is being decommissioned"
+        return [(Code.MANUAL_UNKNOWN_SPU, f"is not in cluster {state.cluster_id!r}")], NO_LIMIT
+    found = [(Code.MANUAL_SPU_LEAVING, "is being decommissioned")] if spu.leaving else []
     if spu.is_closed:
         why = "cordoned; uncordon it" if spu.cordoned else "tainted; untaint it"
-        yield Code.MANUAL_SPU_CORDONED, f"is {why} first, or name another"
-    if state.ledger.count(spu_id) + taken >= spu.capacity:
-        yield Code.MANUAL_SPU_FULL, f"has no free slot left of its {spu.capacity}"
+        found.append((Code.MANUAL_SPU_CORDONED, f"is {why} first, or name another"))
+    return found, spu.capacity - state.ledger.count(spu_id)
 
 
-def _fault(
-    code: Code, partition: int, spu_id: int, found: str, path: tuple[int | str, ...]
-) -> ManualFault:
-    message = f"partition {partition} names SPU {spu_id}, which {found}"
+def _fault(found: _Found, partition: int, spu_id: int, path: tuple[int | str, ...]) -> ManualFault:
+    code, why = found
+    message = f"partition {partition} names SPU {spu_id}, which {why}"
     return ManualFault(code=code, message=message, path=path)

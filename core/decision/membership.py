@@ -111,7 +111,7 @@ def _described(
     cause: str,
     dropped: str | None = None,
 ) -> list[Record]:
-    """The records of an SPU that is described anew, which may enter or leave the ring by it."""
+    """The records of an SPU that is described again, which may enter or leave the ring by it."""
     after = ring_after(state, {}, {SpuId(spu.spu_id): spu})
     size = after.ring.size
     events = [ring_event(state, spu.spu_id, each, size, cause) for each in changes]

@@ -221,11 +221,11 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     if lists is None:
         matrix = place_lists(state, field, asked, work or Work())
         lists = None if matrix is None else ReplicaLists(matrix)
-    if lists is None and work is not None:
-        raise Rejection(Code.INSUFFICIENT_CAPACITY, "there is still no room")
-    if lists is None and constraints is not None:
-        raise unsatisfied(state, event, constraints)
     if lists is None:
+        if work is not None:
+            raise Rejection(Code.INSUFFICIENT_CAPACITY, "there is still no room")
+        if constraints is not None:
+            raise unsatisfied(state, event, constraints)
         raise short_of_room(state, event, field.id_list, need)
     filled: tuple[int, ...] = ()
     if state.ledger.free_floor(event.partitions) <= event.partitions:

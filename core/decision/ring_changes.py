@@ -1,4 +1,4 @@
-"""The ring and its chains after a change, and the records that say so; an assignment is granted.
+"""The ring and its chains after a change, and the records that say so; the records of a grant.
 
 An SPU that is full leaves the ring, one that has a free slot again comes back to its tail. One that
 has used up another resource is reported and stays.
@@ -52,7 +52,7 @@ class RingAfter:
 
     ring: Ring
     chains: Mapping[Order, Chain]
-    described: Mapping[SpuId, SpuChanged]  # anew; their records go before any map's
+    described: Mapping[SpuId, SpuChanged]  # again; their records go before any map's
     registration: int  # the next one
     changes: tuple[tuple[SpuId, RingChange], ...]
 
@@ -91,7 +91,7 @@ def ring_after(
     changes: Mapping[int, int],
     described: Mapping[SpuId, SpuChanged] | None = None,
 ) -> RingAfter:
-    """The ring once SPUs hold so many replicas more or fewer, or are described anew.
+    """The ring once SPUs hold so many replicas more or fewer, or are described again.
 
     All that are to leave it leave together. Those that enter come last in order of registration.
     """

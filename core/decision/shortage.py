@@ -226,12 +226,12 @@ def _lacks(
             dict(spu.resources).get(name, 0) - state.resource_use.of(spu.spu_id).get(name, 0)
             for spu in free
         ]
-        amount, whom = follower, ""
+        amount, use = follower, ""
         if not any(each < follower for each in rest):
-            amount, whom = leader, ", for a leader"
+            amount, use = leader, ", for a leader"
         if count := sum(each < amount for each in rest):
             have = "has" if count == 1 else "have"
-            found.append(f"{count} {have} less than {amount} of {name} free{whom}")
+            found.append(f"{count} {have} less than {amount} of {name} free{use}")
     return found
 
 
