@@ -164,10 +164,11 @@ def short_of_factor(
     state: ClusterState, name: str, partition: int, row: Sequence[int], factor: int
 ) -> Rejection:
     """Of a list for which no SPU is left that it could be lengthened by."""
-    code, lacks = _no_other(state, name, row)
+    _, lacks = _no_other(state, name, row)
     others = sum(spu.online and spu_id not in row for spu_id, spu in state.spus.items())
+    is_short = others < factor - len(row)
     return Rejection(
-        Code.INSUFFICIENT_SPUS if others < factor - len(row) else code,
+        Code.INSUFFICIENT_SPUS if is_short else Code.INSUFFICIENT_CAPACITY,
         f"partition {partition} has {len(row)} of {factor} replicas, and no other SPU can take one"
         f"{lacks}; add SPUs or capacity, uncordon SPUs, or ask for fewer replicas",
     )
