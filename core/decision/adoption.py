@@ -9,6 +9,7 @@ is the length of its longest list.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from spu_assigner.core.base.constraints import Constraints, given_constraints
 from spu_assigner.core.base.errors import Code
@@ -32,13 +33,8 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.decision import checks
 from spu_assigner.core.decision.answers import Rejection, known_topic, status
-from spu_assigner.core.decision.checks import (
-    check_constraints,
-    check_demand,
-    check_name,
-    check_size,
-)
 from spu_assigner.core.decision.manual_placement import unknown_spus
 from spu_assigner.core.decision.repair import cores_of, revised, settled
 from spu_assigner.core.decision.requests import shown_index
@@ -58,8 +54,11 @@ def adopt(
 
     Replicas on leaving SPUs stay in this map; the repair that follows moves them.
     """
-    _check_adopted(state, event, reserved_names)
     name, cause = event.topic, event.event_id
+    checks.check_name(name, reserved_names, advice="leave it out")
+    checks.check_demand(state, event.demand, None)
+    for fault in chain(plain_list_faults(event.replicas), unknown_spus(state, event.replicas)):
+        raise Rejection(fault.code, fault.message)
     topic = state.topics.get(name)
     policy = event.policy or (policy_of(default_policy) if topic is None else topic.policy)
     rows = [list(row) for row in event.replicas]
@@ -73,7 +72,7 @@ def adopt(
     replicas = ReplicaLists.of_lists(rows)
     cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
     lengths = tuple(map(len, rows)) if replicas.ragged else None
-    check_size(replicas, cores, None if lengths is None else bytes(lengths))
+    checks.check_size(replicas, cores, None if lengths is None else bytes(lengths))
     before = None if topic is None else topic.replicas.lists()
     after = ring_after(state, count_changes(before, replicas))
     ignore_rack = topic is not None and topic.ignore_rack
@@ -96,18 +95,6 @@ def adopt(
         constraints=None if topic is None else topic.constraints,
     )
     return after.around(state, cause, replica_map, adopted, *_settled(state, event))
-
-
-def _check_adopted(
-    state: ClusterState, event: TopicAdopted, reserved_names: frozenset[str]
-) -> None:
-    check_name(event.topic, reserved_names, advice="leave it out")
-    check_demand(state, event.demand, None)
-    fault = next(plain_list_faults(event.replicas), None)
-    if fault is None:
-        fault = next(unknown_spus(state, event.replicas), None)
-    if fault is not None:
-        raise Rejection(fault.code, fault.message)
 
 
 def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
@@ -138,11 +125,11 @@ def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> li
     """
     topic = known_topic(state, event.topic)
     if isinstance(event, TopicDemand):
-        check_demand(state, event.demand, event.leader_demand)
+        checks.check_demand(state, event.demand, event.leader_demand)
         need = Need.of(event.demand, event.leader_demand)
         answers = _redescribed(state, event, need, topic.constraints, Mode.DEMAND)
     else:
-        check_constraints(state, event.topic, topic.policy, event.constraints)
+        checks.check_constraints(state, event.topic, topic.policy, event.constraints)
         constraints = given_constraints(event.constraints)
         answers = _redescribed(state, event, topic.need, constraints, Mode.CONSTRAINTS)
     return [*answers, status(state, event.topic, Status.ASSIGNED, event.event_id)]

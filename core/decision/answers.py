@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -99,16 +98,6 @@ def known_topic(state: ClusterState, name: str) -> Topic:
 def counted(count: int, what: str) -> str:
     """A number of things."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def with_final_size(records: Sequence[Record], size: int) -> tuple[Record, ...]:
-    """The records of one event, each of its ring events with the ring's size after the event."""
-    return tuple(
-        replace(record, ring_size=size)
-        if isinstance(record, RingEvent) and record.ring_size != size
-        else record
-        for record in records
-    )
 
 
 def answers(records: Sequence[Record]) -> tuple[Answer, ...]:

@@ -90,7 +90,6 @@ from spu_assigner.core.decision.answers import (
     rejected,
     ring_event,
     status,
-    with_final_size,
 )
 from spu_assigner.core.decision.checks import check_create
 from spu_assigner.core.decision.demotion import frees_leaders, put_in_order
@@ -242,7 +241,11 @@ def _with_following(
         following += more
     if not following:
         return records
-    return with_final_size((*records, *following), state.ring.size)
+    size = state.ring.size  # after the whole event
+    return tuple(
+        replace(record, ring_size=size) if isinstance(record, RingEvent) else record
+        for record in (*records, *following)
+    )
 
 
 def _following(

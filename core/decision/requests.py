@@ -17,21 +17,13 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
+from spu_assigner.core.decision import shortage
 from spu_assigner.core.decision.answers import Rejection, known_topic
 from spu_assigner.core.decision.checks import check_room
 from spu_assigner.core.decision.ring_changes import (
     Assignment,
     chain_after,
     recorded_ring,
-)
-from spu_assigner.core.decision.shortage import (
-    incomplete_racks,
-    short_of_room,
-    short_on_the_way,
-    shortage,
-    too_complex,
-    too_many_looks,
-    unsatisfied,
 )
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
@@ -78,13 +70,7 @@ def place_grow(state: ClusterState, event: TopicGrow) -> Assignment:
             f"partitions is {bounded_repr(event.partitions)}; expected a new total, more than the "
             f"{first} there are and at most {PARTITIONS_MAX}",
         )
-    request = create_of(
-        topic,
-        cluster_id=state.cluster_id,
-        topic=event.topic,
-        event_id=event.event_id,
-        partitions=event.partitions - first,
-    )
+    request = create_of(topic, event, event.event_id, event.partitions - first)
     assignment = automatic(state, request, topic.policy, first_partition=first)
     cores = None
     if topic.cores is not None and assignment.cores is not None:
@@ -98,14 +84,14 @@ def place_grow(state: ClusterState, event: TopicGrow) -> Assignment:
 
 
 def create_of(
-    kept: Topic | Waiting, *, cluster_id: str, topic: str, event_id: str, partitions: int
+    kept: Topic | Waiting, named: TopicGrow | Waiting, event_id: str, partitions: int
 ) -> TopicCreate:
     """The create of so many partitions of a topic that is there, or waits."""
     need = kept.need
     return TopicCreate(
         event_id=event_id,
-        cluster_id=cluster_id,
-        topic=topic,
+        cluster_id=named.cluster_id,
+        topic=named.topic,
         partitions=partitions,
         replication_factor=kept.replication_factor,
         policy=kept.policy,
@@ -139,11 +125,11 @@ def automatic(
         else:
             assignment = _by_rule(state, event, policy, first_partition)
     except ShortRingError as short:
-        raise short_on_the_way(short) from None
+        raise shortage.short_on_the_way(short) from None
     except TooManyLooksError as error:
-        raise too_many_looks(error) from None
+        raise shortage.too_many_looks(error) from None
     except TooMuchWorkError as error:
-        raise too_complex(event, error.given) from None
+        raise shortage.too_complex(event, error.given) from None
     if event.demand is not None or event.leader_demand is not None:
         check_room(state, event, assignment.replicas)
     return assignment
@@ -154,10 +140,10 @@ def _by_rule(
 ) -> Assignment:
     rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
-        raise incomplete_racks(state)
+        raise shortage.incomplete_racks(state)
     ring = state.ring
     if event.replication_factor > ring.size:
-        raise shortage(state, event, ring.size)
+        raise shortage.short_ring(state, event, ring.size)
     demand = Demand(
         rule=rule,
         topic=event.topic,
@@ -202,7 +188,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     if constraints is not None:
         field = ruled_field(state, constraints, ignore_rack=event.ignore_rack)
     elif event.replication_factor > ring.size:
-        raise shortage(state, event, ring.size)
+        raise shortage.short_ring(state, event, ring.size)
     else:
         field = ring_field(ring, ignore_rack=event.ignore_rack)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
@@ -225,8 +211,8 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         if work is not None:
             raise Rejection(Code.INSUFFICIENT_CAPACITY, "there is still no room")
         if constraints is not None:
-            raise unsatisfied(state, event, constraints)
-        raise short_of_room(state, event, field.id_list, need)
+            raise shortage.unsatisfied(state, event, constraints)
+        raise shortage.short_of_room(state, event, field.id_list, need)
     filled: tuple[int, ...] = ()
     if state.ledger.free_floor(event.partitions) <= event.partitions:
         ids, counts = np.unique(lists.matrix, return_counts=True)
@@ -250,7 +236,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     ring = state.ring
     offline = offline_spus(state, ignore_rack=event.ignore_rack)
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
-        raise shortage(state, event, ring.size, offline=len(offline))
+        raise shortage.short_ring(state, event, ring.size, offline=len(offline))
     index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
     plan = place_striped(
         ring.racks_of_members(ignore_rack=event.ignore_rack),

@@ -27,7 +27,9 @@ from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0) -> Rejection:
+def short_ring(
+    state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0
+) -> Rejection:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
     need = event.replication_factor - found - (offline if found else 0)
     closed = state.closed_count

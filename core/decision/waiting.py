@@ -120,7 +120,10 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
             records = repair(state, waiting.topic, cause=waiting.cause, run=run)
         else:
             room = int(state.ledger.free(state.ring.ids).sum()) if room is None else room
-            if _may_fit(state, waiting, room):
+            size = waiting.replication_factor
+            # `kraft` places on offline SPUs too, rules on SPUs outside the ring that they tolerate.
+            is_beyond = waiting.policy is Policy.KRAFT or waiting.constraints is not None
+            if is_beyond or (size <= state.ring.size and waiting.partitions * size <= room):
                 records = _served(state, waiting, run)
         if records:
             room = None
@@ -147,15 +150,6 @@ def _in_turn(state: ClusterState, due: Retries | None) -> Iterator[tuple[Retries
                 if kind is not due.kind or sequence >= due.sequence:
                     yield Retries(kind=kind, sequence=sequence, again=due.again), waiting
         due = FIRST if due.again else None
-
-
-def _may_fit(state: ClusterState, waiting: Waiting, room: int) -> bool:
-    """Whether there may be room for a create; `room`: free slots of the ring."""
-    # `kraft` may place on offline SPUs too, a topic with constraints on SPUs that it tolerates.
-    if waiting.policy is Policy.KRAFT or waiting.constraints is not None:
-        return True
-    replicas = waiting.replication_factor
-    return replicas <= state.ring.size and waiting.partitions * replicas <= room
 
 
 def _served(state: ClusterState, waiting: Waiting, run: RepairRun) -> list[Record]:
@@ -189,11 +183,5 @@ def _looks_of_create(state: ClusterState, waiting: Waiting) -> int:
 
 def request_of(waiting: Waiting) -> TopicCreate:
     """The create that waits, as it came."""
-    request = create_of(
-        waiting,
-        cluster_id=waiting.cluster_id,
-        topic=waiting.topic,
-        event_id=waiting.cause,
-        partitions=waiting.partitions,
-    )
+    request = create_of(waiting, waiting, waiting.cause, waiting.partitions)
     return replace(request, start_index=waiting.start_index, shift=waiting.shift)
