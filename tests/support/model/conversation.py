@@ -51,8 +51,3 @@ def changes(lines: list[Json]) -> list[tuple[int, str, int]]:
         for line in lines
         if line["type"] == "ring_event"
     ]
-
-
-def by_hand(*lists: list[int]) -> list[Json]:
-    """The lists as a manual create names them."""
-    return [{"id": number, "replicas": ids} for number, ids in enumerate(lists)]
