@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -159,7 +160,7 @@ def _by_rule(
     plan = place(ring, demand, index, None if has_room else state.ledger.free(ring.ids))
     replicas = led_by_others(state, plan.replicas) if state.demoted else plan.replicas
     start = index if has_chain and event.start_index is None else event.start_index
-    filled = tuple(sorted(spu_id for gone in plan.departed for spu_id in gone))
+    filled = tuple(sorted(chain.from_iterable(plan.departed))) if plan.departed else ()
     return Assignment(
         policy=policy,
         replicas=replicas,
@@ -173,7 +174,7 @@ def _by_rule(
             shift=event.shift,
             is_named=event.start_index is not None,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
-            filled=ranges_text(filled),
+            filled=ranges_text(filled) if filled else "",
             same_rack=plan.same_rack,
             in_list=plan.in_list,
         ),
@@ -218,14 +219,14 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         ids, counts = np.unique(lists.matrix, return_counts=True)
         is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
         filled = tuple(ids[is_full].tolist())
-    chain = None
+    after = None
     if index is not None:
-        chain = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
+        after = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
     return Assignment(
         policy=Policy.BALANCED,
         replicas=lists,
         order=Order.BALANCED,
-        chain=chain,
+        chain=after,
         filled=filled,
         reason=Reason(mode=mode, start_index=index, ring=recorded_ring(state, Order.BALANCED)),
     )
@@ -246,7 +247,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
         replicas=event.replication_factor,
         free=free_slots(state, offline, event.partitions),
     )
-    filled = tuple(sorted(spu_id for gone in plan.departed for spu_id in gone))
+    filled = tuple(sorted(chain.from_iterable(plan.departed)))
     return Assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),
