@@ -29,7 +29,7 @@ from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import (
     CLUSTER_TOPIC,
-    Refusal,
+    Rejection,
     rejected,
     status,
 )
@@ -63,9 +63,9 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     Its message also counts the topics that do not move: manual and pinned ones. Where topics say
     what they need of resources, it has the bytes and the largest dominant share.
     """
-    refusal = _refuse(event)
-    if refusal is not None:
-        return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
+    rejection = _refuse(event)
+    if rejection is not None:
+        return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
     whys = {name: _why_left(state, name) for name in sorted(state.topics)}
     names = [name for name, why in whys.items() if why is None]
     moving = MovingRules(state, names)
@@ -76,9 +76,9 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     ]
     plan, repairs = NOTHING_TO_DO, Repairs()
     if names and open_ids:
-        refusal = _refuse_size(state, names)
-        if refusal is not None:
-            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
+        rejection = _refuse_size(state, names)
+        if rejection is not None:
+            return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
         loads = state.loads(np.array(open_ids, dtype=np.int32))
         goal = _goal(state, event, names, loads)
         matrices = [state.topics[name].replicas.matrix() for name in names]
@@ -105,13 +105,13 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
                 ruled=_ruled(state, names, moving, loads),
             )
         except TooManyMovesError as error:
-            refusal = Refusal(
+            rejection = Rejection(
                 Code.TOO_MANY_MOVES,
                 f"to even out takes at least {error.moves} moves; one request may take "
                 f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
                 "nothing moves",
             )
-            return [rejected(state, CLUSTER_TOPIC, refusal, event.event_id)]
+            return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
         plan = _with_repairs(plan, repairs, matrices)
     moves_of: dict[int, list[ListMove]] = {}
     for move in plan.moves:
@@ -234,7 +234,7 @@ def _left_alone(whys: Sequence[str]) -> str:
     return f"; {len(whys)} {' or '.join(kinds)} topic{'' if len(whys) == 1 else 's'} left alone"
 
 
-def _refuse(event: ClusterRebalance) -> Refusal | None:
+def _refuse(event: ClusterRebalance) -> Rejection | None:
     for code, field, value, limit in (
         (Code.INVALID_MAX_MOVES, "max_moves", event.max_moves, MOVES_MAX),
         (Code.INVALID_MAX_BYTES, "max_bytes", event.max_bytes or 0, AMOUNT_MAX),
@@ -242,16 +242,16 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
         (Code.INVALID_BAND, "band", event.band or 0, BAND_MAX),
     ):
         if not 0 <= value <= limit:
-            return Refusal(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
+            return Rejection(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
     return None
 
 
-def _refuse_size(state: ClusterState, names: Sequence[str]) -> Refusal | None:
+def _refuse_size(state: ClusterState, names: Sequence[str]) -> Rejection | None:
     """Why so many lists under rules, or replicas by their resources, are not weighed."""
     if any(topic.need is not None for topic in state.topics.values()):
         replicas = sum(state.topics[name].replicas.matrix().size for name in names)
         if replicas > RESOURCE_REPLICAS_MAX:
-            return Refusal(
+            return Rejection(
                 Code.TOO_COMPLEX,
                 f"topics that may move have {replicas} replicas; by resources one request may "
                 f"weigh {RESOURCE_REPLICAS_MAX}: pin topics that are to stay (topic_adopted with "
@@ -262,7 +262,7 @@ def _refuse_size(state: ClusterState, names: Sequence[str]) -> Refusal | None:
     )
     if lists <= RULED_LISTS_MAX:
         return None
-    return Refusal(
+    return Rejection(
         Code.TOO_COMPLEX,
         f"topics with constraints have {lists} lists; one request may weigh {RULED_LISTS_MAX}: pin "
         "topics that are to stay (topic_adopted with pinned)",

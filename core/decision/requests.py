@@ -1,9 +1,10 @@
-"""What a topic-create or a topic-grow asks for, whether it may be had, and where it would go."""
+"""Where a create or a grow places its topic, by policy; and the chain index that a policy shows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -11,38 +12,21 @@ from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
-from spu_assigner.core.base.limits import KAFKA_OWN, PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import Mode, Reason
+from spu_assigner.core.base.limits import PARTITIONS_MAX
+from spu_assigner.core.base.records import Mode, Reason, Waiting
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
-from spu_assigner.core.decision.answers import (
-    Refusal,
-    recorded_ring,
-    refuse_number,
-    refuse_start,
-    unknown_topic,
-)
-from spu_assigner.core.decision.assignment import (
+from spu_assigner.core.decision import shortage
+from spu_assigner.core.decision.answers import Rejection, known_topic
+from spu_assigner.core.decision.checks import check_room
+from spu_assigner.core.decision.ring_changes import (
     Assignment,
     chain_after,
-    departed_one_by_one,
-    refuse_described,
-    refuse_size,
-    refuse_taken,
-    too_many_looks,
-    with_room,
+    recorded_ring,
 )
-from spu_assigner.core.decision.manual_placement import place_manual
-from spu_assigner.core.decision.shortage import (
-    short_of_room,
-    short_on_the_way,
-    shortage,
-    too_complex,
-    unsatisfied,
-)
-from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
+from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
 from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, SCORING, PlacementRule
@@ -57,6 +41,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
 from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import Ring, ranges_text
+from spu_assigner.core.state.topic import Topic
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
 RULES_OF: Final = {
@@ -65,111 +50,57 @@ RULES_OF: Final = {
     Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
     Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
 }
-_KRAFT_ORDER = Order.ALTERNATION
-_MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
+_KRAFT_ORDER: Final = Order.ALTERNATION
+_ORDERS: Final = {Policy.BALANCED: Order.BALANCED, Policy.KRAFT: _KRAFT_ORDER}  # of the others
 
 
-def refuse_create(
-    state: ClusterState, event: TopicCreate, policy: Policy, reserved_names: frozenset[str]
-) -> Refusal | None:
-    """Why a create is refused before it is placed; None: it is not."""
-    if policy is not _MANUAL:
-        if not 1 <= event.partitions <= PARTITIONS_MAX:
-            return refuse_number(
-                Code.INVALID_PARTITIONS, "partitions", event.partitions, PARTITIONS_MAX
-            )
-        if not 1 <= event.replication_factor <= REPLICATION_FACTOR_MAX:
-            return refuse_number(
-                Code.INVALID_REPLICATION_FACTOR,
-                "replication_factor",
-                event.replication_factor,
-                REPLICATION_FACTOR_MAX,
-            )
-    if event.start_index is not None or event.shift is not None:
-        refusal = refuse_start(event, policy)
-        if refusal is not None:
-            return refusal
-    if (event.replicas is None) is (policy is _MANUAL):
-        found = "no replicas" if event.replicas is None else "replicas"
-        return Refusal(
-            Code.INVALID_REPLICAS,
-            f"{found} with policy {policy.value!r}; "
-            "name the replica lists with policy 'manual', and only with it",
-        )
-    topic = event.topic
-    if (
-        topic in state.topics
-        or topic in state.waiting
-        or topic in reserved_names
-        or topic.startswith(KAFKA_OWN)
-        or state.names.colliding(topic) is not None
-    ):
-        return refuse_described(state, event, policy) or refuse_taken(state, topic, reserved_names)
-    return None
-
-
-def place_create(state: ClusterState, event: TopicCreate, policy: Policy) -> Assignment | Refusal:
-    """Place a create, or say why it cannot be; the state is only read.
-
-    `refuse_create` must not refuse it. What it says of resources and constraints is checked here.
-    """
-    names_demand = event.demand is not None or event.leader_demand is not None
-    if names_demand or event.constraints is not None:
-        refusal = refuse_described(state, event, policy)
-        if refusal is not None:
-            return refusal
-    if policy is _MANUAL:
-        assignment = with_room(state, event, place_manual(state, event))
-    else:
-        assignment = automatic(state, event, policy)
-    if isinstance(assignment, Assignment):
-        return refuse_size(assignment.replicas, assignment.cores) or assignment
-    return assignment
-
-
-def decide_grow(state: ClusterState, event: TopicGrow) -> Assignment | Refusal:
-    """Grant new partitions behind those that are there, or refuse; the state is only read."""
-    topic = state.topics.get(event.topic)
-    if topic is None:
-        return unknown_topic(state, event.topic)
+def place_grow(state: ClusterState, event: TopicGrow) -> Assignment:
+    """Place new partitions behind those that are there."""
+    topic = known_topic(state, event.topic)
     if topic.policy is Policy.MANUAL:
-        hint = "delete it and create it again with all its lists"
-        return Refusal(
+        raise Rejection(
             Code.MANUAL_TOPIC,
-            f"topic {event.topic!r} was placed by hand, so there is no rule to grow it by; {hint}",
+            f"topic {event.topic!r} was placed by hand, so there is no rule to grow it by; "
+            "delete it and create it again with all its lists",
         )
     lists = topic.replicas.lists()
-    if not len(lists) < event.partitions <= PARTITIONS_MAX:
-        return Refusal(
+    first = len(lists)
+    if not first < event.partitions <= PARTITIONS_MAX:
+        raise Rejection(
             Code.INVALID_PARTITIONS,
             f"partitions is {bounded_repr(event.partitions)}; expected a new total, more than the "
-            f"{len(lists)} there are and at most {PARTITIONS_MAX}",
+            f"{first} there are and at most {PARTITIONS_MAX}",
         )
-    request = TopicCreate(
-        event_id=event.event_id,
-        cluster_id=event.cluster_id,
-        topic=event.topic,
-        partitions=event.partitions - len(lists),
-        replication_factor=topic.replication_factor,
-        policy=topic.policy,
-        ignore_rack=topic.ignore_rack,
-        demand=None if topic.need is None else dict(topic.need.demand),
-        leader_demand=None if topic.need is None else dict(topic.need.leader_demand),
-        constraints=topic.constraints,
-    )
-    assignment = automatic(state, request, topic.policy, first_partition=len(lists))
-    if isinstance(assignment, Refusal):
-        return assignment
+    request = create_of(topic, event, event.event_id, event.partitions - first)
+    assignment = automatic(state, request, topic.policy, first_partition=first)
     cores = None
     if topic.cores is not None and assignment.cores is not None:
         cores = topic.cores.lists().followed_by(assignment.cores)
-    grown = replace(
+    return replace(
         assignment,
         replicas=lists.followed_by(assignment.replicas),
         cores=cores,
-        reason=replace(assignment.reason, first_partition=len(lists)),
+        reason=replace(assignment.reason, first_partition=first),
     )
-    return refuse_size(grown.replicas, grown.cores, topic.wanted_lengths) or grown
+
+
+def create_of(
+    kept: Topic | Waiting, named: TopicGrow | Waiting, event_id: str, partitions: int
+) -> TopicCreate:
+    """The create of so many partitions of a topic that is there, or waits."""
+    need = kept.need
+    return TopicCreate(
+        event_id=event_id,
+        cluster_id=named.cluster_id,
+        topic=named.topic,
+        partitions=partitions,
+        replication_factor=kept.replication_factor,
+        policy=kept.policy,
+        ignore_rack=kept.ignore_rack,
+        demand=None if need is None else dict(need.demand),
+        leader_demand=None if need is None else dict(need.leader_demand),
+        constraints=kept.constraints,
+    )
 
 
 def automatic(
@@ -179,41 +110,41 @@ def automatic(
     *,
     first_partition: int = 0,
     retry: Work | None = None,
-) -> Assignment | Refusal:
-    """Place a request by a rule, or say why it cannot be.
+) -> Assignment:
+    """Place a request by a rule.
 
     Args:
         first_partition: what the topic has already, of a request that grows it.
         retry: of a create that is tried again: counts its work, and rules that conflict are not
             looked for.
     """
-    if policy is Policy.BALANCED:
-        return _balanced(state, event, retry)
-    if policy is Policy.KRAFT:
-        assignment = _kraft(state, event)
-    else:
-        assignment = _by_rule(state, event, policy, first_partition)
-    if event.demand is None and event.leader_demand is None:
-        return assignment
-    return with_room(state, event, assignment)
+    try:
+        if policy is Policy.BALANCED:
+            return _balanced(state, event, retry)
+        if policy is Policy.KRAFT:
+            assignment = _kraft(state, event)
+        else:
+            assignment = _by_rule(state, event, policy, first_partition)
+    except ShortRingError as short:
+        raise shortage.short_on_the_way(short) from None
+    except TooManyLooksError as error:
+        raise shortage.too_many_looks(error) from None
+    except TooMuchWorkError as error:
+        raise shortage.too_complex(event, error.given) from None
+    if event.demand is not None or event.leader_demand is not None:
+        check_room(state, event, assignment.replicas)
+    return assignment
 
 
 def _by_rule(
     state: ClusterState, event: TopicCreate, policy: Policy, first_partition: int
-) -> Assignment | Refusal:
+) -> Assignment:
     rule = rule_of(state, policy, ignore_rack=event.ignore_rack)
     if rule is None:
-        missing = next(
-            spu for _, spu in sorted(state.spus.items()) if spu.online and spu.rack is None
-        )
-        return Refusal(
-            Code.RACKS_INCOMPLETE,
-            f"{state.racked_count} of {state.online_count} online SPUs have a rack, "
-            f"SPU {missing.spu_id} has none; label all or none, or set ignore_rack",
-        )
+        raise shortage.incomplete_racks(state)
     ring = state.ring
     if event.replication_factor > ring.size:
-        return shortage(state, event, ring.size)
+        raise shortage.short_ring(state, event, ring.size)
     demand = Demand(
         rule=rule,
         topic=event.topic,
@@ -225,36 +156,32 @@ def _by_rule(
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
-    try:
-        nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
-        plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
-    except ShortRingError as short:
-        return short_on_the_way(short)
-    except TooManyLooksError as error:
-        return too_many_looks(error)
+    has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
+    plan = place(ring, demand, index, None if has_room else state.ledger.free(ring.ids))
     replicas = led_by_others(state, plan.replicas) if state.demoted else plan.replicas
     start = index if has_chain and event.start_index is None else event.start_index
+    filled = tuple(sorted(chain.from_iterable(plan.departed))) if plan.departed else ()
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
         chain=plan.chain if has_chain and event.start_index is None else None,
-        departed=plan.departed,
+        filled=filled,
         reason=Reason(
             mode=MODE_OF[rule],
             start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
-            filled=ranges_text(sorted(spu_id for gone in plan.departed for spu_id in gone)),
+            filled=ranges_text(filled) if filled else "",
             same_rack=plan.same_rack,
             in_list=plan.in_list,
         ),
     )
 
 
-def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Assignment | Refusal:
+def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Assignment:
     """Place by the order of preference, under the rules of the topic. The chain rises by the number
     of partitions; SPUs outside the ring that the topic tolerates do not move it."""
     ring = state.ring
@@ -262,7 +189,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     if constraints is not None:
         field = ruled_field(state, event.topic, constraints, ignore_rack=event.ignore_rack)
     elif event.replication_factor > ring.size:
-        return shortage(state, event, ring.size)
+        raise shortage.short_ring(state, event, ring.size)
     else:
         field = ring_field(state, ring, ignore_rack=event.ignore_rack)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
@@ -273,86 +200,66 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     topic = state.topics.get(event.topic)
     if topic is not None:
         asked = asked.of_topic(topic)
-    try:
-        mode, lists = _placed(state, field, asked, work or Work())
-    except TooMuchWorkError as error:
-        return too_complex(event, error.given)
-    if lists is None and work is not None:
-        return Refusal(Code.INSUFFICIENT_CAPACITY, "there is still no room")
+    mode = Mode.BALANCED if field.table is None else Mode.CONSTRAINED
+    lists = None
+    if field.table is None and need is None:
+        lists = lists_of_rounds(state, field, asked)
+        mode = mode if lists is None else Mode.BALANCED_ROUNDS
     if lists is None:
+        matrix = place_lists(state, field, asked, work or Work())
+        lists = None if matrix is None else ReplicaLists(matrix)
+    if lists is None:
+        if work is not None:
+            raise Rejection(Code.INSUFFICIENT_CAPACITY, "there is still no room")
         if constraints is not None:
-            return unsatisfied(state, event, constraints)
-        return short_of_room(state, event, field.id_list, need)
-    departed: tuple[tuple[int, ...], ...] = ()
+            raise shortage.unsatisfied(state, event, constraints)
+        raise shortage.short_of_room(state, event, field.id_list, need)
+    filled: tuple[int, ...] = ()
     if state.ledger.free_floor(event.partitions) <= event.partitions:
         ids, counts = np.unique(lists.matrix, return_counts=True)
         is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
-        departed = departed_one_by_one(lists.matrix, tuple(ids[is_full].tolist()))
-    chain = None
+        filled = tuple(ids[is_full].tolist())
+    after = None
     if index is not None:
-        chain = chain_after(ring, Order.BALANCED, index, lists.matrix, departed)
+        after = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
     return Assignment(
         policy=Policy.BALANCED,
         replicas=lists,
         order=Order.BALANCED,
-        chain=chain,
-        departed=departed,
-        reason=_reason(state, mode, Order.BALANCED, index),
+        chain=after,
+        filled=filled,
+        reason=Reason(mode=mode, start_index=index, ring=recorded_ring(state, Order.BALANCED)),
     )
 
 
-def _placed(
-    state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
-) -> tuple[Mode, ReplicaLists | None]:
-    """The lists of a request, and how they were found; None: they do not fit."""
-    if field.table is None and asked.need is None:
-        lists = lists_of_rounds(state, field, asked)
-        if lists is not None:
-            return Mode.BALANCED_ROUNDS, lists
-    matrix = place_lists(state, field, asked, work)
-    mode = Mode.BALANCED if field.table is None else Mode.CONSTRAINED
-    return mode, None if matrix is None else ReplicaLists(matrix)
-
-
-def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
+def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     """Place as Kafka 4 would. The chain rises by the number of partitions."""
     ring = state.ring
     offline = offline_spus(state, ignore_rack=event.ignore_rack)
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
-        return shortage(state, event, ring.size, offline=len(offline))
+        raise shortage.short_ring(state, event, ring.size, offline=len(offline))
     index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
-    try:
-        plan = place_striped(
-            ring.racks_of_members(ignore_rack=event.ignore_rack),
-            offline,
-            seed=stripes_seed(event.cluster_id, event.topic, index),
-            partitions=event.partitions,
-            replicas=event.replication_factor,
-            free=free_slots(state, offline, event.partitions),
-        )
-    except ShortRingError as short:
-        return short_on_the_way(short)
-    except TooManyLooksError as error:
-        return too_many_looks(error)
+    plan = place_striped(
+        ring.racks_of_members(ignore_rack=event.ignore_rack),
+        offline,
+        seed=stripes_seed(event.cluster_id, event.topic, index),
+        partitions=event.partitions,
+        replicas=event.replication_factor,
+        free=free_slots(state, offline, event.partitions),
+    )
+    filled = tuple(sorted(chain.from_iterable(plan.departed)))
     return Assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(plan.matrix)),
         order=_KRAFT_ORDER,
-        chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, plan.departed),
-        departed=plan.departed,
-        reason=replace(
-            _reason(state, Mode.STRIPED, _KRAFT_ORDER, index),
+        chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, filled),
+        filled=filled,
+        reason=Reason(
+            mode=Mode.STRIPED,
+            start_index=index,
             ring=recorded_ring(state, _KRAFT_ORDER, fenced=offline),
             filled=ranges_text(plan.filled),
         ),
-    )
-
-
-def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) -> Reason:
-    return Reason(
-        mode=mode,
-        start_index=index,
-        ring=recorded_ring(state, order),
     )
 
 
@@ -382,11 +289,8 @@ def shown_index(
     """
     if policy in (Policy.MANUAL, Policy.RENDEZVOUS):
         return None
-    if policy is Policy.BALANCED:
-        order = Order.BALANCED
-    elif policy is Policy.KRAFT:
-        order = _KRAFT_ORDER
-    else:
+    order = _ORDERS.get(policy)
+    if order is None:
         rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
     return ring.index(order, chains[order])

@@ -1,31 +1,49 @@
-"""What becomes of the ring when SPUs come to hold more replicas or fewer; what a grant consists of.
+"""The ring and its chains after a change, and the records that say so; the records of a grant.
 
-An SPU that is full then leaves the ring, one that has a free slot again comes back to its tail. One
-that has used up another resource is reported and stays.
+An SPU that is full leaves the ring, one that has a free slot again comes back to its tail. One that
+has used up another resource is reported and stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import given_constraints
-from spu_assigner.core.base.events import SpuId, TopicCreate, TopicGrow
-from spu_assigner.core.base.records import Record, ReplicaMap, RingChange, SpuChanged, Status
-from spu_assigner.core.base.replica_lists import ReplicaLists, tally
-from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision.answers import (
-    chains_changed,
-    ring_event,
-    ring_with,
-    ring_without,
-    status,
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.base.records import (
+    ChainsChanged,
+    Reason,
+    Record,
+    RecordedRing,
+    ReplicaMap,
+    RingChange,
+    SpuChanged,
+    Status,
 )
-from spu_assigner.core.decision.assignment import Assignment
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.structs import FrozenStruct
+from spu_assigner.core.decision.answers import ring_event, status
+from spu_assigner.core.decision.checks import check_size
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import own_events_after
-from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.ring import Ring, members_text, ranges_text
+from spu_assigner.core.state.topic import map_of
+
+
+class Assignment(FrozenStruct, frozen=True, kw_only=True):
+    """Where a topic goes."""
+
+    policy: Policy
+    replicas: ReplicaLists  # of a topic that grows, with those that it has
+    cores: ReplicaLists | None = None
+    order: Order | None = None  # whose chain index the record shows
+    chain: Chain | None = None  # of that order after the request; None: it stays
+    filled: tuple[int, ...] = ()  # SPUs that it saturates, by id
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +52,7 @@ class RingAfter:
 
     ring: Ring
     chains: Mapping[Order, Chain]
-    described: Mapping[SpuId, SpuChanged]  # that come back; their records go before any map's
+    described: Mapping[SpuId, SpuChanged]  # again; their records go before any map's
     registration: int  # the next one
     changes: tuple[tuple[SpuId, RingChange], ...]
 
@@ -48,6 +66,10 @@ class RingAfter:
             *chains_changed(state, self.chains, self.registration),
         ]
 
+    def around(self, state: ClusterState, cause: str, *records: Record) -> list[Record]:
+        """All of it, with the map that changes the counts and its answers."""
+        return [*self.described.values(), *records, *self.records(state, cause)]
+
 
 def count_changes(before: ReplicaLists | None, after: ReplicaLists) -> dict[int, int]:
     """How many replicas more or fewer each SPU holds with other lists; by id, only what differs."""
@@ -58,40 +80,91 @@ def count_changes(before: ReplicaLists | None, after: ReplicaLists) -> dict[int,
     return {spu_id: change for spu_id, change in sorted(changes.items()) if change}
 
 
-def ring_after(state: ClusterState, changes: Mapping[int, int]) -> RingAfter:
-    """The ring once SPUs hold so many replicas more or fewer; all that fill up leave together."""
-    counts = {SpuId(spu_id): state.ledger.count(spu_id) for spu_id in sorted(changes)}
-    ring, chains = state.ring, dict(state.chains)
-    filled = tuple(
-        spu_id
-        for spu_id, count in counts.items()
-        if spu_id in ring and count + changes[spu_id] >= state.spus[spu_id].capacity
-    )
-    restored = tuple(
-        spu_id
-        for spu_id, count in counts.items()
-        if state.spus[spu_id].online
-        and not state.spus[spu_id].is_closed
-        and count >= state.spus[spu_id].capacity > count + changes[spu_id]
-    )
-    if filled:
-        ring, chains = ring_without(ring, chains, filled)
-    described: dict[SpuId, SpuChanged] = {}
-    registration = state.registration_next
-    for spu_id in restored:
-        described[spu_id] = replace(state.spu_entry(spu_id), registration=registration)
+def is_full(state: ClusterState, spu: SpuChanged, more: int = 0) -> bool:
+    """Whether an SPU has no free slot with so many replicas more; it may be new."""
+    spu_id = SpuId(spu.spu_id)
+    return (state.ledger.count(spu_id) if spu_id in state.spus else 0) + more >= spu.capacity
+
+
+def ring_after(
+    state: ClusterState,
+    changes: Mapping[int, int],
+    described: Mapping[SpuId, SpuChanged] | None = None,
+) -> RingAfter:
+    """The ring once SPUs hold so many replicas more or fewer, or are described again.
+
+    All that are to leave it leave together. Those that enter come last in order of registration.
+    """
+    ring, chains, registration = state.ring, dict(state.chains), state.registration_next
+    new = dict(described or {})
+    left: list[SpuId] = []
+    entered: list[SpuId] = []
+    for spu_id in sorted({*map(SpuId, changes), *new}):
+        spu, is_member = new.get(spu_id) or state.spus[spu_id], spu_id in ring
+        is_open = spu.online and not spu.is_closed
+        if (is_open and not is_full(state, spu, changes.get(spu_id, 0))) is not is_member:
+            (left if is_member else entered).append(spu_id)
+    if left:
+        ring, chains = ring_without(ring, chains, tuple(left))
+    for spu_id in entered:
+        spu = new.get(spu_id) or state.spu_entry(spu_id)
+        new[spu_id] = replace(spu, registration=registration)
         registration += 1
-    ring, chains = ring_with(state, described, restored, ring, chains)
+    members = [spu_id for spu_id in new if spu_id in ring or spu_id in entered]
+    if members:
+        ring = ring.with_members(members, {**state.spus, **new})
     return RingAfter(
         ring=ring,
-        chains=chains,
-        described=described,
-        registration=registration,
+        chains={order: ring.chain_entered(order, chain) for order, chain in chains.items()},
+        described=new,
+        registration=max([registration, *[spu.registration + 1 for spu in new.values()]]),
         changes=(
-            *[(spu_id, RingChange.SATURATED) for spu_id in filled],
-            *[(spu_id, RingChange.RESTORED) for spu_id in restored],
+            *[(spu_id, RingChange.SATURATED) for spu_id in left],
+            *[(spu_id, RingChange.RESTORED) for spu_id in entered],
         ),
     )
+
+
+def ring_without(
+    ring: Ring, chains: Mapping[Order, Chain], gone: tuple[int, ...]
+) -> tuple[Ring, dict[Order, Chain]]:
+    """The ring and its chains after some members leave together."""
+    return ring.without(gone), {
+        order: ring.chain_without(order, chain, gone) for order, chain in chains.items()
+    }
+
+
+def chains_changed(
+    state: ClusterState, chains: Mapping[Order, Chain], registration_next: int
+) -> list[Record]:
+    """The record of chains that differ from the state's; none if none does."""
+    before = state.chains
+    changed = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
+    if not changed and registration_next == state.registration_next:
+        return []
+    return [
+        ChainsChanged(
+            cluster_id=state.cluster_id, chains=changed, registration_next=registration_next
+        )
+    ]
+
+
+def chain_after(
+    ring: Ring, order: Order, index: int, matrix: IdMatrix, filled: Sequence[int]
+) -> Chain:
+    """The chain after a request: one further for each partition, re-based where the ring lost
+    members on the way, those that the request has filled."""
+    last = {spu_id: int(np.flatnonzero((matrix == spu_id).any(axis=1))[-1]) for spu_id in filled}
+    done = 0
+    for row in sorted({*last.values()}):
+        gone = [spu_id for spu_id in filled if last[spu_id] == row]
+        chain = ring.chain_at(order, index + row + 1 - done)
+        chain = ring.chain_without(order, chain, gone)
+        ring, done = ring.without(gone), row + 1
+        if ring.size == 0:
+            return chain
+        index = ring.index(order, chain)
+    return ring.chain_at(order, index + len(matrix) - done)
 
 
 def granted(
@@ -100,58 +173,98 @@ def granted(
     """The records of a request that is met: of a new topic, or of one that grows."""
     ring, order = state.ring, assignment.order
     moved: dict[Order, Chain] = {}
-    for gone in assignment.departed:
-        ring, moved = ring_without(ring, moved or state.chains, gone)
+    if assignment.filled:
+        ring, moved = ring_without(ring, state.chains, assignment.filled)
     if order is not None and assignment.chain is not None:
         moved[order] = assignment.chain
     index = None if order is None else ring.index(order, moved.get(order, state.chains[order]))
-    revision = 1
-    own: tuple[int, ...] = ()
-    pinned, wanted_lengths = False, None
     if isinstance(event, TopicCreate):
-        replication_factor = assignment.replicas.matrix.shape[1]
-        ignore_rack = event.ignore_rack
+        check_size(assignment.replicas, assignment.cores)
         need = constraints = None
         if event.demand is not None or event.leader_demand is not None:
             need = Need.of(event.demand, event.leader_demand)
         if event.constraints is not None:
             constraints = given_constraints(event.constraints)
-    else:
-        topic = state.topics[event.topic]
-        revision = topic.revision + 1
-        replication_factor, ignore_rack = topic.replication_factor, topic.ignore_rack
-        need, constraints = topic.need, topic.constraints
-        own, pinned = own_events_after(topic, event.event_id), topic.pinned
-        if topic.wanted_lengths is not None:
-            new = len(assignment.replicas) - len(topic.wanted_lengths)
-            wanted_lengths = (*topic.wanted_lengths, *(replication_factor,) * new)
-    records: list[Record] = [
-        ReplicaMap(
+        replica_map = ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
-            revision=revision,
+            revision=1,
             policy=assignment.policy,
             replicas=assignment.replicas,
             cores=assignment.cores,
             chain_index=index,
             cause=event.event_id,
-            replication_factor=replication_factor,
-            ignore_rack=ignore_rack,
-            own_events=own,
-            pinned=pinned,
-            wanted_lengths=wanted_lengths,
+            replication_factor=assignment.replicas.matrix.shape[1],
+            ignore_rack=event.ignore_rack,
             need=need,
             constraints=constraints,
             reason=assignment.reason,
-        ),
-        status(state, event.topic, Status.ASSIGNED, event.event_id),
+        )
+    else:
+        topic = state.topics[event.topic]
+        check_size(assignment.replicas, assignment.cores, topic.wanted_lengths)
+        wanted_lengths = None
+        if topic.wanted_lengths is not None:
+            new = len(assignment.replicas) - len(topic.wanted_lengths)
+            wanted_lengths = (*topic.wanted_lengths, *(topic.replication_factor,) * new)
+        replica_map = replace(
+            map_of(state.cluster_id, event.topic, topic),
+            revision=topic.revision + 1,
+            replicas=assignment.replicas,
+            cores=assignment.cores,
+            chain_index=index,
+            cause=event.event_id,
+            own_events=own_events_after(topic, event.event_id),
+            wanted_lengths=wanted_lengths,
+            reason=assignment.reason,
+        )
+    cause = event.event_id
+    return [
+        replica_map,
+        status(state, event.topic, Status.ASSIGNED, cause),
+        *[
+            ring_event(state, spu_id, RingChange.SATURATED, ring.size, cause)
+            for spu_id in assignment.filled
+        ],
+        *chains_changed(state, moved, state.registration_next),
     ]
-    if assignment.departed:
-        for spu_id in sorted(spu_id for gone in assignment.departed for spu_id in gone):
-            filled = ring_event(state, spu_id, RingChange.SATURATED, ring.size, event.event_id)
-            records.append(filled)
-    records += chains_changed(state, moved)
-    return records
+
+
+def recorded_ring(
+    state: ClusterState,
+    order: Order,
+    *,
+    is_weighted: bool = False,
+    fenced: Mapping[int, str] | None = None,
+) -> RecordedRing:
+    """What a reason says of the ring; made once for each ring and order.
+
+    Args:
+        state: before the step.
+        order: that the rule read.
+        is_weighted: whether it read capacities too.
+        fenced: the offline SPUs that `kraft` read too, each with its rack.
+    """
+    ring = state.ring
+    key = RecordedRing, order, is_weighted
+    known: RecordedRing | None = ring.kept.get(key)
+    if known is None:
+        parts = {}
+        if ring.size < len(state.spus):
+            outside = map(ranges_text, state.ledger.outside_ring())
+            parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
+        known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
+        ring.kept[key] = known
+    if not fenced:
+        return known
+    racks = [*ring.racks().tolist(), *fenced.values()]
+    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+    numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
+    return replace(
+        known,
+        members=members_text(ring.ids, numbers[: ring.size]),
+        fenced=members_text(np.array([*fenced], dtype=np.int32), numbers[ring.size :]),
+    )
 
 
 def resource_changes(state: ClusterState, cause: str) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Why a request cannot be had: too few SPUs, too little room, or rules that conflict."""
+"""The rejection of a request: too few SPUs, too little room, rules that conflict, too much work."""
 
 from __future__ import annotations
 
@@ -9,59 +9,84 @@ import numpy as np
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import SpuId, TopicCreate
+from spu_assigner.core.base.limits import PLACING_LOOKS_MAX
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.constraints.rule_table import BoundRules, HardRule, topic_rules
+from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
+from spu_assigner.core.constraints.rule_table import HardRule, topic_rules
 from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.constraints.work import LOOKS_MAX
-from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.answers import Rejection, counted
+from spu_assigner.core.placement.choose import binding_rules
 from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import slack
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-def shortage(state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0) -> Refusal:
+def short_ring(
+    state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0
+) -> Rejection:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
     need = event.replication_factor - found - (offline if found else 0)
     closed = state.closed_count
     if event.replication_factor <= state.online_count:
         full = state.saturated_count
         and_closed = f", {closed} are cordoned or tainted" if closed else ""
-        return Refusal(
+        return Rejection(
             Code.INSUFFICIENT_CAPACITY,
             f"replication_factor {event.replication_factor} needs {need} more SPUs with a free "
             f"slot: {full} of {state.online_count} online SPUs are saturated{and_closed}; "
             f"add SPUs or capacity, {'uncordon SPUs, ' if closed else ''}or delete topics",
         )
     and_offline = f", and {offline} SPUs are offline and cannot lead" if offline else ""
-    return Refusal(
+    return Rejection(
         Code.INSUFFICIENT_SPUS,
         f"replication_factor {event.replication_factor} needs {need} more SPUs: "
         f"the ring has {found}{and_offline}; add SPUs or ask for fewer replicas",
     )
 
 
-def short_on_the_way(short: ShortRingError) -> Refusal:
+def short_on_the_way(short: ShortRingError, why: str = "") -> Rejection:
     """Of a ring that became too small within the request."""
-    need = short.needed - short.found
-    return Refusal(
+    need, room = short.needed - short.found, "room" if why else "a free slot"
+    return Rejection(
         Code.INSUFFICIENT_CAPACITY,
-        f"partition {short.partition} found {short.found} SPUs with a free slot "
-        f"for {short.needed} replicas, {need} more needed; "
-        "add SPUs or capacity, delete topics, or ask for less",
+        f"partition {short.partition} found {short.found} SPUs with {room} for "
+        f"{short.needed} replicas, {need} more needed{why}; add SPUs or capacity, delete topics, "
+        "or ask for less",
     )
 
 
-def too_complex(event: TopicCreate, given: int) -> Refusal:
+def too_complex(event: TopicCreate, given: int) -> Rejection:
     """Of a request that takes too much work; so many of its lists do not."""
     fewer = "ask for fewer partitions or replicas"
     if given:
         fewer = f"ask for at most {counted(given, 'partition')} at a time (create, then grow)"
-    return Refusal(
+    return Rejection(
         Code.TOO_COMPLEX,
         f"{counted(event.partitions, 'list')} of {counted(event.replication_factor, 'replica')} "
         f"under these rules take more work than one event may ({LOOKS_MAX:,} looks at SPUs); "
         f"{fewer}, or spread over fewer values, each level within the one before it",
+    )
+
+
+def too_many_looks(error: TooManyLooksError) -> Rejection:
+    """Of a request by a rule that takes more looks at SPUs than one may."""
+    return Rejection(
+        Code.TOO_COMPLEX,
+        f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {error.done} of "
+        f"{error.partitions} partitions by this policy; ask for {max(error.done, 1)}, and let the "
+        "topic grow after that, or choose another policy",
+    )
+
+
+def incomplete_racks(state: ClusterState) -> Rejection:
+    """Of a policy that places over racks, where some SPUs have none."""
+    missing = min(spu_id for spu_id, spu in state.spus.items() if spu.online and spu.rack is None)
+    return Rejection(
+        Code.RACKS_INCOMPLETE,
+        f"{state.racked_count} of {state.online_count} online SPUs have a rack, "
+        f"SPU {missing} has none; label all or none, or set ignore_rack",
     )
 
 
@@ -74,50 +99,38 @@ def _named(rule: HardRule, online: int) -> str:
     return f"{rule.name} (excludes {counted((rule.excluded & online).bit_count(), 'SPU')})"
 
 
-def _short_under_rules(
-    state: ClusterState, event: TopicCreate, rules: BoundRules, *, online: int
-) -> Refusal:
-    """Of SPUs that the rules allow, too few of which have room; `online`: with or without room."""
-    code = Code.INSUFFICIENT_CAPACITY
-    if online < event.replication_factor:
-        code = Code.INSUFFICIENT_SPUS
-    need = Need.of(event.demand, event.leader_demand)
-    allowed = [rules.table.labels.id_list[place] for place in bits(rules.allowed)]
-    able = sum(room > 0 for room in rooms_of(state, allowed, need))
-    return Refusal(
-        code,
-        f"of {counted(online, 'SPU')} online the rules allow {len(allowed)}, of which {able} have "
-        f"room for a replica{what_lacks(state, allowed, need)}: too little for "
-        f"{counted(event.partitions, 'list')} of {event.replication_factor}; "
-        "add SPUs or capacity, delete topics, or ask for less",
-    )
-
-
-def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraints) -> Refusal:
+def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraints) -> Rejection:
     """Of lists that the rules of a topic do not permit, or for which there is no room."""
     rules = topic_rules(state, event.topic, constraints, ignore_rack=event.ignore_rack)
-    labels, need = rules.table.labels, Need.of(event.demand, event.leader_demand)
+    labels = rules.table.labels
+    need, replicas = Need.of(event.demand, event.leader_demand), event.replication_factor
     online = list(bits(labels.open))
     each = rooms_of(state, [labels.id_list[place] for place in online], need, as_empty=True)
     rooms = {place: room for place, room in zip(online, each, strict=True) if room > 0}
-    request = RuledRequest(rules, rooms, event.partitions, event.replication_factor)
+    request = RuledRequest(rules, rooms, event.partitions, replicas)
     fits = request.fits(rules.hard)
     if fits is None:
         return too_complex(event, 0)
+    lists, spus = counted(event.partitions, "list"), f"{counted(len(rooms), 'SPU')} online"
     if fits or request.fits(()) is False:
-        return _short_under_rules(state, event, rules, online=len(rooms))
+        allowed = [labels.id_list[place] for place in bits(rules.allowed)]
+        why = _text(_lacks(state, allowed, need, is_closed_out=False))
+        return Rejection(
+            Code.INSUFFICIENT_SPUS if len(rooms) < replicas else Code.INSUFFICIENT_CAPACITY,
+            f"of {spus} the rules allow {len(allowed)}{why}: too little room for {lists} of "
+            f"{replicas}; add SPUs or capacity, delete topics, or ask for less",
+        )
     names = " and ".join(_named(rule, labels.open) for rule in conflict_of(request))
-    return Refusal(
+    return Rejection(
         Code.UNSATISFIABLE,
-        f"{counted(event.partitions, 'list')} of {counted(event.replication_factor, 'replica')} "
-        f"cannot hold {names}, with {counted(len(rooms), 'SPU')} online; "
+        f"{lists} of {counted(replicas, 'replica')} cannot hold {names}, with {spus}; "
         "relax one of these, or add SPUs that hold them",
     )
 
 
 def short_of_room(
     state: ClusterState, event: TopicCreate, spu_ids: Sequence[int], need: Need | None
-) -> Refusal:
+) -> Rejection:
     """Of a ring on which not so many lists fit; `spu_ids` are its members, ascending."""
     rooms = rooms_of(state, spu_ids, need)
     replicas = event.replication_factor
@@ -125,16 +138,55 @@ def short_of_room(
         range(event.partitions), True, key=lambda lists: slack(rooms, lists + 1, replicas) < 0
     )
     found = sum(room > lists for room in rooms)
-    if need is None:
-        return short_on_the_way(ShortRingError(partition=lists, needed=replicas, found=found))
-    why = what_lacks(state, spu_ids, need).strip(" ()")
-    why = why or f"{found} have room for {counted(lists + 1, 'replica')}"
-    return Refusal(
-        Code.INSUFFICIENT_CAPACITY,
-        f"partition {lists} found too few SPUs for {counted(replicas, 'replica')}: of "
-        f"{counted(len(spu_ids), 'SPU')} in the ring {why}; add SPUs or capacity, delete topics, "
-        "or ask for less",
+    short = ShortRingError(partition=lists, needed=replicas, found=found)
+    return short_on_the_way(short, _text(_lacks(state, spu_ids, need)))
+
+
+def short_of_repairs(
+    state: ClusterState, name: str, open_rows: Sequence[Sequence[int]]
+) -> Rejection:
+    """Of lists that stay open; counted for the first of them."""
+    code, lacks = _no_other(state, name, open_rows[0])
+    online = [spu_id for spu_id, spu in state.spus.items() if spu.online]
+    if not any(spu_id not in row for row in open_rows for spu_id in online):
+        code = Code.INSUFFICIENT_SPUS
+    are = "list is" if len(open_rows) == 1 else "lists are"
+    return Rejection(
+        code,
+        f"{len(open_rows)} {are} short, or on SPUs to be left: no other SPU can take the replicas"
+        f"{lacks}; tried again when the ring grows or room is freed",
     )
+
+
+def short_of_factor(
+    state: ClusterState, name: str, partition: int, row: Sequence[int], factor: int
+) -> Rejection:
+    """Of a list for which no SPU is left that it could be lengthened by."""
+    _, lacks = _no_other(state, name, row)
+    others = sum(spu.online and spu_id not in row for spu_id, spu in state.spus.items())
+    is_short = others < factor - len(row)
+    return Rejection(
+        Code.INSUFFICIENT_SPUS if is_short else Code.INSUFFICIENT_CAPACITY,
+        f"partition {partition} has {len(row)} of {factor} replicas, and no other SPU can take one"
+        f"{lacks}; add SPUs or capacity, uncordon SPUs, or ask for fewer replicas",
+    )
+
+
+def _no_other(state: ClusterState, name: str, row: Sequence[int]) -> tuple[Code, str]:
+    """Why no other SPU can take a replica of a list: rules, slots, or a resource."""
+    topic, constraints = state.topics[name], binding_rules(state, name)
+    if constraints is None:
+        online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
+        others = [spu_id for spu_id in online if spu_id not in row]
+        return Code.INSUFFICIENT_CAPACITY, _text(_lacks(state, others, topic.need))
+    leaving = leaving_spus(state, topic)
+    staying = [spu_id for spu_id in row if spu_id not in leaving]
+    wanted = max(topic.replication_factor, len(row))
+    barring = barring_rules(state, name, constraints, staying, wanted)
+    left = [spu_id for spu_id in barring.left if spu_id not in row]
+    lacks = _lacks(state, left, topic.need, is_closed_out=False)
+    code = Code.INSUFFICIENT_CAPACITY if left else Code.UNSATISFIABLE
+    return code, _text([*barring.rules, *lacks])
 
 
 def rooms_of(
@@ -155,29 +207,32 @@ def rooms_of(
     return found
 
 
-def what_lacks(state: ClusterState, spu_ids: Sequence[int], need: Need | None) -> str:
-    """Of which resources how many of these SPUs have too little left, in brackets; "" if of none.
-
-    `spu_ids` are ascending.
-    """
-    if need is None or not spu_ids:
-        return ""
-    found = []
-    for name, follower, leader in need.by_name():
-        left = [
-            dict(state.spus[SpuId(spu_id)].resources).get(name, 0)
-            - state.ledger.used(spu_id).get(name, 0)
-            for spu_id in spu_ids
+def _lacks(
+    state: ClusterState,
+    spu_ids: Sequence[int],
+    need: Need | None,
+    *,
+    is_closed_out: bool = True,
+) -> list[str]:
+    """What SPUs lack for a replica, with how many of them; `spu_ids` are ascending."""
+    spus = [state.spus[SpuId(spu_id)] for spu_id in spu_ids]
+    left = [spu for spu in spus if not (is_closed_out and spu.is_closed)]
+    found = [f"{len(spus) - len(left)} cordoned or tainted"] if len(left) < len(spus) else []
+    free = [spu for spu in left if state.ledger.count(spu.spu_id) < spu.capacity]
+    found += [f"{len(left) - len(free)} without a free slot"] if len(free) < len(left) else []
+    for name, follower, leader in () if need is None else need.by_name():
+        rest = [
+            dict(spu.resources).get(name, 0) - state.ledger.used(spu.spu_id).get(name, 0)
+            for spu in free
         ]
-        amount, whom = follower, ""
-        if not any(each < follower for each in left):
-            amount, whom = leader, ", for a leader"
-        if count := sum(each < amount for each in left):
+        amount, use = follower, ""
+        if not any(each < follower for each in rest):
+            amount, use = leader, ", for a leader"
+        if count := sum(each < amount for each in rest):
             have = "has" if count == 1 else "have"
-            found.append(f"{count} {have} less than {amount} of {name} free{whom}")
-    return f" ({', '.join(found)})" if found else ""
+            found.append(f"{count} {have} less than {amount} of {name} free{use}")
+    return found
 
 
-def counted(count: int, what: str) -> str:
-    """A number of things."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _text(lacks: Sequence[str]) -> str:
+    return f" ({', '.join(lacks)})" if lacks else ""

@@ -24,7 +24,7 @@ from spu_assigner.core.base.records import (
     Waiting,
 )
 from spu_assigner.core.constraints.kept_rules import describe_rules
-from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.loads import Load, describe_room, load_of
@@ -103,13 +103,16 @@ def explain(
     return explanations
 
 
-def why_it_waits(state: ClusterState, waiting: Waiting) -> Refusal | None:
+def why_it_waits(state: ClusterState, waiting: Waiting) -> Rejection | None:
     """What stands in the way of a create that waits; None: nothing any more."""
     request = request_of(waiting)
     if waiting.kind is not Wait.CREATE or request.policy is None:
         return None
-    refusal = automatic(state, request, request.policy)
-    return refusal if isinstance(refusal, Refusal) else None
+    try:
+        automatic(state, request, request.policy)
+    except Rejection as why:
+        return why
+    return None
 
 
 def explain_map(

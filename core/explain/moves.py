@@ -14,8 +14,9 @@ from typing import Final
 
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import Mode, Move, ReplicaMap
+from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.repair import repair
-from spu_assigner.core.decision.replication import ResizedLists, resize
+from spu_assigner.core.decision.replication import resize
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.explain.loads import load_of
 from spu_assigner.core.explain.placement_decision import MoveStep
@@ -30,13 +31,16 @@ def is_changed_so(state: ClusterState, replica_map: ReplicaMap, mode: Mode) -> b
     name, lists = replica_map.topic, replica_map.replicas
     rows = [] if lists is None else lists.tolist()
     if mode is Mode.REPLICATION:
-        again = resize(state, name, replica_map.replication_factor)
-        return isinstance(again, ResizedLists) and again.rows == rows
+        try:
+            again, _ = resize(state, name, replica_map.replication_factor)
+        except Rejection:
+            return False
+        return again == rows
     return any(
         isinstance(record, ReplicaMap)
         and record.replicas is not None
         and record.replicas.tolist() == rows
-        for record in repair(state, name, cause="", is_retry=False)
+        for record in repair(state, name, cause="")
     )
 
 

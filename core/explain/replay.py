@@ -19,7 +19,7 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import TopicCreate
 from spu_assigner.core.base.records import Mode, Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.decision.answers import Refusal
+from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.explain.placement_decision import (
     ChainStep,
@@ -87,8 +87,11 @@ def decide_again(replica_map: ReplicaMap, state: ClusterState) -> None:
         constraints=replica_map.constraints,
     )
     first = reason.first_partition
-    again = automatic(state, request, replica_map.policy, first_partition=first)
-    if isinstance(again, Refusal) or not np.array_equal(again.replicas.matrix, rows):
+    try:
+        again = automatic(state, request, replica_map.policy, first_partition=first)
+    except Rejection:
+        raise NotRepeatedError from None
+    if not np.array_equal(again.replicas.matrix, rows):
         raise NotRepeatedError
 
 

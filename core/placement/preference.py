@@ -93,8 +93,6 @@ def shares(used: CountArray, capacities: CountArray) -> CountArray:
     return np.where(capacities > 0, found, np.where(used > 0, SHARE_MAX, 0))
 
 
-
-
 class Positions:
     """The position of each of so many SPUs by ascending id, for a chain that stands at an index.
 

@@ -50,7 +50,7 @@ def _why(state: ClusterState, name: str) -> str:
         for record in decide(state, like_it, default_policy=Policy.BALANCED):
             if isinstance(record, TopicStatus) and record.code is Code.UNSATISFIABLE:
                 return f"{record.message} ({record.code})"
-    for record in repair(state, name, cause=_PROBE, is_retry=False):
+    for record in repair(state, name, cause=_PROBE):
         if isinstance(record, TopicStatus) and record.status is Status.WAITING:
             return f"{record.message} ({record.code})"
     return "the job has not placed its replicas elsewhere yet"

@@ -24,13 +24,6 @@ class Conversation:
     def join(self, *spu_ids: int, **fields: Any) -> list[Json]:
         return [line for i in spu_ids for line in self.say("spu_joined", spu_id=i, **fields)]
 
-    def offline(self, *spu_ids: int) -> None:
-        for spu_id in spu_ids:
-            self.say("spu_left", spu_id=spu_id)
-
-    def decommission(self, spu_id: int) -> list[Json]:
-        return self.say("spu_left", spu_id=spu_id, mode="decommission")
-
     def create(self, topic: str, partitions: int = 1, replicas: int = 1, **fields: Any) -> Json:
         """The map that a create gives, which must be met."""
         lines = self.say(
@@ -42,10 +35,6 @@ class Conversation:
         )
         assert lines[0]["type"] == "replica_map", lines
         return lines[0]
-
-    def manual(self, topic: str, *lists: list[int]) -> Json:
-        """The map of a create by hand, which must be met."""
-        return self.say("topic_create", topic=topic, replicas=by_hand(*lists))[0]
 
     def refuse(self, topic: str = "t", **fields: Any) -> str:
         """The code of a create that must be refused, and alone."""
@@ -62,26 +51,3 @@ def changes(lines: list[Json]) -> list[tuple[int, str, int]]:
         for line in lines
         if line["type"] == "ring_event"
     ]
-
-
-def maps(lines: list[Json]) -> list[tuple[str, int, list[list[int]] | None, str]]:
-    """(Topic, revision, lists, cause) of each map."""
-    return [
-        (line["topic"], line["revision"], line["replicas"], line["cause"])
-        for line in lines
-        if line["type"] == "replica_map"
-    ]
-
-
-def statuses(lines: list[Json]) -> list[tuple[str, str, str | None, str]]:
-    """(Topic, status, code, cause) of each status."""
-    return [
-        (line["topic"], line["status"], line["code"], line["cause"])
-        for line in lines
-        if line["type"] == "topic_status"
-    ]
-
-
-def by_hand(*lists: list[int]) -> list[Json]:
-    """The lists as a manual create names them."""
-    return [{"id": number, "replicas": ids} for number, ids in enumerate(lists)]

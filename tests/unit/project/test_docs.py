@@ -211,6 +211,7 @@ _NOT_OF_THE_JOB = {
     "DecodeError",  # a dead letter
     "DemoError",
     "EncodeError",
+    "Rejection",  # the answer to a request
     "InputError",  # its kinds are
     "InspectError",
     "InvalidEventError",  # a dead letter

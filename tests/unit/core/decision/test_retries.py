@@ -17,7 +17,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.constraints import kept_rules
 from spu_assigner.core.decision import waiting
-from spu_assigner.core.decision.assignment import Refusal
+from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import list_repair
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -125,8 +125,11 @@ def test_a_create_that_became_too_large_a_task_is_refused_and_waits_no_more(
 ) -> None:
     """Else each event would spend its limit on it."""
     state, events = crowded
-    refusal = Refusal(Code.TOO_COMPLEX, "too much")
-    monkeypatch.setattr(waiting, "automatic", lambda *_, **__: refusal)
+
+    def rejected(*_: object, **__: object) -> None:
+        raise Rejection(Code.TOO_COMPLEX, "too much")
+
+    monkeypatch.setattr(waiting, "automatic", rejected)
     records = apply(state, events.join(1, capacity=100))
     answers = [record for record in records if isinstance(record, TopicStatus)]
     assert {(each.status, each.code) for each in answers} == {(Status.REJECTED, Code.TOO_COMPLEX)}

@@ -226,8 +226,8 @@ def test_the_refusal_names_the_resource_and_the_number_of_spus() -> None:
     lists, status = small.create("t", 1, 3, demand={"disk": 4})
     assert lists is None
     assert status.message is not None
-    assert "1 has less than 4 of disk free" in status.message
-    assert "of 3 SPUs in the ring" in status.message
+    assert "found 2 SPUs with room for 3 replicas" in status.message
+    assert "(1 has less than 4 of disk free)" in status.message
 
 
 def test_a_create_waits_for_a_resource_and_is_served_when_an_spu_brings_it() -> None:

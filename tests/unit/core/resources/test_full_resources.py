@@ -74,7 +74,7 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
         ),
         (
             {"demand": {"disk": 1}, "constraints": Constraints(require=("rack=a",))},
-            "of which 0 have room for a replica (1 has less than 1 of disk free)",
+            "the rules allow 1 (1 has less than 1 of disk free)",
         ),
     ],
 )
