@@ -95,9 +95,13 @@ if TYPE_CHECKING:
     from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
     from spu_assigner.core.state.parts import parts_of
-    from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
-    from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
-    from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
+    from spu_assigner.core.whatif.failure import (
+        FailureAnalysis,
+        FailureOutcome,
+        FailureSweep,
+        sweep_racks,
+        sweep_spus,
+    )
 
 __all__ = [
     "AmountHeld",
@@ -109,7 +113,6 @@ __all__ = [
     "ChainStep",
     "ChainsChanged",
     "ClusterGone",
-    "ClusterLayout",
     "ClusterRebalance",
     "ClusterState",
     "Code",
@@ -181,12 +184,10 @@ __all__ = [
     "Waiting",
     "WaitingSettled",
     "Why",
-    "WorstByMeasure",
     "answers",
     "as_dict",
     "decide",
     "evolve",
-    "layout_of_state",
     "parts_of",
     "state_from_json",
     "state_to_json",
@@ -212,8 +213,6 @@ _HOMES: Final = (
     "decision.machine",
     "assigner",
     "whatif.failure",
-    "whatif.layout",
-    "whatif.sweep",
     "explain.placement_decision",
     "explain.explaining_assigner",
     "explain.loads",
