@@ -82,13 +82,9 @@ if TYPE_CHECKING:
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
     from spu_assigner.core.explain.loads import AmountHeld, Load
     from spu_assigner.core.explain.placement_decision import (
-        ChainStep,
-        MoveStep,
         Passed,
         PlacementDecision,
         PlacementStep,
-        ScoreStep,
-        StripeStep,
         Taken,
         Why,
     )
@@ -110,7 +106,6 @@ __all__ = [
     "AssignerError",
     "Chain",
     "ChainEntry",
-    "ChainStep",
     "ChainsChanged",
     "ClusterGone",
     "ClusterRebalance",
@@ -133,7 +128,6 @@ __all__ = [
     "Load",
     "Mode",
     "Move",
-    "MoveStep",
     "Need",
     "OnShortage",
     "Order",
@@ -152,7 +146,6 @@ __all__ = [
     "RetriesChanged",
     "RingChange",
     "RingEvent",
-    "ScoreStep",
     "SeenEntry",
     "SpreadLevel",
     "SpuChanged",
@@ -166,7 +159,6 @@ __all__ = [
     "SpuUncordon",
     "SpuUndemote",
     "Status",
-    "StripeStep",
     "Taint",
     "TaintEffect",
     "Taken",

@@ -45,8 +45,8 @@ from spu_assigner.core.decision.shortage import (
 from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
-from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, SCORING, PlacementRule
-from spu_assigner.core.policies.planner import Demand, ShortRingError, TooManyLooksError, place
+from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError, place
 from spu_assigner.core.policies.striped import (
     free_slots,
     offline_spus,
@@ -60,10 +60,10 @@ from spu_assigner.core.state.ring import Ring, ranges_text
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
 RULES_OF: Final = {
-    Policy.FLUVIO: (PlacementRule.ROUND_ROBIN, PlacementRule.WALK),
-    Policy.KAFKA: (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS),
-    Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
-    Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
+    Policy.FLUVIO: (Mode.ROUND_ROBIN, Mode.RACK_WALK),
+    Policy.KAFKA: (Mode.SHIFTED, Mode.RACK_SHIFTED),
+    Policy.REDPANDA: (Mode.POINTER, Mode.POINTER),
+    Policy.RENDEZVOUS: (Mode.SCORED, Mode.RACK_SCORED),
 }
 _KRAFT_ORDER = Order.ALTERNATION
 _MANUAL = Policy.MANUAL  # a member of an enum's class takes longer to look up
@@ -214,20 +214,20 @@ def _by_rule(
     ring = state.ring
     if event.replication_factor > ring.size:
         return shortage(state, event, ring.size)
-    demand = Demand(
-        rule=rule,
-        topic=event.topic,
-        partitions=event.partitions,
-        replicas=event.replication_factor,
-        start=event.start_index,
-        shift=event.shift,
-    )
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
+    cursor = Cursor(
+        ring, rule, index, topic=event.topic, start=event.start_index, shift=event.shift
+    )
+    nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
     try:
-        nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
-        plan = place(ring, demand, index, None if nobody_fills else state.ledger.free(ring.ids))
+        plan = place(
+            cursor,
+            partitions=event.partitions,
+            replicas=event.replication_factor,
+            free=None if nobody_fills else state.ledger.free(ring.ids),
+        )
     except ShortRingError as short:
         return short_on_the_way(short)
     except TooManyLooksError as error:
@@ -242,14 +242,12 @@ def _by_rule(
         chain=plan.chain if has_chain and event.start_index is None else None,
         departed=plan.departed,
         reason=Reason(
-            mode=MODE_OF[rule],
+            mode=rule,
             start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
             filled=ranges_text(sorted(spu_id for gone in plan.departed for spu_id in gone)),
-            same_rack=plan.same_rack,
-            in_list=plan.in_list,
         ),
     )
 
@@ -356,7 +354,7 @@ def _reason(state: ClusterState, mode: Mode, order: Order, index: int | None) ->
     )
 
 
-def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode | None:
     """How the policy places on this cluster.
 
     None: some online SPUs have racks and some have not. (For `rendezvous` those count as one rack.)
