@@ -15,14 +15,14 @@ from dataclasses import replace
 
 import numpy as np
 from spu_assigner.core.base.records import Mode, Reason, RecordedRing, ReplicaMap
-from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.placement_decision import Passed, PlacementStep, Taken, Why
 from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, SHIFTING, Cursor
 from spu_assigner.core.policies.planner import ShortRingError, place
 from spu_assigner.core.policies.striped import place_striped, stripes_seed
 from spu_assigner.core.rules.rendezvous import by_score, pair_hashes, scores
 from spu_assigner.core.state.ledger import NO_LIMIT
-from spu_assigner.core.state.ring import ids_of_text, ring_of_text
+from spu_assigner.core.state.ring import Ring, ids_of_text, ring_of_text
 
 Explained = tuple[PlacementStep, tuple[Taken, ...]]
 
@@ -50,50 +50,46 @@ def replay(
     free = dict(Counter(rows[np.isin(rows, filled)].tolist()))
     if len(free) < len(filled):
         raise NotRepeatedError
-    replayed = _StripesReplay if reason.mode is Mode.STRIPED else _RuleReplay
     try:
-        step = replayed(replica_map, reason, ring, rows.shape, free)
+        if reason.mode is Mode.STRIPED:
+            return _striped(replica_map, reason, ring, rows, free, partitions=partitions)
+        step = _RuleReplay(replica_map, reason, ring_of_text(ring.members), rows, free)
     except ShortRingError:
         raise NotRepeatedError from None
-    _check_leaders(step.placed, rows)
-    return [step.explained(partition, rows[partition].tolist()) for partition in partitions]
+    return [step.explained(partition) for partition in partitions]
 
 
-class _StripesReplay:
-    """A step of `kraft`."""
-
-    def __init__(
-        self,
-        replica_map: ReplicaMap,
-        reason: Reason,
-        ring: RecordedRing,
-        shape: tuple[int, ...],
-        free: Mapping[int, int],
-    ) -> None:
-        ignore_rack, self._index = replica_map.ignore_rack, reason.start_index or 0
-        members = ring_of_text(ring.members).racks_of_members(ignore_rack=ignore_rack)
-        fenced = ring_of_text(ring.fenced).racks_of_members(ignore_rack=ignore_rack)
-        partitions, replicas = shape
-        self.placed = place_striped(
-            members,
-            fenced,
-            seed=stripes_seed(replica_map.cluster_id, replica_map.topic, self._index),
-            partitions=partitions,
-            replicas=replicas,
-            free=free,
-        ).matrix
-        self._size, self._offline = len(members), fenced.keys()
-        self._leaves = _last_lists(self.placed, free.keys() - fenced.keys())
-
-    def explained(self, partition: int, row: list[int]) -> Explained:
-        """One list of the step."""
-        gone = [spu_id for spu_id, last in self._leaves.items() if last < partition]
-        placed = self.placed[partition].tolist()
-        taken = [Taken(spu_id=spu_id, is_offline=spu_id in self._offline) for spu_id in placed]
-        step = PlacementStep(
-            ring_size=self._size - len(gone), filled=_filled(gone), index=self._index
-        )
-        return step, _as_led(taken, row)
+def _striped(
+    replica_map: ReplicaMap,
+    reason: Reason,
+    ring: RecordedRing,
+    rows: IdMatrix,
+    free: Mapping[int, int],
+    *,
+    partitions: Sequence[int],
+) -> list[Explained]:
+    """Lists of a step of `kraft`."""
+    ignore_rack, index = replica_map.ignore_rack, reason.start_index or 0
+    members = ring_of_text(ring.members).racks_of_members(ignore_rack=ignore_rack)
+    fenced = ring_of_text(ring.fenced).racks_of_members(ignore_rack=ignore_rack)
+    placed = place_striped(
+        members,
+        fenced,
+        seed=stripes_seed(replica_map.cluster_id, replica_map.topic, index),
+        partitions=len(rows),
+        replicas=rows.shape[1],
+        free=free,
+    ).matrix
+    _check_leaders(placed, rows)
+    leaves = _last_lists(placed, free.keys() - fenced.keys())
+    explained = []
+    for partition in partitions:
+        gone = [spu_id for spu_id, last in leaves.items() if last < partition]
+        step = PlacementStep(ring_size=len(members) - len(gone), filled=_filled(gone), index=index)
+        row = placed[partition].tolist()
+        taken = [Taken(spu_id=spu_id, is_offline=spu_id in fenced) for spu_id in row]
+        explained.append((step, _as_led(taken, rows[partition])))
+    return explained
 
 
 class _RuleReplay:
@@ -103,31 +99,31 @@ class _RuleReplay:
         self,
         replica_map: ReplicaMap,
         reason: Reason,
-        ring: RecordedRing,
-        shape: tuple[int, ...],
+        ring: Ring,
+        rows: IdMatrix,
         free: Mapping[int, int],
     ) -> None:
-        partitions, self._replicas = shape
-        members = ring_of_text(ring.members)
-        if self._replicas > members.size:
+        self._rows, self._replicas = rows, rows.shape[1]
+        if self._replicas > ring.size:
             raise NotRepeatedError
         is_scored = reason.mode in SCORING
         self._cursor = Cursor(
-            members,
+            ring,
             reason.mode,
             reason.first_partition if is_scored else reason.start_index or 0,
             topic=replica_map.topic,
             start=reason.start_index if reason.is_named else None,
             shift=reason.shift,
         )
-        slots = [free.get(spu_id, NO_LIMIT) for spu_id in members.ids.tolist()]
-        self.placed = place(
+        slots = [free.get(spu_id, NO_LIMIT) for spu_id in ring.ids.tolist()]
+        self._placed = place(
             copy(self._cursor),
-            partitions=partitions,
+            partitions=len(rows),
             replicas=self._replicas,
             free=np.array(slots) if free else None,
         ).replicas.matrix
-        self._leaves = _last_lists(self.placed, free)
+        _check_leaders(self._placed, rows)
+        self._leaves = _last_lists(self._placed, free)
         self._lasts = deque(sorted({*self._leaves.values()}))  # of SPUs that are in the ring yet
         self._at = 0  # the list at which the cursor stands
         self._left: list[int] = []  # SPUs that left the ring
@@ -139,7 +135,7 @@ class _RuleReplay:
         self._positions = {spu_id: position for position, spu_id in enumerate(ids)}
         self._racks = ring.racks_of_members()
 
-    def explained(self, partition: int, row: list[int]) -> Explained:
+    def explained(self, partition: int) -> Explained:
         """One list of the step, none before the last that was asked for."""
         while self._lasts and self._lasts[0] < partition:
             last = self._lasts.popleft()
@@ -149,14 +145,12 @@ class _RuleReplay:
             self._left += [spu_id for spu_id, left in self._leaves.items() if left == last]
             self._read_ring()
         self._go_to(partition)
-        cursor = self._cursor
+        cursor, row = self._cursor, self._rows[partition]
         step = PlacementStep(ring_size=len(cursor.order), filled=_filled(self._left))
         if cursor.rule in SCORING:
             return step, _as_led([*self._scored()], row)
         found = self._walk(copy(cursor))
-        turn, shift = cursor.index // step.ring_size, None
-        if cursor.rule in SHIFTING:
-            shift = cursor.shift + turn
+        turn = cursor.index // step.ring_size
         if cursor.rule is Mode.RACK_SHIFTED:
             found = self._passed_over(found, cursor.shift + turn)
         step = replace(
@@ -166,7 +160,7 @@ class _RuleReplay:
             cycle=turn,
             position=found[0].position,
             gap=turn % (step.ring_size - len(row) + 1) if cursor.rule is Mode.ROUND_ROBIN else None,
-            shift=shift,
+            shift=cursor.shift + turn if cursor.rule in SHIFTING else None,
         )
         return step, _as_led(found, row)
 
@@ -179,7 +173,7 @@ class _RuleReplay:
         is_pointer = cursor.rule is Mode.POINTER
         found: list[Taken] = []
         gone: list[int] = []
-        for spu_id in self.placed[self._at].tolist():
+        for spu_id in self._placed[self._at].tolist():
             position = cursor.index % len(cursor.order) if is_pointer else self._positions[spu_id]
             passed = _filled(gone) if is_pointer else ()
             found.append(Taken(spu_id=spu_id, position=position, passed=passed))
@@ -201,7 +195,7 @@ class _RuleReplay:
         values = scores(hashes, ring.weights())[0].tolist()
         columns = by_score(hashes, ring.weights())[0].tolist()
         order = ring.ids[columns].tolist()
-        row = self.placed[self._at].tolist()
+        row = self._placed[self._at].tolist()
         for number, spu_id in enumerate(row):
             position, before = order.index(spu_id), row[:number]
             yield Taken(
@@ -255,10 +249,10 @@ def _check_leaders(placed: IdMatrix, found: IdMatrix) -> None:
         raise NotRepeatedError
 
 
-def _as_led(taken: Sequence[Taken], row: Sequence[int]) -> tuple[Taken, ...]:
+def _as_led(taken: Sequence[Taken], row: IdArray) -> tuple[Taken, ...]:
     """The replicas in the order of the list, whose leader may stand in for a demoted SPU."""
     of_spu = {each.spu_id: each for each in taken}
-    leader, *others = (of_spu[spu_id] for spu_id in row)
+    leader, *others = (of_spu[spu_id] for spu_id in row.tolist())
     if leader is not taken[0]:
         demoted = Passed(spu_id=taken[0].spu_id, why=Why.DEMOTED)
         leader = replace(leader, passed=(*leader.passed, demoted))

@@ -56,6 +56,11 @@ class Cursor:
     the index counts partitions and index // N the completed rounds.
     """
 
+    is_own = False  # whether the request names its start
+    shift = 0
+    _is_rotated = False
+    _emptied_cycle = 0  # of a ring that was emptied: an index says no more
+
     def __init__(
         self,
         ring: Ring,
@@ -67,14 +72,12 @@ class Cursor:
         shift: int | None = None,
     ) -> None:
         """The ring must not be empty; `start` and `shift` are those that a request names."""
-        self.ring, self.rule, self.topic = ring, rule, topic
+        self.ring, self.rule, self.topic, self.index = ring, rule, topic, index
         self.order: IdArray = ring.order(ORDER_OF[rule])
-        self.is_own = start is not None
-        self.index = index if start is None else start
-        self.shift = 0
-        self._is_rotated = False
-        self._emptied_cycle = 0  # of a ring that was emptied: an index says no more
-        if start is not None and rule in SHIFTING:
+        if start is None:
+            return
+        self.is_own, self.index = True, start
+        if rule in SHIFTING:
             self._is_rotated = True
             self.order = np.roll(self.order, -(start % len(self.order)))
             self.index, self.shift = 0, start if shift is None else shift

@@ -10,28 +10,26 @@ places those of a request of its own, without that SPU; what is drawn goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripedPlan:
-    """Where a request went.
-
-    `departed` holds the online SPUs that became saturated, in groups that left the ring together.
-    """
+class StripedPlan(FrozenStruct, frozen=True, kw_only=True):
+    """Where a request went."""
 
     matrix: IdMatrix
     departed: tuple[tuple[int, ...], ...]
-    filled: tuple[int, ...]  # all that became saturated, offline ones too, ascending
+    """The online SPUs that became saturated, in groups that left the ring together."""
+    filled: tuple[int, ...]
+    """All that became saturated, offline ones too, ascending."""
 
 
 def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
@@ -81,13 +79,12 @@ def place_striped(
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
         TooManyLooksError: too many SPUs become saturated, or few of many are online.
     """
-    racks = {**online, **offline}
-    leaders, others, left = sorted(online), sorted(offline), dict(free)
+    racks, left = {**online, **offline}, dict(free)
+    leaders, others = {*online}, {*offline}
     draws = SeededDraws(seed)
     stripes: Stripes | None = None
     rows: list[list[int]] = []
     departed: list[tuple[int, ...]] = []
-    filled: list[int] = []
     looks = looks_of_row = 0
     while len(rows) < partitions:
         if looks > PLACING_LOOKS_MAX:
@@ -96,27 +93,21 @@ def place_striped(
             found = len(leaders) + len(others) if leaders else 0
             if found < replicas:
                 raise ShortRingError(partition=len(rows), needed=replicas, found=found)
-            stripes = Stripes(leaders, others, racks, draws)
+            stripes = Stripes(sorted(leaders), sorted(others), racks, draws)
             looks += found * LOOKS_EACH
             looks_of_row = found * LOOKS_EACH // len(leaders)
         looks += looks_of_row
         row = stripes.next(replicas)
         rows.append(row)
-        full = []
         for spu_id in row:
             if spu_id in left:
                 left[spu_id] -= 1
-                if left[spu_id] == 0:
-                    full.append(spu_id)
+        full = {spu_id for spu_id in row if left.get(spu_id) == 0}
         if full:
-            gone = tuple(sorted(spu_id for spu_id in full if spu_id in online))
-            departed += [gone] if gone else []
-            filled += full
-            leaders = [spu_id for spu_id in leaders if spu_id not in full]
-            others = [spu_id for spu_id in others if spu_id not in full]
-            stripes = None
+            departed += [tuple(sorted(full & leaders))] if full & leaders else []
+            leaders, others, stripes = leaders - full, others - full, None
     return StripedPlan(
         matrix=np.array(rows, dtype=np.int32),
         departed=tuple(departed),
-        filled=tuple(sorted(filled)),
+        filled=tuple(sorted(spu_id for spu_id, slots in left.items() if slots == 0)),
     )
