@@ -138,18 +138,14 @@ class _RuleReplay:
     def explained(self, partition: int) -> Explained:
         """One list of the step, none before the last that was asked for."""
         while self._lasts and self._lasts[0] < partition:
-            last = self._lasts.popleft()
-            self._go_to(last)
-            self._walk(self._cursor)
-            self._at += 1
-            self._left += [spu_id for spu_id, left in self._leaves.items() if left == last]
-            self._read_ring()
+            self._pass(self._lasts.popleft())
         self._go_to(partition)
         cursor, row = self._cursor, self._rows[partition]
         step = PlacementStep(ring_size=len(cursor.order), filled=_filled(self._left))
         if cursor.rule in SCORING:
             return step, _as_led([*self._scored()], row)
-        found = self._walk(copy(cursor))
+        placed = self._placed[partition].tolist()
+        found = [Taken(spu_id=spu_id, position=self._positions[spu_id]) for spu_id in placed]
         turn = cursor.index // step.ring_size
         if cursor.rule is Mode.RACK_SHIFTED:
             found = self._passed_over(found, cursor.shift + turn)
@@ -168,25 +164,19 @@ class _RuleReplay:
         self._cursor.advance(partition - self._at, self._replicas)
         self._at = partition
 
-    def _walk(self, cursor: Cursor) -> list[Taken]:
-        """Let a cursor pass a list: each replica with the SPUs that the list had saturated."""
-        is_pointer = cursor.rule is Mode.POINTER
-        found: list[Taken] = []
-        gone: list[int] = []
-        for spu_id in self._placed[self._at].tolist():
-            position = cursor.index % len(cursor.order) if is_pointer else self._positions[spu_id]
-            passed = _filled(gone) if is_pointer else ()
-            found.append(Taken(spu_id=spu_id, position=position, passed=passed))
-            cursor.index += is_pointer
-            if self._leaves.get(spu_id) == self._at:
-                gone.append(spu_id)
-                if is_pointer:
-                    cursor.drop((spu_id,))
-        if not is_pointer:
-            cursor.index += 1
+    def _pass(self, partition: int) -> None:
+        """Let the cursor pass a list that saturated SPUs."""
+        self._go_to(partition)
+        row = self._placed[partition].tolist()
+        # A pointer loses an SPU at the very replica that saturates it.
+        for group in [[spu_id] for spu_id in row] if self._cursor.rule is Mode.POINTER else [row]:
+            self._cursor.index += 1
+            gone = sorted(spu_id for spu_id in group if self._leaves.get(spu_id) == partition)
             if gone:
-                cursor.drop(gone)
-        return found
+                self._cursor.drop(gone)
+                self._left += gone
+        self._at = partition + 1
+        self._read_ring()
 
     def _scored(self) -> Iterator[Taken]:
         """How each replica of a list was found by score."""

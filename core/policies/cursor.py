@@ -9,7 +9,7 @@ with a start of their own have no table: their rows are made for them alone.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -84,36 +84,23 @@ class Cursor:
 
     def rows(self, count: int, replicas: int) -> IdMatrix:
         """The next `count` replica lists; the cursor does not move."""
-        order, start = self.order, self.index
+        order, racks = self.order, self.ring.rack_numbers
+        span = {"start": self.index, "partitions": count, "replicas": replicas}
         match self.rule:
             case Mode.ROUND_ROBIN:
-                return fluvio.round_robin(order, start=start, partitions=count, replicas=replicas)
+                return fluvio.round_robin(order, **span)
             case Mode.RACK_WALK:
-                return fluvio.walk(order, start=start, partitions=count, replicas=replicas)
+                return fluvio.walk(order, **span)
             case Mode.SHIFTED:
-                return kafka.shifted(
-                    order, start=start, shift=self.shift, partitions=count, replicas=replicas
-                )
+                return kafka.shifted(order, shift=self.shift, **span)
             case Mode.RACK_SHIFTED:
-                return kafka.shifted_over_racks(
-                    order,
-                    self.ring.rack_numbers(order),
-                    start=start,
-                    shift=self.shift,
-                    partitions=count,
-                    replicas=replicas,
-                )
+                return kafka.shifted_over_racks(order, racks(order), shift=self.shift, **span)
             case Mode.POINTER:
-                return redpanda.pointed(order, start=start, partitions=count, replicas=replicas)
+                return redpanda.pointed(order, **span)
             case Mode.SCORED | Mode.RACK_SCORED:
+                of_racks = racks(order) if self.rule is Mode.RACK_SCORED else None
                 return rendezvous.scored(
-                    order,
-                    self.ring.weights(),
-                    self.ring.rack_numbers(order) if self.rule is Mode.RACK_SCORED else None,
-                    topic=self.topic,
-                    start=start,
-                    partitions=count,
-                    replicas=replicas,
+                    order, self.ring.weights(), of_racks, topic=self.topic, **span
                 )
             case _:
                 raise InvariantError(f"mode {self.rule} places by no order of the ring")
@@ -150,54 +137,34 @@ class Cursor:
         return self.ring.chain_at(ORDER_OF[self.rule], self.index)
 
 
-class RowsAhead:
-    """The next rows of a rule in `REPEATING`, kept with the ring on which they were made.
+class RowsAhead(NamedTuple):
+    """Rows of a rule in `REPEATING`, kept with the ring on which they were made."""
 
-    On a small ring they are the whole period of the rule, on a large one a window that moves on.
-    """
-
-    __slots__ = ("_count", "_first", "_period", "_replicas", "_table")
-
-    def __init__(self, rule: Mode, size: int, replicas: int) -> None:
-        self._replicas = replicas
-        self._period = _period(rule, size, replicas)
-        self._count = ROWS_AHEAD_FIRST // 2
-        self._table: Table | None = None
-        self._first = 0  # the index of the table's first row
-
-    def lists(self, cursor: Cursor, count: int) -> ReplicaLists:
-        """The next rows of the cursor, at most `TABLE_REQUEST_MAX`."""
-        table, begin = self._table, cursor.index - self._first
-        if table is None or begin < 0 or begin + count > table.count:
-            table = self._table = self._look_ahead(cursor, count)
-            begin = cursor.index - self._first
-        return table.lists(begin, count)
-
-    def _look_ahead(self, cursor: Cursor, count: int) -> Table:
-        """A table that holds these rows; twice as many as the last time."""
-        self._count = min(2 * self._count, ROWS_AHEAD_MAX)
-        self._first = cursor.index
-        if self._period > self._count:
-            return self._made(cursor, max(self._count, count))
-        self._first -= cursor.index % self._period
-        alike = _alike(cursor, self._replicas)
-        table = _SHARED.get(alike)
-        if table is None:  # So many rows that no request passes the end.
-            whole = Cursor(cursor.ring, cursor.rule, 0)
-            table = _SHARED[alike] = self._made(whole, self._period + TABLE_REQUEST_MAX)
-        return table
-
-    def _made(self, cursor: Cursor, count: int) -> Table:
-        return Table(cursor.rows(count, self._replicas))
+    first: int  # the index of the table's first row
+    table: Table
 
 
 def rows_ahead(cursor: Cursor, count: int, replicas: int) -> ReplicaLists:
-    """The next rows of a cursor that goes by a chain, as a slice of the table of its ring."""
+    """The next rows of a cursor that goes by a chain, at most `TABLE_REQUEST_MAX`: a slice."""
     kept, key = cursor.ring.kept, (cursor.rule, replicas)
     ahead: RowsAhead | None = kept.get(key)
-    if ahead is None:
-        ahead = kept[key] = RowsAhead(cursor.rule, cursor.ring.size, replicas)
-    return ahead.lists(cursor, count)
+    if ahead is None or not 0 <= cursor.index - ahead.first <= ahead.table.count - count:
+        made = ROWS_AHEAD_FIRST if ahead is None else min(2 * ahead.table.count, ROWS_AHEAD_MAX)
+        ahead = kept[key] = _look_ahead(cursor, max(made, count), replicas)
+    return ahead.table.lists(cursor.index - ahead.first, count)
+
+
+def _look_ahead(cursor: Cursor, count: int, replicas: int) -> RowsAhead:
+    """The next rows; of a small ring the whole period of the rule, of a large one so many."""
+    index, period = cursor.index, _period(cursor.rule, cursor.ring.size, replicas)
+    if period > count:
+        return RowsAhead(index, Table(cursor.rows(count, replicas)))
+    alike = _alike(cursor, replicas)
+    table = _SHARED.get(alike)
+    if table is None:  # So many rows that no request passes the end.
+        whole = Cursor(cursor.ring, cursor.rule, 0)
+        table = _SHARED[alike] = Table(whole.rows(period + TABLE_REQUEST_MAX, replicas))
+    return RowsAhead(index - index % period, table)
 
 
 def _alike(cursor: Cursor, replicas: int) -> _Alike:

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.policies import planner
+from spu_assigner.core.policies import cursor, planner
 from spu_assigner.core.policies.cursor import (
     ROWS_AHEAD_MAX,
     TABLE_REQUEST_MAX,
     Cursor,
-    RowsAhead,
 )
 from spu_assigner.core.policies.planner import ShortRingError, place
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -86,10 +85,10 @@ def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
     build = Events()
     events: list[Event] = [*build.joins(*range(400))]
     events += [build.create(f"t{number}", 700, 3, policy=Policy.KAFKA) for number in range(40)]
-    with mock.patch.object(RowsAhead, "_made", autospec=True, side_effect=RowsAhead._made) as made:
+    with mock.patch.object(cursor, "Table", side_effect=cursor.Table) as made:
         assert slices_of(events, Policy.FLUVIO) == 40
     assert made.call_count < 15
-    assert max(call.args[2] for call in made.mock_calls) <= ROWS_AHEAD_MAX
+    assert max(len(call.args[0]) for call in made.mock_calls) <= ROWS_AHEAD_MAX
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_rings_alike_have_one_table_and_others_their_own() -> None:
                 asked = build.create(f"t{number}{ignore_rack}", 50, 2, ignore_rack=ignore_rack)
                 step(state, asked, default_policy=Policy.KAFKA)
         rules = Mode.SHIFTED, Mode.RACK_SHIFTED
-        tables.append([state.ring.kept[rule, 2]._table for rule in rules])
+        tables.append([state.ring.kept[rule, 2].table for rule in rules])
     assert tables[0][0] is tables[1][0] is tables[2][0]
     assert tables[0][1] is tables[1][1] is not tables[2][1]
 
