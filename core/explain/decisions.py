@@ -69,27 +69,24 @@ def explain(
     lists = _lists(newest)
     wanted = range(len(lists)) if partitions is None else list(partitions)
     by_map = []
-    earlier: ReplicaMap | None = None
+    before: tuple[int, list[list[int]]] = 0, []  # the revision before, and its lists
     for replica_map in maps:
-        is_next = earlier is not None and earlier.revision + 1 == replica_map.revision
-        before = _lists(earlier) if earlier is not None and is_next else None
-        by_map.append(explain_map(state, replica_map, before, wanted))
-        earlier = replica_map
-    explanations = []
-    for partition in wanted:
-        decisions = tuple(each[partition] for each in by_map if partition in each)
-        explanations.append(
-            Explanation(
-                cluster_id=newest.cluster_id,
-                topic=newest.topic,
-                policy=newest.policy,
-                partition=partition,
-                replicas=tuple(lists[partition]),
-                decisions=decisions,
-                is_whole=any(each.reason.mode not in CHANGES for each in decisions),
-            )
+        is_next = before[0] == replica_map.revision - 1 > 0
+        by_map.append(explain_map(state, replica_map, before[1] if is_next else None, wanted))
+        before = replica_map.revision, _lists(replica_map)
+    return [
+        Explanation(
+            cluster_id=newest.cluster_id,
+            topic=newest.topic,
+            policy=newest.policy,
+            partition=partition,
+            replicas=tuple(lists[partition]),
+            decisions=decisions,
+            is_whole=any(each.reason.mode not in CHANGES for each in decisions),
         )
-    return explanations
+        for partition in wanted
+        for decisions in [tuple(each[partition] for each in by_map if partition in each)]
+    ]
 
 
 def why_it_waits(state: ClusterState, waiting: Waiting) -> Refusal | None:

@@ -42,14 +42,9 @@ class Load:
 
     def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
         """The dominant share, with so many more of these replicas, and of what; None: of slots."""
-        slots = (None, self.count + replicas, self.capacity)
-        named = {each.resource: each for each in self.amounts}
-        used = [
-            (name, each.used + replicas * each.needed, each.capacity)
-            for name, each in named.items()
-        ]
-        share, name = dominant_share([slots, *used])
-        return share, None if name is None else named[name]
+        used = [(x.resource, x.used + replicas * x.needed, x.capacity) for x in self.amounts]
+        share, name = dominant_share([(None, self.count + replicas, self.capacity), *used])
+        return share, next((each for each in self.amounts if each.resource == name), None)
 
 
 def load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool) -> Load:

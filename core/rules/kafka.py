@@ -122,23 +122,13 @@ def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
     There must be so many racks.
     """
     size = len(racks)
-    met: list[int] = []  # places, each of another rack, the nearest first
-    racks_met: list[int] = []
-    for place, rack in enumerate(racks, size):
-        if len(met) == depth:
-            break
-        if rack not in racks_met:
-            met.append(place)
-            racks_met.append(rack)
+    met: list[int] = []  # places from one on, each of another rack, the nearest first
     rows: list[list[int]] = []
-    for place in range(size - 1, -1, -1):
-        rack = racks[place]
-        gone = racks_met.index(rack) if rack in racks_met else -1
-        del met[gone], racks_met[gone]
-        met.insert(0, place)
-        racks_met.insert(0, rack)
-        rows.append(met.copy())
-    once = np.array(rows[::-1], dtype=np.int32).T
+    for place in range(2 * size - 1, -1, -1):
+        rack = racks[place % size]
+        met = [place, *(other for other in met if racks[other % size] != rack)][:depth]
+        rows.append(met)
+    once = np.array(rows[: size - 1 : -1], dtype=np.int32).T
     return list(np.concatenate((once, once + np.int32(size)), axis=1))
 
 

@@ -23,17 +23,10 @@ and java.util.Collections.shuffle, Java SE 17 API.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 _MULTIPLIER: Final = 0x5DEECE66D
 _MASK: Final = 2**48 - 1
-
-
-class Draws(Protocol):
-    """Where numbers are drawn from."""
-
-    def below(self, bound: int) -> int:
-        """A number from 0 to bound - 1."""
 
 
 class SeededDraws:
@@ -57,7 +50,7 @@ class SeededDraws:
                 return bits % bound
 
 
-def shuffle(items: list[Any], draws: Draws) -> None:
+def shuffle(items: list[Any], draws: SeededDraws) -> None:
     """Put the items in a drawn order, from the last to the second."""
     for last in range(len(items) - 1, 0, -1):
         other = draws.below(last + 1)
@@ -69,7 +62,7 @@ class _Wheel:
 
     __slots__ = ("given", "ids", "place", "round")
 
-    def __init__(self, ids: Iterable[int], draws: Draws) -> None:
+    def __init__(self, ids: Iterable[int], draws: SeededDraws) -> None:
         self.ids = sorted(ids)
         self.place = draws.below(len(self.ids)) if self.ids else 0
         self.given = 0  # in the round
@@ -98,7 +91,11 @@ class Stripes:
     """
 
     def __init__(
-        self, online: Iterable[int], offline: Iterable[int], racks: Mapping[int, str], draws: Draws
+        self,
+        online: Iterable[int],
+        offline: Iterable[int],
+        racks: Mapping[int, str],
+        draws: SeededDraws,
     ) -> None:
         by_rack: dict[str, tuple[list[int], list[int]]] = {}
         for number, ids in enumerate((online, offline)):

@@ -13,12 +13,9 @@ of which takes the best SPU left of each rack, by score; the last round ends whe
 Three SPUs 0 … 2 of the weights 1, 1 and 2, topic "orders": for partition 0 they score 33.7, 0.417
 and 6.97, for partition 1 0.817, 0.639 and 2.14; so the lists of two are [0, 2] and [2, 0].
 
-Scores are compared as the real numbers that they are, not as the floats of one machine: what
-floating point leaves open, since two scores differ by less than `CLOSE`, is computed with
-`EXACT_DIGITS` digits. Scores that agree in `TIED_DIGITS` are tied; the lowest id is first.
-
-The RFC's listing sorts scores in ascending order, which gives the least weight the largest share;
-the method it describes takes the highest.
+Scores are compared as real numbers, not as the floats of one machine: two that differ by less than
+`CLOSE` are computed with `EXACT_DIGITS` digits. Those that agree in `TIED_DIGITS` are tied; the
+lowest id is first. (The RFC's listing takes the lowest scores, its method the highest.)
 
 Source: Redpanda's RFC 20191020_partition_allocator, "What other designs have been considered";
 the method: Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (2005); the finalizer:

@@ -75,16 +75,12 @@ class FailureOutcome:
         """Replicas for which there is certainly no room."""
         return max(0, self.replicas - self.free_slots, int(self.lists_short.sum()))
 
-    @property
-    def over_capacity(self) -> int:
-        """SPUs that the failover alone puts over the capacity of a resource."""
-        return int(self.exceeds.any(axis=0).sum())
-
     def badness(self) -> tuple[int, ...]:
-        """What failures are compared by: the worse one is greater."""
-        most = int(self.leaders.max(initial=0))
-        is_bad = (self.lost, self.without_slot, self.over_capacity)
-        return (*is_bad, self.leaders_lost, self.under_replicated, most)
+        """What failures are compared by, the worst is the greatest: partitions lost, replicas
+        without a slot, SPUs over capacity; then leaders lost, partitions under-replicated, and
+        leaders of one SPU."""
+        over, most = int(self.exceeds.any(axis=0).sum()), int(self.leaders.max(initial=0))
+        return self.lost, self.without_slot, over, self.leaders_lost, self.under_replicated, most
 
     def spus_to_add(self, slots: int) -> int | None:
         """SPUs of so many slots that are needed at least; None: no number of them will do."""
@@ -107,15 +103,16 @@ class FailureAnalysis:
         self.online: FlagArray = np.array([spu.online for spu in spus], dtype=np.bool_)
         self.closed: FlagArray = np.array([spu.is_closed for spu in spus], dtype=np.bool_)
         self.capacities: CountArray = np.array([spu.capacity for spu in spus], dtype=np.int64)
-
+        self.held = state.ledger.counts(self.ids)  # replicas, also of those that are offline
         topics = [state.topics[name] for name in self.topics]
         matrices = [topic.replicas.matrix() for topic in topics]
         sizes = [len(matrix) for matrix in matrices]
         self._first_rows: IdArray = np.cumsum([0, *sizes], dtype=np.int32)[:-1]
         lists = _joined(matrices)
-        numbers = np.where(lists != PADDING, np.searchsorted(self.ids, lists), PADDING)
-        self.held = self._tally(numbers[numbers != PADDING])  # replicas, offline or not
-        self._live = _live(numbers.astype(np.int32), self.online)
+        places = np.searchsorted(self.ids, lists)
+        is_gone = (lists == PADDING) | ~self.online[places]
+        order = np.argsort(is_gone, axis=1, kind="stable")
+        self._live = np.take_along_axis(np.where(is_gone, PADDING, places), order, axis=1)
         wanted = [*chain(*map(Topic.lengths_wanted, topics, sizes))]
 
         needs = [() if topic.need is None else topic.need.by_name() for topic in topics]
@@ -272,13 +269,6 @@ def _joined(matrices: list[IdMatrix]) -> IdMatrix:
         lists[row : row + len(matrix), : matrix.shape[1]] = matrix
         row += len(matrix)
     return lists
-
-
-def _live(numbers: IdMatrix, online: FlagArray) -> IdMatrix:
-    """The lists without offline SPUs, the others in their order."""
-    is_gone = ~np.append(online, False)[numbers]  # the last is the padding's
-    order = np.argsort(is_gone, axis=1, kind="stable")
-    return np.take_along_axis(np.where(is_gone, PADDING, numbers), order, axis=1)
 
 
 def _amounts(resources: Sequence[str], named: Iterable[dict[str, int]]) -> FloatArray:

@@ -28,7 +28,7 @@ from spu_assigner.stream.explain.rendering import decision_lines
 from support.events.builders import Events
 
 
-class Nothing:
+class Nothing(SeededDraws):
     """Draws 0 for ever."""
 
     def below(self, bound: int) -> int:
@@ -63,7 +63,7 @@ def test_what_is_drawn_is_what_java_util_random_draws() -> None:
 
 def test_the_worked_example_of_the_rule() -> None:
     """Racks in turn; an offline SPU where its rack has no online one, but never as a leader."""
-    stripes = Stripes([0, 1, 2], [3], {0: "a", 1: "a", 2: "b", 3: "c"}, Nothing())
+    stripes = Stripes([0, 1, 2], [3], {0: "a", 1: "a", 2: "b", 3: "c"}, Nothing(0))
     assert [stripes.next(3) for _ in range(3)] == [[0, 2, 3], [2, 3, 1], [0, 3, 2]]
 
 
