@@ -217,9 +217,9 @@ def _by_rule(
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
-    cursor = Cursor(
-        ring, rule, index, topic=event.topic, start=event.start_index, shift=event.shift
-    )
+    cursor = Cursor(ring, rule, index, event.topic)
+    if event.start_index is not None:
+        cursor.start_at(event.start_index, event.shift)
     nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
     try:
         plan = place(

@@ -106,15 +106,10 @@ class _RuleReplay:
         self._rows, self._replicas = rows, rows.shape[1]
         if self._replicas > ring.size:
             raise NotRepeatedError
-        is_scored = reason.mode in SCORING
-        self._cursor = Cursor(
-            ring,
-            reason.mode,
-            reason.first_partition if is_scored else reason.start_index or 0,
-            topic=replica_map.topic,
-            start=reason.start_index if reason.is_named else None,
-            shift=reason.shift,
-        )
+        index = reason.first_partition if reason.mode in SCORING else reason.start_index or 0
+        self._cursor = Cursor(ring, reason.mode, index, replica_map.topic)
+        if reason.is_named:
+            self._cursor.start_at(index, reason.shift)
         slots = [free.get(spu_id, NO_LIMIT) for spu_id in ring.ids.tolist()]
         self._placed = place(
             copy(self._cursor),

@@ -16,7 +16,7 @@ import numpy as np
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Mode
-from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining
 
@@ -58,27 +58,17 @@ class Cursor:
 
     is_own = False  # whether the request names its start
     shift = 0
-    _is_rotated = False
     _emptied_cycle = 0  # of a ring that was emptied: an index says no more
 
-    def __init__(
-        self,
-        ring: Ring,
-        rule: Mode,
-        index: int,
-        *,
-        topic: str = "",
-        start: int | None = None,
-        shift: int | None = None,
-    ) -> None:
-        """The ring must not be empty; `start` and `shift` are those that a request names."""
-        self.ring, self.rule, self.topic, self.index = ring, rule, topic, index
-        self.order: IdArray = ring.order(ORDER_OF[rule])
-        if start is None:
-            return
+    def __init__(self, ring: Ring, rule: Mode, index: int, topic: str = "") -> None:
+        """The ring must not be empty."""
+        self.ring, self.rule, self.index, self.topic = ring, rule, index, topic
+        self.order = ring.order(ORDER_OF[rule])
+
+    def start_at(self, start: int, shift: int | None) -> None:
+        """Leave the chain for the start that a request names."""
         self.is_own, self.index = True, start
-        if rule in SHIFTING:
-            self._is_rotated = True
+        if self.rule in SHIFTING:
             self.order = np.roll(self.order, -(start % len(self.order)))
             self.index, self.shift = 0, start if shift is None else shift
 
@@ -117,7 +107,7 @@ class Cursor:
         if self.rule in SCORING:
             return
         cycle, position = divmod(self.index, len(old))
-        if self._is_rotated and len(self.order):
+        if self.is_own and self.rule in SHIFTING and len(self.order):
             _, head = next_remaining(old, 0, gone)
             self.order = np.roll(self.order, -self._position(head))
         stands, lead = next_remaining(old, position, gone)

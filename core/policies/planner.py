@@ -75,13 +75,14 @@ def place(
         ShortRingError: the ring became too small on the way.
         TooManyLooksError: too many SPUs are scored, or become saturated on a large ring.
     """
-    looks_of_row = cursor.ring.size if cursor.rule in SCORING else 0
-    if partitions * looks_of_row > PLACING_LOOKS_MAX:
-        raise TooManyLooksError(done=PLACING_LOOKS_MAX // looks_of_row, partitions=partitions)
+    rule = cursor.rule
+    if rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
+        done = PLACING_LOOKS_MAX // cursor.ring.size
+        raise TooManyLooksError(done=done, partitions=partitions)
     departed: tuple[tuple[int, ...], ...] = ()
     if free is not None:
         lists, departed = _place_in_blocks(cursor, partitions, replicas, free.copy())
-    elif cursor.is_own or cursor.rule not in REPEATING or partitions > TABLE_REQUEST_MAX:
+    elif cursor.is_own or rule not in REPEATING or partitions > TABLE_REQUEST_MAX:
         lists = ReplicaLists(cursor.rows(partitions, replicas))
         cursor.advance(partitions, replicas)
     else:

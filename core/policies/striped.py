@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.base.structs import FrozenStruct
@@ -44,14 +43,11 @@ def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
 
 def free_slots(state: ClusterState, offline: dict[int, str], partitions: int) -> dict[int, int]:
     """The free slots of each SPU that so many partitions may saturate."""
-    free = {
-        spu_id: state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id)
-        for spu_id in offline
-    }
+    ids = [*offline]
     if state.ledger.free_floor(partitions) <= partitions:
-        ids = state.ring.ids
-        free |= dict(zip(ids.tolist(), state.ledger.free(ids).tolist(), strict=True))
-    return free
+        ids += state.ring.ids.tolist()
+    free: list[int] = state.ledger.free(np.array(ids, dtype=np.int32)).tolist()
+    return dict(zip(ids, free, strict=True))
 
 
 def stripes_seed(cluster_id: str, topic: str, index: int) -> int:

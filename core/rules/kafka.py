@@ -76,14 +76,12 @@ def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
 
     Cost: O(n log n).
     """
-    rows = sorted(ids_by_rack(ids, racks).items())
     placed = [
-        (cell, number, spu_id)
-        for number, (_, row) in enumerate(rows)
+        (cell, rack, spu_id)
+        for rack, row in ids_by_rack(ids, racks).items()
         for cell, spu_id in enumerate(row)
     ]
-    placed.sort()
-    return [spu_id for _, _, spu_id in placed]
+    return [spu_id for _, _, spu_id in sorted(placed)]
 
 
 def _walk(
