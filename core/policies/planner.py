@@ -132,17 +132,15 @@ def _place_in_blocks(
 
 
 def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:
-    """The first cell that takes the last free slot of its SPU.
+    """The first cell that takes the last free slot of its SPU; None: none does.
 
     `slots` are positions in `free`, cell by cell.
     """
-    tight = np.bincount(slots, minlength=len(free)) >= free
-    cells = np.flatnonzero(tight[slots])
-    if len(cells) == 0:
+    if (np.bincount(slots, minlength=len(free)) < free).all():
         return None
-    used = slots[cells]
-    by_slot = np.argsort(used, kind="stable")
-    ordered = used[by_slot]
-    run_starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    lasts = by_slot[run_starts + free[ordered[run_starts]] - 1]
-    return int(cells[lasts.min()])
+    left: list[int] = free.tolist()
+    for cell, slot in enumerate(slots.tolist()):
+        left[slot] -= 1
+        if left[slot] == 0:
+            return cell
+    return None

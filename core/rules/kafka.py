@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,6 @@ from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_possible, turn_rows
 
 IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
-
-ROWS_AT_ONCE: Final = 16_384  # so that their columns stay in a processor's cache
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -60,15 +58,11 @@ def shifted_over_racks(
     )
     nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
     rack_at = np.tile(racks.astype(np.int32), 3)
-    placed: IdMatrix = np.empty((rows, replicas), dtype=np.int32)
-    for begin in range(0, rows, ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, rows - begin)
-        leaders = np.arange(position + begin, position + begin + count, dtype=np.int32)
-        turns_done = leaders // np.int32(size)
-        first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
-        for column, positions in enumerate(_walk(nearest, rack_at, first, offset, replicas)):
-            placed[begin : begin + count, column] = ring.take(positions)
-    return repeat_rows(placed, partitions)
+    leaders = np.arange(position, position + rows, dtype=np.int32)
+    turns_done = leaders // np.int32(size)
+    first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
+    columns = map(ring.take, _walk(nearest, rack_at, first, offset, replicas))
+    return repeat_rows(np.stack([*columns], axis=1), partitions)
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
@@ -120,13 +114,14 @@ def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
     There must be so many racks.
     """
     size = len(racks)
-    met: list[int] = []  # places from one on, each of another rack, the nearest first
-    rows: list[list[int]] = []
-    for place in range(2 * size - 1, -1, -1):
-        rack = racks[place % size]
-        met = [place, *(other for other in met if racks[other % size] != rack)][:depth]
+    # Places from one on, each of another rack, the nearest first.
+    met = [size + racks.index(rack) for rack in [*dict.fromkeys(racks)][:depth]]
+    rows = []
+    for place in range(size - 1, -1, -1):
+        rack = racks[place]
+        met = [place, *[other for other in met if racks[other % size] != rack]][:depth]
         rows.append(met)
-    once = np.array(rows[: size - 1 : -1], dtype=np.int32).T
+    once = np.array(rows[::-1], dtype=np.int32).T
     return list(np.concatenate((once, once + np.int32(size)), axis=1))
 
 
