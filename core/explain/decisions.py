@@ -148,6 +148,7 @@ def explain_map(
     for number, partition in enumerate(partitions):
         row, moves = lists[partition], moves_of.get(partition, [])
         step, taken = explained[number] if explained else (None, [Taken(spu_id=i) for i in row])
+        filled = () if step is None else step.filled
         decisions[partition] = PlacementDecision(
             revision=replica_map.revision,
             cause=replica_map.cause,
@@ -165,7 +166,7 @@ def explain_map(
                 for place, each in enumerate(taken)
             ),
             moves=tuple(moves),
-            absent=absent if step is None else absent + step.filled,
+            absent=(*absent, *(Passed(spu_id=i, why=Why.FILLED) for i in filled)),
             loads=tuple(_loads(state, replica_map, row, moves)) if is_weighed else (),
             loads_are_of_then=is_before,
             recomputed=step is not None,

@@ -60,7 +60,7 @@ class PlacementStep:
 
     ring_size: int
     """Of the ring when this partition's turn came."""
-    filled: tuple[Passed, ...]
+    filled: tuple[int, ...]
     """SPUs that left the ring earlier in the step."""
     index: int | None = None
     """Of the chain, or of the request's own cursor; of `kraft`, whose draws follow from it, at the

@@ -85,7 +85,7 @@ def _striped(
     explained = []
     for partition in partitions:
         gone = [spu_id for spu_id, last in leaves.items() if last < partition]
-        step = PlacementStep(ring_size=len(members) - len(gone), filled=_filled(gone), index=index)
+        step = PlacementStep(ring_size=len(members) - len(gone), filled=(*gone,), index=index)
         row = placed[partition].tolist()
         taken = [Taken(spu_id=spu_id, is_offline=spu_id in fenced) for spu_id in row]
         explained.append((step, _as_led(taken, rows[partition])))
@@ -136,7 +136,7 @@ class _RuleReplay:
             self._pass(self._lasts.popleft())
         self._go_to(partition)
         cursor, row = self._cursor, self._rows[partition]
-        step = PlacementStep(ring_size=len(cursor.order), filled=_filled(self._left))
+        step = PlacementStep(ring_size=len(cursor.order), filled=(*self._left,))
         if cursor.rule in SCORING:
             return step, _as_led([*self._scored()], row)
         placed = self._placed[partition].tolist()
@@ -242,8 +242,3 @@ def _as_led(taken: Sequence[Taken], row: IdArray) -> tuple[Taken, ...]:
         demoted = Passed(spu_id=taken[0].spu_id, why=Why.DEMOTED)
         leader = replace(leader, passed=(*leader.passed, demoted))
     return (leader, *others)
-
-
-def _filled(spu_ids: Iterable[int]) -> tuple[Passed, ...]:
-    """SPUs as what they are for later lists of the step that saturated them."""
-    return tuple(Passed(spu_id=spu_id, why=Why.FILLED) for spu_id in spu_ids)

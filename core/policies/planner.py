@@ -3,9 +3,7 @@
 While no SPU can become saturated, a request is the next rows of its rule: a slice of the table that
 is kept with the ring (`cursor`), or one call of the rule. Otherwise it is placed in blocks: up to
 and with the list that fills an SPU, then that SPU leaves the ring, the cursor is re-based, and so
-on. `redpanda` takes an SPU out at the very replica that fills it: its blocks are of single
-replicas. `rendezvous` places each partition for itself: its index is the partition's number, and no
-change of the ring moves it.
+on. `redpanda` takes an SPU out at the very replica that fills it: its blocks are of replicas.
 """
 
 from __future__ import annotations

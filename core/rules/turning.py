@@ -1,7 +1,7 @@
 """What the rules share: rows that turn round the ring, and how a period is repeated.
 
 A rule turns an order of the ring into replica lists and knows nothing of clusters, capacity or
-topics. The caller ensures that the ring does not change within a call. For all rules:
+topics. For all rules:
 - An index counts partitions of one long topic. It may grow for ever, so it is reduced before numpy
   sees it: placement repeats after a period, stated at each function, N the length of the ring.
 - Results are new int32 arrays of shape (partitions, replicas), SPU ids, leader first, distinct in

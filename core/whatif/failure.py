@@ -9,10 +9,6 @@ leader takes that much more of its SPU. If the failure lasts, what the failed SP
 re-created elsewhere, the replicas of lost partitions too. Slots and resources are compared as sums,
 so the SPUs to add are a lower bound.
 
-    analysis = FailureAnalysis(state)
-    outcome = analysis.outcome([3, 4])
-    worst = sweep_racks(analysis).failed
-
 Example. Lists [3, 2, 0] and [4, 3, 1], and 3 and 4 fail: the first loses its leader, 2 leads it and
 one of its replicas is to be re-created; the second loses its leader too, 1 leads it and two are to
 be re-created. Both are under-replicated, none is lost.
@@ -131,10 +127,9 @@ class FailureAnalysis:
         self.used += self._use(self._lead, led, self._live[led, 0])
         lengths = is_there.sum(axis=1)
         self.partitions = len(lengths)
+        # Partitions without an online replica, whatever fails; and with fewer than wanted.
         self.lost = int(np.count_nonzero(lengths == 0))
-        """Partitions without an online replica, whatever fails."""
         self.under_replicated = int(np.count_nonzero((lengths > 0) & (lengths < wanted)))
-        """Partitions that have fewer online replicas than they are to have, and one at least."""
         # The rows of the SPU 0, then of 1, …
         self._rows = rows[np.argsort(numbers, kind="stable")]
         self._begins = np.concatenate(([0], np.cumsum(self._tally(numbers))))
