@@ -80,8 +80,9 @@ if TYPE_CHECKING:
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
-    from spu_assigner.core.explain.loads import AmountHeld, Load
     from spu_assigner.core.explain.placement_decision import (
+        AmountHeld,
+        Load,
         Passed,
         PlacementDecision,
         PlacementStep,
@@ -207,7 +208,6 @@ _HOMES: Final = (
     "whatif.failure",
     "explain.placement_decision",
     "explain.explaining_assigner",
-    "explain.loads",
 )
 
 if not TYPE_CHECKING:  # A type checker would take every name for known.

@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
@@ -25,13 +26,15 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import describe_rules
 from spu_assigner.core.decision.answers import Refusal
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
-from spu_assigner.core.explain.loads import Load, describe_room, load_of
 from spu_assigner.core.explain.placement_decision import (
+    AmountHeld,
     Explanation,
+    Load,
     Passed,
     PlacementDecision,
     Taken,
@@ -47,6 +50,7 @@ CHANGES: Final = (
     Mode.DEMAND,
     Mode.CONSTRAINTS,
 )
+NAMED_MAX: Final = 10  # SPUs in a line
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
 OVER_RACKS: Final = (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.RACK_SCORED)
 NOT_REPEATED: Final = (
@@ -137,7 +141,7 @@ def explain_map(
     if racks is None:
         unknown.append("the names of the racks of then: SPUs are on other racks now")
     is_weighed = reason.mode in (*BY_SHARES, *CHANGES)
-    lacks = () if need is None or not is_before else tuple(describe_room(state, need))
+    lacks = () if need is None or not is_before else tuple(_describe_room(state, need))
     absent = () if ring is None else tuple(_absent(state, ring, is_before=is_before))
     ring_size = None if ring is None else ring_of_text(ring.members).size
     moves_of: dict[int, list[Move]] = {}
@@ -237,4 +241,36 @@ def _loads(
     moved = {spu_id for move in moves for spu_id in (move.gone, move.taken) if spu_id is not None}
     for spu_id in sorted({*row, *moved}):
         if SpuId(spu_id) in state.spus:
-            yield load_of(state, spu_id, replica_map.need, leads=spu_id == row[0])
+            yield _load_of(state, spu_id, replica_map.need, leads=spu_id == row[0])
+
+
+def _load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool) -> Load:
+    """What an SPU holds in the state, and what a replica of such a topic needs of it."""
+    spu = state.spus[SpuId(spu_id)]
+    amounts: tuple[AmountHeld, ...] = ()
+    if need is not None:
+        needed = {name: each[leads] for name, *each in need.by_name()}
+        has, used = dict(spu.resources), state.resource_use.of(spu_id)
+        amounts = tuple(
+            AmountHeld(
+                resource=name,
+                used=used.get(name, 0),
+                capacity=has.get(name, 0),
+                needed=needed.get(name, 0),
+            )
+            for name in sorted({*has, *used, *needed})
+        )
+    count = state.ledger.count(SpuId(spu_id))
+    return Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=amounts)
+
+
+def _describe_room(state: ClusterState, need: Need) -> Iterator[str]:
+    """Which SPUs of the ring have too little left for a follower of a topic, by resource."""
+    ids = state.ring.ids
+    for name, follower, _ in need.by_name():
+        (used,) = state.resource_use.of_each(ids, (name,))
+        has = [dict(state.spus[SpuId(each)].resources).get(name, 0) for each in ids.tolist()]
+        short = ids[np.array(has) - used < follower].tolist()
+        if short:
+            more = ", …" if len(short) > NAMED_MAX else ""
+            yield f"demand of {name}: excludes SPU {', '.join(map(str, short[:NAMED_MAX]))}{more}"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Move, Reason
-from spu_assigner.core.explain.loads import Load
+from spu_assigner.core.base.resources import dominant_share
 
 
 class Why(StrEnum):
@@ -75,6 +75,39 @@ class PlacementStep:
     """The gap between the leader and its followers, of `fluvio` without racks."""
     shift: int | None = None
     """The shift of the followers, of `kafka`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmountHeld:
+    """What is used of a resource on an SPU."""
+
+    resource: str
+    """Its name."""
+    used: int
+    """By the replicas that are there."""
+    capacity: int
+    """What the SPU has of it."""
+    needed: int
+    """By the replica of the list on this SPU; else by one that does not lead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What an SPU holds of what it can."""
+
+    spu_id: int
+    count: int
+    """Replicas."""
+    capacity: int
+    """Replica slots."""
+    amounts: tuple[AmountHeld, ...] = ()
+    """Each resource that there is, where the topic has a demand."""
+
+    def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
+        """The dominant share, with so many more of these replicas, and of what; None: of slots."""
+        used = [(x.resource, x.used + replicas * x.needed, x.capacity) for x in self.amounts]
+        share, name = dominant_share([(None, self.count + replicas, self.capacity), *used])
+        return share, next((each for each in self.amounts if each.resource == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,9 +29,9 @@ from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Move
 from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
-from spu_assigner.core.explain.loads import Load
 from spu_assigner.core.explain.placement_decision import (
     Explanation,
+    Load,
     Passed,
     PlacementDecision,
     PlacementStep,
