@@ -222,7 +222,7 @@ def _by_rule(
         cursor.start_at(event.start_index, event.shift)
     nobody_fills = state.ledger.free_floor(event.partitions) > event.partitions
     try:
-        plan = place(
+        lists, departed = place(
             cursor,
             partitions=event.partitions,
             replicas=event.replication_factor,
@@ -232,22 +232,22 @@ def _by_rule(
         return short_on_the_way(short)
     except TooManyLooksError as error:
         return too_many_looks(error)
-    replicas = led_by_others(state, plan.replicas) if state.demoted else plan.replicas
+    replicas = led_by_others(state, lists) if state.demoted else lists
     start = index if has_chain and event.start_index is None else event.start_index
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
-        chain=plan.chain if has_chain and event.start_index is None else None,
-        departed=plan.departed,
+        chain=cursor.chain() if has_chain and event.start_index is None else None,
+        departed=departed,
         reason=Reason(
             mode=rule,
             start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
-            filled=ranges_text(sorted(spu_id for gone in plan.departed for spu_id in gone)),
+            filled=ranges_text(sorted(spu_id for gone in departed for spu_id in gone)),
         ),
     )
 
@@ -320,7 +320,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         return shortage(state, event, ring.size, offline=len(offline))
     index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
     try:
-        plan = place_striped(
+        matrix, departed, filled = place_striped(
             ring.racks_of_members(ignore_rack=event.ignore_rack),
             offline,
             seed=stripes_seed(event.cluster_id, event.topic, index),
@@ -334,14 +334,14 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment | Refusal:
         return too_many_looks(error)
     return Assignment(
         policy=Policy.KRAFT,
-        replicas=led_by_others(state, ReplicaLists(plan.matrix)),
+        replicas=led_by_others(state, ReplicaLists(matrix)),
         order=_KRAFT_ORDER,
-        chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, plan.departed),
-        departed=plan.departed,
+        chain=chain_after(ring, _KRAFT_ORDER, index, matrix, departed),
+        departed=departed,
         reason=replace(
             _reason(state, Mode.STRIPED, _KRAFT_ORDER, index),
             ring=recorded_ring(state, _KRAFT_ORDER, fenced=offline),
-            filled=ranges_text(plan.filled),
+            filled=ranges_text(filled),
         ),
     )
 

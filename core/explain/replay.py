@@ -72,14 +72,14 @@ def _striped(
     ignore_rack, index = replica_map.ignore_rack, reason.start_index or 0
     members = ring_of_text(ring.members).racks_of_members(ignore_rack=ignore_rack)
     fenced = ring_of_text(ring.fenced).racks_of_members(ignore_rack=ignore_rack)
-    placed = place_striped(
+    placed, *_ = place_striped(
         members,
         fenced,
         seed=stripes_seed(replica_map.cluster_id, replica_map.topic, index),
         partitions=len(rows),
         replicas=rows.shape[1],
         free=free,
-    ).matrix
+    )
     _check_leaders(placed, rows)
     leaves = _last_lists(placed, free.keys() - fenced.keys())
     explained = []
@@ -111,12 +111,13 @@ class _RuleReplay:
         if reason.is_named:
             self._cursor.start_at(index, reason.shift)
         slots = [free.get(spu_id, NO_LIMIT) for spu_id in ring.ids.tolist()]
-        self._placed = place(
+        lists, _ = place(
             copy(self._cursor),
             partitions=len(rows),
             replicas=self._replicas,
             free=np.array(slots) if free else None,
-        ).replicas.matrix
+        )
+        self._placed = lists.matrix
         _check_leaders(self._placed, rows)
         self._leaves = _last_lists(self._placed, free)
         self._lasts = deque(sorted({*self._leaves.values()}))  # of SPUs that are in the ring yet

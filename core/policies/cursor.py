@@ -23,9 +23,7 @@ from spu_assigner.core.state.ring import Ring, next_remaining
 # Rows of a larger request are made for it alone: it costs so much that nothing is saved.
 TABLE_REQUEST_MAX: Final = 1_024
 ROWS_AHEAD_FIRST: Final = 64  # doubled each time, since a ring may not last
-ROWS_AHEAD_MAX: Final = (
-    8_192  # 100 KB of three replicas each; made in the time of some ten requests
-)
+ROWS_AHEAD_MAX: Final = 8_192  # 100 KB of three replicas each, made in the time of ten requests
 
 # The rules, by the mode of a step that was placed so, and the order that each reads.
 ORDER_OF: Final = {

@@ -12,12 +12,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.chains import Chain
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.policies.cursor import (
     REPEATING,
     SCORING,
@@ -26,6 +24,8 @@ from spu_assigner.core.policies.cursor import (
     rows_ahead,
 )
 from spu_assigner.core.state.ledger import CountArray
+
+Departed = tuple[tuple[int, ...], ...]
 
 BLOCK_ROWS_FIRST: Final = 64  # at once near a saturation; doubled while none happens
 
@@ -52,22 +52,17 @@ class TooManyLooksError(AssignerError):
         super().__init__(f"{done} of {partitions} partitions are placed within the limit")
 
 
-class PlacementPlan(FrozenStruct, frozen=True, kw_only=True):
-    """Where a request went."""
-
-    replicas: ReplicaLists
-    chain: Chain
-    """Where the cursor stands after the request."""
-    departed: tuple[tuple[int, ...], ...] = ()
-    """The SPUs that became saturated, in groups that left the ring together."""
-
-
 def place(
     cursor: Cursor, *, partitions: int, replicas: int, free: CountArray | None = None
-) -> PlacementPlan:
-    """Place a request from a cursor on; its ring has at least `replicas` members.
+) -> tuple[ReplicaLists, Departed]:
+    """Place a request from a cursor on, which then stands behind it.
 
-    `free` holds the free slots of the members, by ascending id; None: none can be saturated.
+    Args:
+        cursor: on a ring of at least `replicas` members.
+        free: the free slots of the members, by ascending id; None: none can be saturated.
+
+    Returns:
+        The lists, and the SPUs that became saturated, in groups that left the ring together.
 
     Raises:
         ShortRingError: the ring became too small on the way.
@@ -77,22 +72,21 @@ def place(
     if rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
         done = PLACING_LOOKS_MAX // cursor.ring.size
         raise TooManyLooksError(done=done, partitions=partitions)
-    departed: tuple[tuple[int, ...], ...] = ()
     if free is not None:
-        lists, departed = _place_in_blocks(cursor, partitions, replicas, free.copy())
-    elif cursor.is_own or rule not in REPEATING or partitions > TABLE_REQUEST_MAX:
+        return _place_in_blocks(cursor, partitions, replicas, free.copy())
+    if cursor.is_own or rule not in REPEATING or partitions > TABLE_REQUEST_MAX:
         lists = ReplicaLists(cursor.rows(partitions, replicas))
         cursor.advance(partitions, replicas)
     else:
         lists = rows_ahead(cursor, partitions, replicas)
         cursor.index += partitions
-    return PlacementPlan(replicas=lists, chain=cursor.chain(), departed=departed)
+    return lists, ()
 
 
 def _place_in_blocks(
     cursor: Cursor, partitions: int, replicas: int, free: CountArray
-) -> tuple[ReplicaLists, tuple[tuple[int, ...], ...]]:
-    """The lists, and the SPUs that left the ring; writes `free`."""
+) -> tuple[ReplicaLists, Departed]:
+    """The same near a saturation; writes `free`."""
     ids = cursor.ring.ids
     width = 1 if cursor.rule is Mode.POINTER else replicas
     placed = np.empty((partitions * replicas // width, width), dtype=np.int32)

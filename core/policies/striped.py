@@ -14,21 +14,10 @@ from collections.abc import Mapping
 import numpy as np
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.base.structs import FrozenStruct
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.planner import Departed, ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
-
-
-class StripedPlan(FrozenStruct, frozen=True, kw_only=True):
-    """Where a request went."""
-
-    matrix: IdMatrix
-    departed: tuple[tuple[int, ...], ...]
-    """The online SPUs that became saturated, in groups that left the ring together."""
-    filled: tuple[int, ...]
-    """All that became saturated, offline ones too, ascending."""
 
 
 def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
@@ -63,10 +52,14 @@ def place_striped(
     partitions: int,
     replicas: int,
     free: Mapping[int, int],
-) -> StripedPlan:
+) -> tuple[IdMatrix, Departed, list[int]]:
     """Place a request on SPUs, each given with its rack.
 
     `free` has the free slots of each SPU that may become saturated.
+
+    Returns:
+        The lists; the online SPUs that became saturated, in groups that left the ring together; and
+        all that did, offline ones too, ascending.
 
     Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
     that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
@@ -102,8 +95,5 @@ def place_striped(
         if full:
             departed += [tuple(sorted(full & leaders))] if full & leaders else []
             leaders, others, stripes = leaders - full, others - full, None
-    return StripedPlan(
-        matrix=np.array(rows, dtype=np.int32),
-        departed=tuple(departed),
-        filled=tuple(sorted(spu_id for spu_id, slots in left.items() if slots == 0)),
-    )
+    filled = sorted(spu_id for spu_id, slots in left.items() if slots == 0)
+    return np.array(rows, dtype=np.int32), tuple(departed), filled

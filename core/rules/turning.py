@@ -54,17 +54,10 @@ def turn_rows(
 
 
 def repeat_rows(period: IdMatrix, partitions: int) -> IdMatrix:
-    """The rows of the period over and over, by doubling what is there."""
-    rows = len(period)
-    if rows == partitions:
+    """The rows of the period over and over."""
+    if len(period) == partitions:
         return period
-    repeated: IdMatrix = np.empty((partitions, period.shape[1]), dtype=np.int32)
-    repeated[:rows] = period
-    while rows < partitions:
-        more = min(rows, partitions - rows)
-        repeated[rows : rows + more] = repeated[:more]
-        rows += more
-    return repeated
+    return np.tile(period, (-(-partitions // len(period)), 1))[:partitions]
 
 
 def ids_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[int]]:
