@@ -68,8 +68,7 @@ def place_striped(
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
         TooManyLooksError: too many SPUs become saturated, or few of many are online.
     """
-    racks, left = {**online, **offline}, dict(free)
-    leaders, others = {*online}, {*offline}
+    leaders, others, left = dict(online), dict(offline), dict(free)
     draws = SeededDraws(seed)
     stripes: Stripes | None = None
     rows: list[list[int]] = []
@@ -82,7 +81,7 @@ def place_striped(
             found = len(leaders) + len(others) if leaders else 0
             if found < replicas:
                 raise ShortRingError(partition=len(rows), needed=replicas, found=found)
-            stripes = Stripes(sorted(leaders), sorted(others), racks, draws)
+            stripes = Stripes(leaders, others, draws)
             looks += found * LOOKS_EACH
             looks_of_row = found * LOOKS_EACH // len(leaders)
         looks += looks_of_row
@@ -91,9 +90,11 @@ def place_striped(
         for spu_id in row:
             if spu_id in left:
                 left[spu_id] -= 1
-        full = {spu_id for spu_id in row if left.get(spu_id) == 0}
+        full = sorted(spu_id for spu_id in row if left.get(spu_id) == 0)
         if full:
-            departed += [tuple(sorted(full & leaders))] if full & leaders else []
-            leaders, others, stripes = leaders - full, others - full, None
+            gone = tuple(spu_id for spu_id in full if leaders.pop(spu_id, None) is not None)
+            departed += [gone] if gone else []
+            others = {spu_id: rack for spu_id, rack in others.items() if spu_id not in full}
+            stripes = None
     filled = sorted(spu_id for spu_id, slots in left.items() if slots == 0)
     return np.array(rows, dtype=np.int32), tuple(departed), filled

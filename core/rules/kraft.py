@@ -85,22 +85,16 @@ class _Wheel:
 
 
 class Stripes:
-    """The lists of one request, one after the other.
-
-    `racks` has the rack of every SPU, "" for none; at least one SPU is online.
-    """
+    """The lists of one request, one after the other."""
 
     def __init__(
-        self,
-        online: Iterable[int],
-        offline: Iterable[int],
-        racks: Mapping[int, str],
-        draws: SeededDraws,
+        self, online: Mapping[int, str], offline: Mapping[int, str], draws: SeededDraws
     ) -> None:
+        """SPUs are given with their racks, "" for none; at least one is online."""
         by_rack: dict[str, tuple[list[int], list[int]]] = {}
-        for number, ids in enumerate((online, offline)):
-            for spu_id in ids:
-                by_rack.setdefault(racks[spu_id], ([], []))[number].append(spu_id)
+        for number, racks in enumerate((online, offline)):
+            for spu_id, rack in racks.items():
+                by_rack.setdefault(rack, ([], []))[number].append(spu_id)
         self._draws = draws
         # In the order of their names; each wheel of a rack draws, that of offline SPUs first.
         self._wheels: list[tuple[_Wheel, _Wheel]] = []
@@ -108,7 +102,7 @@ class Stripes:
             last = _Wheel(offline_ids, draws)
             self._wheels.append((_Wheel(ids, draws), last))
         self._racks = list(self._wheels)  # in the order of their turns
-        self._rounds = sum(len(ids) for ids, _ in by_rack.values())  # online SPUs
+        self._rounds = len(online)
         self._turn = draws.below(len(self._racks))
         self._round = 0
 
