@@ -237,31 +237,26 @@ def _partitions_set(
 def _loads(
     state: ClusterState, replica_map: ReplicaMap, row: list[int], moves: Sequence[Move]
 ) -> Iterator[Load]:
-    """What the SPUs concerned hold in the state."""
+    """What the SPUs concerned hold in the state, and what a replica of the topic needs of them."""
+    need = replica_map.need
     moved = {spu_id for move in moves for spu_id in (move.gone, move.taken) if spu_id is not None}
-    for spu_id in sorted({*row, *moved}):
-        if SpuId(spu_id) in state.spus:
-            yield _load_of(state, spu_id, replica_map.need, leads=spu_id == row[0])
-
-
-def _load_of(state: ClusterState, spu_id: int, need: Need | None, *, leads: bool) -> Load:
-    """What an SPU holds in the state, and what a replica of such a topic needs of it."""
-    spu = state.spus[SpuId(spu_id)]
-    amounts: tuple[AmountHeld, ...] = ()
-    if need is not None:
-        needed = {name: each[leads] for name, *each in need.by_name()}
-        has, used = dict(spu.resources), state.resource_use.of(spu_id)
-        amounts = tuple(
-            AmountHeld(
-                resource=name,
-                used=used.get(name, 0),
-                capacity=has.get(name, 0),
-                needed=needed.get(name, 0),
-            )
-            for name in sorted({*has, *used, *needed})
-        )
-    count = state.ledger.count(SpuId(spu_id))
-    return Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=amounts)
+    for spu_id in sorted({*row, *moved} & state.spus.keys()):
+        spu = state.spus[SpuId(spu_id)]
+        amounts: list[AmountHeld] = []
+        if need is not None:
+            needed = {name: each[spu_id == row[0]] for name, *each in need.by_name()}
+            has, used = dict(spu.resources), state.resource_use.of(spu_id)
+            amounts = [
+                AmountHeld(
+                    resource=name,
+                    used=used.get(name, 0),
+                    capacity=has.get(name, 0),
+                    needed=needed.get(name, 0),
+                )
+                for name in sorted({*has, *used, *needed})
+            ]
+        count = state.ledger.count(spu.spu_id)
+        yield Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=tuple(amounts))
 
 
 def _describe_room(state: ClusterState, need: Need) -> Iterator[str]:

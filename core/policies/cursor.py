@@ -147,23 +147,16 @@ def _look_ahead(cursor: Cursor, count: int, replicas: int) -> RowsAhead:
     index, period = cursor.index, _period(cursor.rule, cursor.ring.size, replicas)
     if period > count:
         return RowsAhead(index, Table(cursor.rows(count, replicas)))
-    alike = _alike(cursor, replicas)
+    # Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
+    order, racks = cursor.order, b""
+    if cursor.rule is Mode.RACK_SHIFTED:
+        racks = cursor.ring.rack_numbers(order).tobytes()
+    alike = cursor.rule, replicas, order.tobytes(), racks
     table = _SHARED.get(alike)
     if table is None:  # So many rows that no request passes the end.
         whole = Cursor(cursor.ring, cursor.rule, 0)
         table = _SHARED[alike] = Table(whole.rows(period + TABLE_REQUEST_MAX, replicas))
     return RowsAhead(index - index % period, table)
-
-
-def _alike(cursor: Cursor, replicas: int) -> _Alike:
-    """All that the rows of a rule depend on.
-
-    Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
-    """
-    order, racks = cursor.order, b""
-    if cursor.rule is Mode.RACK_SHIFTED:
-        racks = cursor.ring.rack_numbers(order).tobytes()
-    return cursor.rule, replicas, order.tobytes(), racks
 
 
 def _period(rule: Mode, size: int, replicas: int) -> int:

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_possible, turn_rows
-
-IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -34,7 +31,7 @@ def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas:
 
 
 def shifted_over_racks(
-    ring: IdArray, racks: IntArray, *, start: int, shift: int, partitions: int, replicas: int
+    ring: IdArray, racks: IdArray, *, start: int, shift: int, partitions: int, replicas: int
 ) -> IdMatrix:
     """Place leaders in turn; followers walk on from the leader, over racks not used while any is.
 
@@ -57,7 +54,7 @@ def shifted_over_racks(
         [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
     )
     nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
-    rack_at = np.tile(racks.astype(np.int32), 3)
+    rack_at = np.tile(racks, 3)
     leaders = np.arange(position, position + rows, dtype=np.int32)
     turns_done = leaders // np.int32(size)
     first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]

@@ -7,14 +7,13 @@ rack gives, from the rack on whose turn it is; a follower is what the next rack 
 SPU before an offline one. The leader's rack is passed over once. The turn goes on by one rack with
 each partition. After as many partitions as there are online SPUs, racks and wheels are shuffled.
 
-So an offline SPU never leads, and is taken only where its rack has no online SPU left: with racks
-that may be before another rack has given all, as in Kafka.
+So an offline SPU never leads, and is taken only where its rack has no online SPU left.
 
 SPUs 0 … 3, of which 3 is offline, racks a (0, 1), b (2) and c (3), nothing drawn but 0: the lists
 of three are [0, 2, 3], [2, 3, 1] and [0, 3, 2]. The third is rack c's turn, which cannot lead.
 
-What is drawn comes from the generator of `java.util.Random`, whose documentation fixes it: so
-Kafka's own class, given the same seed, gives the same lists.
+Draws come from the generator of `java.util.Random`, which its documentation fixes: Kafka's own
+class, given the same seed, gives the same lists.
 
 Source: Kafka 4.2.1, StripedReplicaPlacer, in place of document 004's older rule; java.util.Random
 and java.util.Collections.shuffle, Java SE 17 API.

@@ -6,8 +6,8 @@
     spu: the same of the SPU's id in decimal
     mix: the finalizer of SplitMix64
 
-An SPU leads as many partitions as its weight says, and who joins or leaves changes no other SPU's
-score: a newcomer only takes the places that it wins. Over racks the list is filled in rounds, each
+An SPU leads as many partitions as its weight says, and a newcomer only takes the places that it
+wins, since no other SPU's score changes. Over racks the list is filled in rounds, each
 of which takes the best SPU left of each rack, by score; the last round ends where the list is full.
 
 Three SPUs 0 … 2 of the weights 1, 1 and 2, topic "orders": for partition 0 they score 33.7, 0.417

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
 
-CountArray = NDArray[np.int64]
 FlagArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]  # of whole numbers: exact below 2**53, more than any SPU has
 
