@@ -80,23 +80,24 @@ if TYPE_CHECKING:
     from spu_assigner.core.decision.answers import answers
     from spu_assigner.core.decision.machine import decide, step
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner, Reasons
-    from spu_assigner.core.explain.loads import AmountHeld, Load
     from spu_assigner.core.explain.placement_decision import (
-        ChainStep,
-        MoveStep,
+        AmountHeld,
+        Load,
         Passed,
         PlacementDecision,
         PlacementStep,
-        ScoreStep,
-        StripeStep,
         Taken,
         Why,
     )
     from spu_assigner.core.saving import state_from_json, state_to_json
     from spu_assigner.core.state.cluster_state import ClusterState, evolve
-    from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
-    from spu_assigner.core.whatif.layout import ClusterLayout, layout_of_state
-    from spu_assigner.core.whatif.sweep import FailureSweep, WorstByMeasure, sweep_racks, sweep_spus
+    from spu_assigner.core.whatif.failure import (
+        FailureAnalysis,
+        FailureOutcome,
+        FailureSweep,
+        sweep_racks,
+        sweep_spus,
+    )
 
 __all__ = ["Assigner"]
 __all__ += ["Chain", "Order"]
@@ -114,12 +115,10 @@ __all__ += ["WaitingSettled"]
 __all__ += ["Need", "ReplicaLists", "as_dict"]
 __all__ += ["answers", "decide", "step"]
 __all__ += ["AmountHeld", "ExplainingAssigner", "Load", "Reasons"]
-__all__ += ["ChainStep", "MoveStep", "Passed", "PlacementDecision", "PlacementStep", "ScoreStep"]
-__all__ += ["StripeStep", "Taken", "Why"]
+__all__ += ["Passed", "PlacementDecision", "PlacementStep", "Taken", "Why"]
 __all__ += ["state_from_json", "state_to_json"]
 __all__ += ["ClusterState", "evolve"]
-__all__ += ["ClusterLayout", "FailureAnalysis", "FailureOutcome", "layout_of_state"]
-__all__ += ["FailureSweep", "WorstByMeasure", "sweep_racks", "sweep_spus"]
+__all__ += ["FailureAnalysis", "FailureOutcome", "FailureSweep", "sweep_racks", "sweep_spus"]
 
 # The modules that define them, those that load least first.
 _HOMES: Final = (
@@ -137,11 +136,8 @@ _HOMES: Final = (
     "decision.machine",
     "assigner",
     "whatif.failure",
-    "whatif.layout",
-    "whatif.sweep",
     "explain.placement_decision",
     "explain.explaining_assigner",
-    "explain.loads",
 )
 
 if not TYPE_CHECKING:  # A type checker would take every name for known.

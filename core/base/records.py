@@ -112,10 +112,6 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
     """The ring before the step; None: no ring was read, or an earlier release wrote the map."""
     filled: str = ""
     """Of a step of a rule: SPUs that it saturated, each with its last replica, as ranges."""
-    same_rack: int = 0
-    """Times a candidate was passed over for its rack, over all lists of the step."""
-    in_list: int = 0
-    """Times a candidate was passed over because the list had it already."""
     moves: tuple[Move, ...] = ()
     """Moves of a repair or rebalance, in order of partition."""
 

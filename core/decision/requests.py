@@ -29,8 +29,8 @@ from spu_assigner.core.decision.ring_changes import (
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
-from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, SCORING, PlacementRule
-from spu_assigner.core.policies.planner import Demand, ShortRingError, TooManyLooksError, place
+from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError, place
 from spu_assigner.core.policies.striped import (
     free_slots,
     offline_spus,
@@ -45,10 +45,10 @@ from spu_assigner.core.state.topic import Topic
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
 RULES_OF: Final = {
-    Policy.FLUVIO: (PlacementRule.ROUND_ROBIN, PlacementRule.WALK),
-    Policy.KAFKA: (PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS),
-    Policy.REDPANDA: (PlacementRule.POINTER, PlacementRule.POINTER),
-    Policy.RENDEZVOUS: (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS),
+    Policy.FLUVIO: (Mode.ROUND_ROBIN, Mode.RACK_WALK),
+    Policy.KAFKA: (Mode.SHIFTED, Mode.RACK_SHIFTED),
+    Policy.REDPANDA: (Mode.POINTER, Mode.POINTER),
+    Policy.RENDEZVOUS: (Mode.SCORED, Mode.RACK_SCORED),
 }
 _KRAFT_ORDER: Final = Order.ALTERNATION
 _ORDERS: Final = {Policy.BALANCED: Order.BALANCED, Policy.KRAFT: _KRAFT_ORDER}  # of the others
@@ -145,38 +145,36 @@ def _by_rule(
     ring = state.ring
     if event.replication_factor > ring.size:
         raise shortage.short_ring(state, event, ring.size)
-    demand = Demand(
-        rule=rule,
-        topic=event.topic,
-        partitions=event.partitions,
-        replicas=event.replication_factor,
-        start=event.start_index,
-        shift=event.shift,
-    )
     order = ORDER_OF[rule]
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
-    plan = place(ring, demand, index, None if has_room else state.ledger.free(ring.ids))
-    replicas = led_by_others(state, plan.replicas) if state.demoted else plan.replicas
+    cursor = Cursor(ring, rule, index, event.topic)
+    if event.start_index is not None:
+        cursor.start_at(event.start_index, event.shift)
+    lists, departed = place(
+        cursor,
+        partitions=event.partitions,
+        replicas=event.replication_factor,
+        free=None if has_room else state.ledger.free(ring.ids),
+    )
+    replicas = led_by_others(state, lists) if state.demoted else lists
     start = index if has_chain and event.start_index is None else event.start_index
-    filled = tuple(sorted(chain.from_iterable(plan.departed))) if plan.departed else ()
+    filled = tuple(sorted(chain.from_iterable(departed))) if departed else ()
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
-        chain=plan.chain if has_chain and event.start_index is None else None,
+        chain=cursor.chain() if has_chain and event.start_index is None else None,
         filled=filled,
         reason=Reason(
-            mode=MODE_OF[rule],
+            mode=rule,
             start_index=start,
             shift=event.shift,
             is_named=event.start_index is not None,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
             filled=ranges_text(filled) if filled else "",
-            same_rack=plan.same_rack,
-            in_list=plan.in_list,
         ),
     )
 
@@ -239,7 +237,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
         raise shortage.short_ring(state, event, ring.size, offline=len(offline))
     index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
-    plan = place_striped(
+    matrix, departed, full = place_striped(
         ring.racks_of_members(ignore_rack=event.ignore_rack),
         offline,
         seed=stripes_seed(event.cluster_id, event.topic, index),
@@ -247,23 +245,23 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
         replicas=event.replication_factor,
         free=free_slots(state, offline, event.partitions),
     )
-    filled = tuple(sorted(chain.from_iterable(plan.departed)))
+    filled = tuple(sorted(chain.from_iterable(departed)))
     return Assignment(
         policy=Policy.KRAFT,
-        replicas=led_by_others(state, ReplicaLists(plan.matrix)),
+        replicas=led_by_others(state, ReplicaLists(matrix)),
         order=_KRAFT_ORDER,
-        chain=chain_after(ring, _KRAFT_ORDER, index, plan.matrix, filled),
+        chain=chain_after(ring, _KRAFT_ORDER, index, matrix, filled),
         filled=filled,
         reason=Reason(
             mode=Mode.STRIPED,
             start_index=index,
             ring=recorded_ring(state, _KRAFT_ORDER, fenced=offline),
-            filled=ranges_text(plan.filled),
+            filled=ranges_text(full),
         ),
     )
 
 
-def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> PlacementRule | None:
+def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode | None:
     """How the policy places on this cluster.
 
     None: some online SPUs have racks and some have not. (For `rendezvous` those count as one rack.)

@@ -29,29 +29,20 @@ class ExplainingAssigner:
         """Decide and apply; the answers in their fixed order, without reasons but for maps."""
         records = self.assigner.records(event)
         follower = self._followers.setdefault(event.cluster_id, ClusterState(event.cluster_id))
-        reasons: dict[tuple[str, int], Reasons] = {}
+        reasons: dict[int, Reasons] = {}  # by the identity of the map
         decided: list[ReplicaMap] = []  # together, on the state that the follower has
         for record in records:
-            if isinstance(record, ReplicaMap):
-                reasons[record.topic, record.revision] = _reasons_of(follower, record)
+            if isinstance(record, ReplicaMap) and record.replicas is not None:
+                topic = follower.topics.get(record.topic)
+                before = None if topic is None else topic.replicas.lists().tolist()
+                found = explain_map(follower, record, before, is_before=True)
+                reasons[id(record)] = [*found.items()]
                 if record.reason is not None and record.reason.mode is Mode.REBALANCE:
                     decided.append(record)  # All maps of a rebalance are decided on one state.
                     continue
-            for replica_map in decided:
-                evolve(follower, replica_map)
+            for each in (*decided, record):
+                evolve(follower, each)
             decided.clear()
-            evolve(follower, record)
         if follower.is_empty:  # As the assigner forgets it.
             del self._followers[event.cluster_id]
-        return [
-            (each, reasons[each.topic, each.revision] if isinstance(each, ReplicaMap) else [])
-            for each in answers(records)
-        ]
-
-
-def _reasons_of(follower: ClusterState, replica_map: ReplicaMap) -> Reasons:
-    if replica_map.replicas is None:
-        return []
-    topic = follower.topics.get(replica_map.topic)
-    before = None if topic is None else topic.replicas.lists().tolist()
-    return list(explain_map(follower, replica_map, before, is_before=True).items())
+        return [(answer, reasons.get(id(answer), [])) for answer in answers(records)]

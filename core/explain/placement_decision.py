@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Reason
-from spu_assigner.core.explain.loads import Load
+from spu_assigner.core.base.records import Move, Reason
+from spu_assigner.core.base.resources import dominant_share
 
 
 class Why(StrEnum):
@@ -55,73 +55,59 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainStep:
-    """Where in its order a list begins."""
+class PlacementStep:
+    """On what ring a rule placed a list, and where in its order the list begins."""
 
-    order: Order
-    """The order that was read."""
     ring_size: int
     """Of the ring when this partition's turn came."""
-    index: int
-    """The index of the chain, or of the request's own cursor."""
-    cycle: int
+    filled: tuple[int, ...]
+    """SPUs that left the ring earlier in the step."""
+    index: int | None = None
+    """Of the chain, or of the request's own cursor; of `kraft`, whose draws follow from it, at the
+    step's first partition; None: SPUs were taken by score."""
+    order: Order | None = None
+    """The order that was read; None: SPUs were drawn, or taken by score, as all below."""
+    cycle: int | None = None
     """The index divided by the size of the ring."""
-    position: int
+    position: int | None = None
     """The leader's position in the order."""
     gap: int | None = None
     """The gap between the leader and its followers, of `fluvio` without racks."""
     shift: int | None = None
     """The shift of the followers, of `kafka`."""
-    filled: tuple[Passed, ...] = ()
-    """SPUs that left the ring earlier in the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreStep:
-    """On what ring a list was found by score."""
+class AmountHeld:
+    """What is used of a resource on an SPU."""
 
-    ring_size: int
-    """Of the ring when this partition's turn came."""
-    filled: tuple[Passed, ...] = ()
-    """SPUs that left the ring earlier in the step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripeStep:
-    """With which draws a list was found, and on what ring."""
-
-    ring_size: int
-    """Of the ring when this partition's turn came."""
-    index: int
-    """Of the chain, at the step's first partition: part of the seed."""
-    filled: tuple[Passed, ...] = ()
-    """SPUs that left the ring earlier in the step."""
-
-
-PlacementStep = ChainStep | ScoreStep | StripeStep
+    resource: str
+    """Its name."""
+    used: int
+    """By the replicas that are there."""
+    capacity: int
+    """What the SPU has of it."""
+    needed: int
+    """By the replica of the list on this SPU; else by one that does not lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveStep:
-    """One replica that left its list, came to it, or both. None: it does not apply, or is not
-    known."""
+class Load:
+    """What an SPU holds of what it can."""
 
-    gone: int | None
-    """The SPU that lost it."""
-    is_leaving: bool
-    """Whether that was to lose it (a decommission, an eviction); else it evened the loads."""
-    is_resize: bool
-    """Whether the list was to be longer or shorter."""
-    taken: int | None
-    """The SPU that received it."""
-    on_new_rack: bool | None
-    """Whether that is on a rack without another replica of the list."""
-    candidates: int | None = None
-    """SPUs with room that did not hold the partition."""
-    on_new_racks: int | None = None
-    """Of these, on racks without another replica of the list; None: there are no racks."""
-    best: tuple[Load, ...] = ()
-    """The first of them in the order of preference."""
+    spu_id: int
+    count: int
+    """Replicas."""
+    capacity: int
+    """Replica slots."""
+    amounts: tuple[AmountHeld, ...] = ()
+    """Each resource that there is, where the topic has a demand."""
+
+    def dominant(self, *, replicas: int = 0) -> tuple[float, AmountHeld | None]:
+        """The dominant share, with so many more of these replicas, and of what; None: of slots."""
+        used = [(x.resource, x.used + replicas * x.needed, x.capacity) for x in self.amounts]
+        share, name = dominant_share([(None, self.count + replicas, self.capacity), *used])
+        return share, next((each for each in self.amounts if each.resource == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,20 +117,19 @@ class PlacementDecision:
     revision: int
     """Of the map."""
     cause: str
-    """The id of the event that it follows from."""
-    reason: Reason | None
-    """What the map records of the step; None: nothing."""
+    reason: Reason
+    """What the map records of the step."""
     replicas: tuple[int, ...]
     """The list that the step gave, leader first."""
     before: tuple[int, ...] | None
     """The list of the revision before, where that is retained."""
     ring_size: int | None
-    """Of the ring before the step; None: no ring was read, or it was not recorded."""
+    """Of the ring before the step; None: no ring was read."""
     step: PlacementStep | None
-    """Where in its order the list was placed; None: by none, or not known."""
+    """Where a rule placed the list; None: none did."""
     replica_steps: tuple[Taken, ...]
     """How each replica was found."""
-    moves: tuple[MoveStep, ...]
+    moves: tuple[Move, ...]
     """Replicas that left or came, of a list that was there."""
     absent: tuple[Passed, ...]
     """SPUs of the cluster that were not in the ring."""
@@ -156,7 +141,7 @@ class PlacementDecision:
     """Whether the placement was repeated and gave the recorded lists."""
     unknown: tuple[str, ...]
     """What cannot be known, and why."""
-    rules: tuple[str, ...] = ()
+    rules: tuple[str, ...]
     """The rules that bind the topic now, and what SPUs lack for it."""
 
 

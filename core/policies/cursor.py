@@ -1,4 +1,4 @@
-"""The rules by which requests are placed, and where one goes on in an order of the ring.
+"""The rules that place by an order of the ring, and where a request goes on in it.
 
 Requests of one rule go on where the last one stopped, so the next rows are known before they are
 asked for: they are made many at once, as a `Table` that is kept with the ring, of which each
@@ -8,254 +8,161 @@ with a start of their own have no table: their rows are made for them alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import auto
-from typing import Any, Final, assert_never
+from collections.abc import Collection
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.chains import Chain, Order
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Mode
-from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
-from spu_assigner.core.base.structs import FastStrEnum
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining
 
 # Rows of a larger request are made for it alone: it costs so much that nothing is saved.
 TABLE_REQUEST_MAX: Final = 1_024
 ROWS_AHEAD_FIRST: Final = 64  # doubled each time, since a ring may not last
-ROWS_AHEAD_MAX: Final = (
-    8_192  # 100 KB of three replicas each; made in the time of some ten requests
-)
-_PASSED: Final = "passed"  # of a table's cache: SPUs that each row passed over
+ROWS_AHEAD_MAX: Final = 8_192  # 100 KB of three replicas each, made in the time of ten requests
+
+# The rules, by the mode of a step that was placed so, and the order that each reads.
+ORDER_OF: Final = {
+    Mode.ROUND_ROBIN: Order.ID,
+    Mode.RACK_WALK: Order.DIAGONAL,
+    Mode.SHIFTED: Order.ID,
+    Mode.RACK_SHIFTED: Order.ALTERNATION,
+    Mode.POINTER: Order.REGISTRATION,
+    Mode.SCORED: Order.ID,
+    Mode.RACK_SCORED: Order.BALANCED,
+}
+# Each partition by its name and the weights of the SPUs: these rules have no chain.
+SCORING: Final = (Mode.SCORED, Mode.RACK_SCORED)
+# Row i is that of index i, and repeats itself: these rules have tables.
+REPEATING: Final = (Mode.ROUND_ROBIN, Mode.RACK_WALK, Mode.SHIFTED, Mode.RACK_SHIFTED)
+# Followers are shifted with each turn: these rules have a fixed start.
+SHIFTING: Final = (Mode.SHIFTED, Mode.RACK_SHIFTED)
 
 _Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where they matter
 _SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
 
 
-class PlacementRule(FastStrEnum):
-    """How rows are made; each belongs to one order of the ring."""
-
-    ROUND_ROBIN = auto()  # fluvio without racks
-    WALK = auto()  # fluvio over racks
-    SHIFTED = auto()  # kafka without racks
-    SHIFTED_OVER_RACKS = auto()  # kafka over racks
-    POINTER = auto()  # redpanda
-    SCORED = auto()  # rendezvous without racks
-    SCORED_OVER_RACKS = auto()  # rendezvous over racks
-
-
-ORDER_OF: Final = {
-    PlacementRule.ROUND_ROBIN: Order.ID,
-    PlacementRule.WALK: Order.DIAGONAL,
-    PlacementRule.SHIFTED: Order.ID,
-    PlacementRule.SHIFTED_OVER_RACKS: Order.ALTERNATION,
-    PlacementRule.POINTER: Order.REGISTRATION,
-    PlacementRule.SCORED: Order.ID,
-    PlacementRule.SCORED_OVER_RACKS: Order.BALANCED,
-}
-
-MODE_OF: Final = {
-    PlacementRule.ROUND_ROBIN: Mode.ROUND_ROBIN,
-    PlacementRule.WALK: Mode.RACK_WALK,
-    PlacementRule.SHIFTED: Mode.SHIFTED,
-    PlacementRule.SHIFTED_OVER_RACKS: Mode.RACK_SHIFTED,
-    PlacementRule.POINTER: Mode.POINTER,
-    PlacementRule.SCORED: Mode.SCORED,
-    PlacementRule.SCORED_OVER_RACKS: Mode.RACK_SCORED,
-}
-
-# Each partition by its name and the weights of the SPUs: these rules have no chain.
-SCORING: Final = (PlacementRule.SCORED, PlacementRule.SCORED_OVER_RACKS)
-# Row i is that of index i, and repeats itself: these rules have tables.
-REPEATING: Final = (
-    PlacementRule.ROUND_ROBIN,
-    PlacementRule.WALK,
-    PlacementRule.SHIFTED,
-    PlacementRule.SHIFTED_OVER_RACKS,
-)
-
-
-@dataclass(slots=True)
 class Cursor:
-    """A place in an order of a ring, and how it moves when the ring shrinks.
+    """A place in the order of a ring that a rule reads, and how it moves when the ring shrinks.
 
-    `rotated`: Kafka's fixed start. The order begins at the start SPU, so that the index counts
-    partitions and index // N the completed rounds.
+    It stands at the chain index (of a rule in SCORING: at a partition of the topic), or at the
+    start that the request names. Of Kafka's fixed start the order begins at the start SPU, so that
+    the index counts partitions and index // N the completed rounds.
     """
 
-    ring: Ring
-    rule: PlacementRule
-    index: int
-    shift: int = 0
-    rotated: bool = False
-    topic: str = ""
-    emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
-    order: IdArray = field(init=False)
+    is_own = False  # whether the request names its start
+    shift = 0
+    _emptied_cycle = 0  # of a ring that was emptied: an index says no more
 
-    def __post_init__(self) -> None:
-        self.order = self.ring.order(ORDER_OF[self.rule])
+    def __init__(self, ring: Ring, rule: Mode, index: int, topic: str = "") -> None:
+        """The ring must not be empty."""
+        self.ring, self.rule, self.index, self.topic = ring, rule, index, topic
+        self.order = ring.order(ORDER_OF[rule])
 
-    def rotate(self, start: int) -> None:
-        """Let the order begin at position start (modulo its length)."""
-        self.rotated = True
-        self.order = np.roll(self.order, -(start % len(self.order)))
+    def start_at(self, start: int, shift: int | None) -> None:
+        """Leave the chain for the start that a request names."""
+        self.is_own, self.index = True, start
+        if self.rule in SHIFTING:
+            self.order = np.roll(self.order, -(start % len(self.order)))
+            self.index, self.shift = 0, start if shift is None else shift
 
-    def rows(self, count: int, replicas: int) -> tuple[IdMatrix, IdMatrix | None]:
-        """The next `count` replica lists; the cursor does not move.
-
-        Also how many SPUs each list passed over (for their rack, because the list had them), None
-        where the rule passes over nobody.
-        """
-        order, start = self.order, self.index
+    def rows(self, count: int, replicas: int) -> IdMatrix:
+        """The next `count` replica lists; the cursor does not move."""
+        order, racks = self.order, self.ring.rack_numbers
+        span = {"start": self.index, "partitions": count, "replicas": replicas}
         match self.rule:
-            case PlacementRule.ROUND_ROBIN:
-                rows = fluvio.round_robin(order, start=start, partitions=count, replicas=replicas)
-            case PlacementRule.WALK:
-                rows = fluvio.walk(order, start=start, partitions=count, replicas=replicas)
-            case PlacementRule.SHIFTED:
-                rows = kafka.shifted(
-                    order, start=start, shift=self.shift, partitions=count, replicas=replicas
-                )
-            case PlacementRule.SHIFTED_OVER_RACKS:
-                return kafka.shifted_over_racks(
-                    order,
-                    self.ring.rack_numbers(order),
-                    start=start,
-                    shift=self.shift,
-                    partitions=count,
-                    replicas=replicas,
-                )
-            case PlacementRule.POINTER:
-                rows = redpanda.pointed(order, start=start, partitions=count, replicas=replicas)
-            case PlacementRule.SCORED | PlacementRule.SCORED_OVER_RACKS:
-                over_racks = self.rule is PlacementRule.SCORED_OVER_RACKS
+            case Mode.ROUND_ROBIN:
+                return fluvio.round_robin(order, **span)
+            case Mode.RACK_WALK:
+                return fluvio.walk(order, **span)
+            case Mode.SHIFTED:
+                return kafka.shifted(order, shift=self.shift, **span)
+            case Mode.RACK_SHIFTED:
+                return kafka.shifted_over_racks(order, racks(order), shift=self.shift, **span)
+            case Mode.POINTER:
+                return redpanda.pointed(order, **span)
+            case Mode.SCORED | Mode.RACK_SCORED:
+                of_racks = racks(order) if self.rule is Mode.RACK_SCORED else None
                 return rendezvous.scored(
-                    order,
-                    self.ring.weights(),
-                    self.ring.rack_numbers(order) if over_racks else None,
-                    topic=self.topic,
-                    start=start,
-                    partitions=count,
-                    replicas=replicas,
+                    order, self.ring.weights(), of_racks, topic=self.topic, **span
                 )
             case _:
-                assert_never(self.rule)
-        return rows, None
+                raise InvariantError(f"mode {self.rule} places by no order of the ring")
 
-    def moved(self, count: int, replicas: int) -> int:
-        """The index after `count` more lists."""
-        return self.index + (count * replicas if self.rule is PlacementRule.POINTER else count)
+    def advance(self, count: int, replicas: int) -> None:
+        """Move on by so many lists."""
+        self.index += count * replicas if self.rule is Mode.POINTER else count
 
-    def drop(self, gone: tuple[int, ...]) -> None:
+    def drop(self, gone: Collection[int]) -> None:
         """Go on in the ring without these: who was to lead next, or the first after it."""
-        if self.rule in SCORING:
-            self.ring = self.ring.without(gone)
-            self.order = self.ring.order(ORDER_OF[self.rule])
-            return
         old: list[int] = self.order.tolist()
-        cycle, position = divmod(self.index, len(old))
         self.ring = self.ring.without(gone)
         self.order = self.ring.order(ORDER_OF[self.rule])
-        if self.rotated and len(self.order):
+        if self.rule in SCORING:
+            return
+        cycle, position = divmod(self.index, len(old))
+        if self.is_own and self.rule in SHIFTING and len(self.order):
             _, head = next_remaining(old, 0, gone)
-            self.order = np.roll(self.order, -_position(self.order, head))
+            self.order = np.roll(self.order, -self._position(head))
         stands, lead = next_remaining(old, position, gone)
         if lead is None:
-            self.index, self.emptied_cycle = 0, cycle
+            self.index, self._emptied_cycle = 0, cycle
         else:
-            self.index = (cycle + stands // len(old)) * len(self.order) + _position(
-                self.order, lead
-            )
+            turns = cycle + stands // len(old)
+            self.index = turns * len(self.order) + self._position(lead)
+
+    def _position(self, spu_id: int | None) -> int:
+        return int(np.flatnonzero(self.order == spu_id)[0])
 
     def chain(self) -> Chain:
         """Where the cursor stands, as the chain of its order."""
         if len(self.order) == 0:
-            return Chain(cycle=self.emptied_cycle, lead=None, moved=True)
+            return Chain(cycle=self._emptied_cycle, lead=None, moved=True)
         return self.ring.chain_at(ORDER_OF[self.rule], self.index)
 
 
-def _position(order: IdArray, spu_id: int | None) -> int:
-    return int(np.flatnonzero(order == spu_id)[0])
+class RowsAhead(NamedTuple):
+    """Rows of a rule in `REPEATING`, kept with the ring on which they were made."""
+
+    first: int  # the index of the table's first row
+    table: Table
 
 
-class RowsAhead:
-    """The next rows of a rule that repeats itself, kept with the ring on which they were made.
-
-    Requests of one rule go on where the last one stopped, so their rows are made many at once. On
-    a small ring they are the whole period of the rule, on a large one a window that moves on.
-    """
-
-    __slots__ = ("_count", "_first", "_period", "_replicas", "_rule", "_table")
-
-    def __init__(self, ring: Ring, rule: PlacementRule, replicas: int) -> None:
-        self._rule = rule
-        self._replicas = replicas
-        self._period = _period(rule, ring.size, replicas)
-        self._count = ROWS_AHEAD_FIRST // 2
-        self._table: Table | None = None
-        self._first = 0  # the index of the table's first row
-
-    def rows(
-        self, ring: Ring, index: int, count: int
-    ) -> tuple[ReplicaLists, NDArray[np.integer[Any]] | None]:
-        """So many rows from an index on, at most `TABLE_REQUEST_MAX`, and what they passed over."""
-        table, begin = self._table, index - self._first
-        if table is None or begin < 0 or begin + count > table.count:
-            table = self._table = self._look_ahead(ring, index, count)
-            begin = index - self._first
-        passed = table.cache.get(_PASSED)
-        lists = table.lists(begin, count)
-        return lists, None if passed is None else passed[begin : begin + count]
-
-    def _look_ahead(self, ring: Ring, index: int, count: int) -> Table:
-        """A table that holds these rows; twice as many as the last time."""
-        self._count = min(2 * self._count, ROWS_AHEAD_MAX)
-        if self._period <= ROWS_AHEAD_MAX:
-            alike = _alike(ring, self._rule, self._replicas)
-            table = _SHARED.get(alike)
-            if table is None and self._period <= self._count:
-                cursor = Cursor(ring, self._rule, 0)  # so many that no request passes the end
-                table = self._made(cursor, self._period + TABLE_REQUEST_MAX)
-                _SHARED[alike] = table
-            if table is not None:
-                self._first = index - index % self._period
-                return table
-        self._first = index
-        return self._made(Cursor(ring, self._rule, index), max(self._count, count))
-
-    def _made(self, cursor: Cursor, count: int) -> Table:
-        rows, passed = cursor.rows(count, self._replicas)
-        table = Table(rows)
-        if passed is not None:
-            table.cache[_PASSED] = passed
-        return table
-
-
-def rows_ahead(ring: Ring, rule: PlacementRule, replicas: int) -> RowsAhead:
-    """Those of a rule in `REPEATING` on this ring."""
-    kept, key = ring.kept, (rule, replicas)
+def rows_ahead(cursor: Cursor, count: int, replicas: int) -> ReplicaLists:
+    """The next rows of a cursor that goes by a chain, at most `TABLE_REQUEST_MAX`: a slice."""
+    kept, key = cursor.ring.kept, (cursor.rule, replicas)
     ahead: RowsAhead | None = kept.get(key)
-    if ahead is None:
-        ahead = kept[key] = RowsAhead(ring, rule, replicas)
-    return ahead
+    if ahead is None or not 0 <= cursor.index - ahead.first <= ahead.table.count - count:
+        made = ROWS_AHEAD_FIRST if ahead is None else min(2 * ahead.table.count, ROWS_AHEAD_MAX)
+        ahead = kept[key] = _look_ahead(cursor, max(made, count), replicas)
+    return ahead.table.lists(cursor.index - ahead.first, count)
 
 
-def _alike(ring: Ring, rule: PlacementRule, replicas: int) -> _Alike:
-    """All that the rows of a rule depend on.
+def _look_ahead(cursor: Cursor, count: int, replicas: int) -> RowsAhead:
+    """The next rows; of a small ring the whole period of the rule, of a large one so many."""
+    index, period = cursor.index, _period(cursor.rule, cursor.ring.size, replicas)
+    if period > count:
+        return RowsAhead(index, Table(cursor.rows(count, replicas)))
+    # Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
+    order, racks = cursor.order, b""
+    if cursor.rule is Mode.RACK_SHIFTED:
+        racks = cursor.ring.rack_numbers(order).tobytes()
+    alike = cursor.rule, replicas, order.tobytes(), racks
+    table = _SHARED.get(alike)
+    if table is None:  # So many rows that no request passes the end.
+        whole = Cursor(cursor.ring, cursor.rule, 0)
+        table = _SHARED[alike] = Table(whole.rows(period + TABLE_REQUEST_MAX, replicas))
+    return RowsAhead(index - index % period, table)
 
-    Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
-    """
-    order = ring.order(ORDER_OF[rule])
-    racks = ring.rack_numbers(order).tobytes() if rule is PlacementRule.SHIFTED_OVER_RACKS else b""
-    return rule, replicas, order.tobytes(), racks
 
-
-def _period(rule: PlacementRule, size: int, replicas: int) -> int:
+def _period(rule: Mode, size: int, replicas: int) -> int:
     """After how many rows a rule repeats itself on a ring."""
-    if rule is PlacementRule.ROUND_ROBIN:
+    if rule is Mode.ROUND_ROBIN:
         return size * (size - replicas + 1)
-    if rule is PlacementRule.WALK:
+    if rule is Mode.RACK_WALK:
         return size
     return size * max(size - 1, 1)

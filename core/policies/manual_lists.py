@@ -12,8 +12,7 @@ first, duplicates, ids that are none. `list_faults` reports all, for `lint`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import Code
@@ -21,10 +20,12 @@ from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 
 _ENTRY_KEYS: Final = {"id", "replicas"}
+_FORMS: Final = (
+    'a list of {"id": 0, "replicas": [0, 1, 2]}, or the object {"partitions": [such entries]}'
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualFault:
+class ManualFault(NamedTuple):
     """Why the lists are refused."""
 
     code: Code
@@ -62,22 +63,21 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
         yield _wrong_count(len(entries))
         return
     first: tuple[int, int] | None = None  # partition and length of the first list that has SPUs
-    after_slip = None  # the id that may follow one out of order
+    next_id = 0
     for partition, entry in enumerate(entries):
         if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
             yield _malformed(f"entry {partition} is {bounded_repr(entry)}", partition)
-            yield from _faults_of_entry(partition, entry)
+            next_id += 1
             continue
         given, replicas = entry["id"], entry["replicas"]
-        if not _is_integer(given) or given != partition:
-            if after_slip is None or given != after_slip:
-                yield ManualFault(
-                    code=Code.MANUAL_PARTITION_IDS,
-                    message=f"entry {partition} has the id {bounded_repr(given)}; "
-                    f"number the partitions 0, 1, 2, … in order: {partition} is next",
-                    path=(partition, "id"),
-                )
-            after_slip = given + 1 if _is_integer(given) else None
+        if not _is_integer(given) or given != next_id:
+            yield ManualFault(
+                Code.MANUAL_PARTITION_IDS,
+                f"entry {partition} has the id {bounded_repr(given)}; "
+                f"number the partitions 0, 1, 2, … in order: {next_id} is next",
+                (partition, "id"),
+            )
+        next_id = (given if _is_integer(given) else next_id) + 1
         if not isinstance(replicas, list):
             found = f"partition {partition} has the replicas {bounded_repr(replicas)}"
             yield _malformed(found, partition, "replicas")
@@ -85,14 +85,6 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
         if first is None and replicas:
             first = partition, len(replicas)
         yield from _faults_of_list(partition, replicas, path=(partition, "replicas"), first=first)
-
-
-def _faults_of_entry(partition: int, entry: object) -> Iterator[ManualFault]:
-    """What is wrong with the list in an entry of another form, where it has one."""
-    replicas = entry.get("replicas") if isinstance(entry, dict) else entry
-    if isinstance(replicas, list):
-        inner = ("replicas",) if isinstance(entry, dict) else ()
-        yield from _faults_of_list(partition, replicas, path=(partition, *inner))
 
 
 def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault]:
@@ -109,8 +101,8 @@ def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault
 
 def _wrong_count(partitions: int) -> ManualFault:
     return ManualFault(
-        code=Code.INVALID_PARTITIONS,
-        message=f"the replica lists name {partitions} partitions; "
+        Code.INVALID_PARTITIONS,
+        f"the replica lists name {partitions} partitions; "
         f"name 1 to {PARTITIONS_MAX}, each with its list",
     )
 
@@ -124,56 +116,41 @@ def _faults_of_list(
 ) -> Iterator[ManualFault]:
     """What is wrong with one list; with `first`, it must have as many SPUs as the first."""
     if not replicas:
-        yield ManualFault(
-            code=Code.MANUAL_EMPTY_LIST,
-            message=f"partition {partition} has no replicas; name at least one SPU, leader first",
-            path=path,
-        )
+        message = f"partition {partition} has no replicas; name at least one SPU, leader first"
+        yield ManualFault(Code.MANUAL_EMPTY_LIST, message, path)
         return
+    has = f"partition {partition} has {len(replicas)} replicas"
     if len(replicas) > REPLICATION_FACTOR_MAX:
-        yield ManualFault(
-            code=Code.INVALID_REPLICATION_FACTOR,
-            message=f"partition {partition} has {len(replicas)} replicas; "
-            f"name at most {REPLICATION_FACTOR_MAX}",
-            path=path,
-        )
+        message = f"{has}; name at most {REPLICATION_FACTOR_MAX}"
+        yield ManualFault(Code.INVALID_REPLICATION_FACTOR, message, path)
         return
     if first is not None and len(replicas) != first[1]:
-        yield ManualFault(
-            code=Code.MANUAL_UNEVEN_LISTS,
-            message=f"partition {partition} has {len(replicas)} replicas and partition {first[0]} "
-            f"has {first[1]}; name as many for each partition",
-            path=path,
-        )
+        message = f"{has} and partition {first[0]} has {first[1]}; name as many for each partition"
+        yield ManualFault(Code.MANUAL_UNEVEN_LISTS, message, path)
     seen: set[int] = set()
     for place, value in enumerate(replicas):
         if not _is_integer(value):
             continue
         if value in seen:
             yield ManualFault(
-                code=Code.MANUAL_DUPLICATE_SPU,
-                message=f"partition {partition} names SPU {bounded_repr(value)} more than "
+                Code.MANUAL_DUPLICATE_SPU,
+                f"partition {partition} names SPU {bounded_repr(value)} more than "
                 "once; name each SPU once in a list",
-                path=(*path, place),
+                (*path, place),
             )
         seen.add(value)
     for place, value in enumerate(replicas):
         if not is_spu_id(value):
             yield ManualFault(
-                code=Code.MANUAL_INVALID_SPU,
-                message=f"partition {partition} names the SPU {bounded_repr(value)}; "
+                Code.MANUAL_INVALID_SPU,
+                f"partition {partition} names the SPU {bounded_repr(value)}; "
                 f"an SPU id is an integer from 0 to {SPU_ID_MAX}",
-                path=(*path, place),
+                (*path, place),
             )
 
 
 def _malformed(found: str, *path: int | str) -> ManualFault:
-    return ManualFault(
-        code=Code.MANUAL_MALFORMED,
-        message=f'{found}; expected a list of {{"id": 0, "replicas": [0, 1, 2]}}, '
-        'or the object {"partitions": [such entries]}',
-        path=path,
-    )
+    return ManualFault(Code.MANUAL_MALFORMED, f"{found}; expected {_FORMS}", path)
 
 
 def is_spu_id(value: object) -> TypeGuard[int]:

@@ -10,28 +10,14 @@ places those of a request of its own, without that SPU; what is drawn goes on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
-from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.planner import Departed, ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripedPlan:
-    """Where a request went.
-
-    `departed` holds the online SPUs that became saturated, in groups that left the ring together.
-    """
-
-    matrix: IdMatrix
-    departed: tuple[tuple[int, ...], ...]
-    filled: tuple[int, ...]  # all that became saturated, offline ones too, ascending
 
 
 def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
@@ -46,14 +32,11 @@ def offline_spus(state: ClusterState, *, ignore_rack: bool) -> dict[int, str]:
 
 def free_slots(state: ClusterState, offline: dict[int, str], partitions: int) -> dict[int, int]:
     """The free slots of each SPU that so many partitions may saturate."""
-    free = {
-        spu_id: state.spus[SpuId(spu_id)].capacity - state.ledger.count(spu_id)
-        for spu_id in offline
-    }
+    ids = [*offline]
     if state.ledger.free_floor(partitions) <= partitions:
-        ids = state.ring.ids
-        free |= dict(zip(ids.tolist(), state.ledger.free(ids).tolist(), strict=True))
-    return free
+        ids += state.ring.ids.tolist()
+    free: list[int] = state.ledger.free(np.array(ids, dtype=np.int32)).tolist()
+    return dict(zip(ids, free, strict=True))
 
 
 def stripes_seed(cluster_id: str, topic: str, index: int) -> int:
@@ -69,10 +52,14 @@ def place_striped(
     partitions: int,
     replicas: int,
     free: Mapping[int, int],
-) -> StripedPlan:
+) -> tuple[IdMatrix, Departed, list[int]]:
     """Place a request on SPUs, each given with its rack.
 
     `free` has the free slots of each SPU that may become saturated.
+
+    Returns:
+        The lists; the online SPUs that became saturated, in groups that left the ring together; and
+        all that did, offline ones too, ascending.
 
     Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
     that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
@@ -81,13 +68,11 @@ def place_striped(
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
         TooManyLooksError: too many SPUs become saturated, or few of many are online.
     """
-    racks = {**online, **offline}
-    leaders, others, left = sorted(online), sorted(offline), dict(free)
+    leaders, others, left = dict(online), dict(offline), dict(free)
     draws = SeededDraws(seed)
     stripes: Stripes | None = None
     rows: list[list[int]] = []
     departed: list[tuple[int, ...]] = []
-    filled: list[int] = []
     looks = looks_of_row = 0
     while len(rows) < partitions:
         if looks > PLACING_LOOKS_MAX:
@@ -96,27 +81,20 @@ def place_striped(
             found = len(leaders) + len(others) if leaders else 0
             if found < replicas:
                 raise ShortRingError(partition=len(rows), needed=replicas, found=found)
-            stripes = Stripes(leaders, others, racks, draws)
+            stripes = Stripes(leaders, others, draws)
             looks += found * LOOKS_EACH
             looks_of_row = found * LOOKS_EACH // len(leaders)
         looks += looks_of_row
         row = stripes.next(replicas)
         rows.append(row)
-        full = []
         for spu_id in row:
             if spu_id in left:
                 left[spu_id] -= 1
-                if left[spu_id] == 0:
-                    full.append(spu_id)
+        full = sorted(spu_id for spu_id in row if left.get(spu_id) == 0)
         if full:
-            gone = tuple(sorted(spu_id for spu_id in full if spu_id in online))
+            gone = tuple(spu_id for spu_id in full if leaders.pop(spu_id, None) is not None)
             departed += [gone] if gone else []
-            filled += full
-            leaders = [spu_id for spu_id in leaders if spu_id not in full]
-            others = [spu_id for spu_id in others if spu_id not in full]
+            others = {spu_id: rack for spu_id, rack in others.items() if spu_id not in full}
             stripes = None
-    return StripedPlan(
-        matrix=np.array(rows, dtype=np.int32),
-        departed=tuple(departed),
-        filled=tuple(sorted(filled)),
-    )
+    filled = sorted(spu_id for spu_id, slots in left.items() if slots == 0)
+    return np.array(rows, dtype=np.int32), tuple(departed), filled

@@ -13,16 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_possible, turn_rows
-
-IntArray = NDArray[np.signedinteger[Any]]  # shape (n,)
-
-ROWS_AT_ONCE: Final = 16_384  # so that their columns stay in a processor's cache
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -36,13 +31,12 @@ def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas:
 
 
 def shifted_over_racks(
-    ring: IdArray, racks: IntArray, *, start: int, shift: int, partitions: int, replicas: int
-) -> tuple[IdMatrix, IdMatrix]:
+    ring: IdArray, racks: IdArray, *, start: int, shift: int, partitions: int, replicas: int
+) -> IdMatrix:
     """Place leaders in turn; followers walk on from the leader, over racks not used while any is.
 
     `ring` is the list that `alternation` gives; `racks` has the rack of each, numbered from 0 in
-    any way. Also returns a row for each partition with the SPUs that its walk passed over: for
-    their rack, and because the list had them already.
+    any way.
 
     Period: N * (N - 1), or a divisor of it. Cost: O(partitions * replicas**2), however uneven the
     racks, since each step jumps to the nearest rack that was not looked at yet.
@@ -50,8 +44,7 @@ def shifted_over_racks(
     require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     size = len(ring)
     if size == 1:
-        none = np.zeros((partitions, 2), dtype=np.int32)
-        return np.full((partitions, 1), ring[0], dtype=np.int32), none
+        return np.full((partitions, 1), ring[0], dtype=np.int32)
     rack_count = int(np.count_nonzero(np.bincount(racks)))
     steps = size - 1  # the walk passes every SPU but the leader, then begins again
     rows = min(partitions, size * (steps // gcd(rack_count, steps)))
@@ -61,20 +54,12 @@ def shifted_over_racks(
         [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
     )
     nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
-    rack_at = np.tile(racks.astype(np.int32), 3)
-    placed: IdMatrix = np.empty((rows, replicas), dtype=np.int32)
-    passed = np.empty((rows, 2), dtype=np.int32)
-    for begin in range(0, rows, ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, rows - begin)
-        leaders = np.arange(position + begin, position + begin + count, dtype=np.int32)
-        turns_done = leaders // np.int32(size)
-        first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
-        places = _walk(nearest, rack_at, first, offset, replicas)
-        for column, positions in enumerate(places):
-            placed[begin : begin + count, column] = ring.take(positions)
-        for column, counts in enumerate(_passed_over(places, offset, size)):
-            passed[begin : begin + count, column] = counts
-    return repeat_rows(placed, partitions), repeat_rows(passed, partitions)
+    rack_at = np.tile(racks, 3)
+    leaders = np.arange(position, position + rows, dtype=np.int32)
+    turns_done = leaders // np.int32(size)
+    first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
+    columns = map(ring.take, _walk(nearest, rack_at, first, offset, replicas))
+    return repeat_rows(np.stack([*columns], axis=1), partitions)
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
@@ -82,14 +67,12 @@ def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
 
     Cost: O(n log n).
     """
-    rows = sorted(ids_by_rack(ids, racks).items())
     placed = [
-        (cell, number, spu_id)
-        for number, (_, row) in enumerate(rows)
+        (cell, rack, spu_id)
+        for rack, row in ids_by_rack(ids, racks).items()
         for cell, spu_id in enumerate(row)
     ]
-    placed.sort()
-    return [spu_id for _, _, spu_id in placed]
+    return [spu_id for _, _, spu_id in sorted(placed)]
 
 
 def _walk(
@@ -128,22 +111,13 @@ def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
     There must be so many racks.
     """
     size = len(racks)
-    met: list[int] = []  # places, each of another rack, the nearest first
-    racks_met: list[int] = []
-    for place, rack in enumerate(racks, size):
-        if len(met) == depth:
-            break
-        if rack not in racks_met:
-            met.append(place)
-            racks_met.append(rack)
-    rows: list[list[int]] = []
+    # Places from one on, each of another rack, the nearest first.
+    met = [size + racks.index(rack) for rack in [*dict.fromkeys(racks)][:depth]]
+    rows = []
     for place in range(size - 1, -1, -1):
         rack = racks[place]
-        gone = racks_met.index(rack) if rack in racks_met else -1
-        del met[gone], racks_met[gone]
-        met.insert(0, place)
-        racks_met.insert(0, rack)
-        rows.append(met.copy())
+        met = [place, *[other for other in met if racks[other % size] != rack]][:depth]
+        rows.append(met)
     once = np.array(rows[::-1], dtype=np.int32).T
     return list(np.concatenate((once, once + np.int32(size)), axis=1))
 
@@ -183,29 +157,3 @@ def _is_among(values: IdArray, columns: list[IdArray]) -> NDArray[np.bool_]:
     for column in columns[1:]:
         among |= values == column
     return among
-
-
-def _passed_over(places: list[IdArray], offset: IdArray, size: int) -> tuple[IdArray, IdArray]:
-    """For each row of positions: how many its walk passed over for their rack, and because the row
-    had them.
-
-    Between one replica and the next all were passed over: who is in the row already, for that; the
-    others for their rack.
-    """
-    walked = [_wrapped(column - places[0] - np.int32(1), size) for column in places[1:]]
-    same_rack, in_list = np.zeros_like(offset), np.zeros_like(offset)
-    place = offset
-    for at, column in enumerate(walked):
-        gone_by = _wrapped(column - place, size - 1)
-        for earlier in walked[:at]:
-            in_list += _wrapped(earlier - place, size - 1) < gone_by
-        same_rack += gone_by
-        place = column + np.int32(1)
-        place[place == size - 1] = 0
-    return same_rack - in_list, in_list
-
-
-def _wrapped(values: IdArray, size: int) -> IdArray:
-    """Values from 1 - size to size - 1 modulo the size, in place and without dividing."""
-    values += values >> np.int32(31) & np.int32(size)
-    return values

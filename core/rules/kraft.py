@@ -7,14 +7,13 @@ rack gives, from the rack on whose turn it is; a follower is what the next rack 
 SPU before an offline one. The leader's rack is passed over once. The turn goes on by one rack with
 each partition. After as many partitions as there are online SPUs, racks and wheels are shuffled.
 
-So an offline SPU never leads, and is taken only where its rack has no online SPU left: with racks
-that may be before another rack has given all, as in Kafka.
+So an offline SPU never leads, and is taken only where its rack has no online SPU left.
 
 SPUs 0 … 3, of which 3 is offline, racks a (0, 1), b (2) and c (3), nothing drawn but 0: the lists
 of three are [0, 2, 3], [2, 3, 1] and [0, 3, 2]. The third is rack c's turn, which cannot lead.
 
-What is drawn comes from the generator of `java.util.Random`, whose documentation fixes it: so
-Kafka's own class, given the same seed, gives the same lists.
+Draws come from the generator of `java.util.Random`, which its documentation fixes: Kafka's own
+class, given the same seed, gives the same lists.
 
 Source: Kafka 4.2.1, StripedReplicaPlacer, in place of document 004's older rule; java.util.Random
 and java.util.Collections.shuffle, Java SE 17 API.
@@ -23,17 +22,10 @@ and java.util.Collections.shuffle, Java SE 17 API.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 _MULTIPLIER: Final = 0x5DEECE66D
 _MASK: Final = 2**48 - 1
-
-
-class Draws(Protocol):
-    """Where numbers are drawn from."""
-
-    def below(self, bound: int) -> int:
-        """A number from 0 to bound - 1."""
 
 
 class SeededDraws:
@@ -57,7 +49,7 @@ class SeededDraws:
                 return bits % bound
 
 
-def shuffle(items: list[Any], draws: Draws) -> None:
+def shuffle(items: list[Any], draws: SeededDraws) -> None:
     """Put the items in a drawn order, from the last to the second."""
     for last in range(len(items) - 1, 0, -1):
         other = draws.below(last + 1)
@@ -69,7 +61,7 @@ class _Wheel:
 
     __slots__ = ("given", "ids", "place", "round")
 
-    def __init__(self, ids: Iterable[int], draws: Draws) -> None:
+    def __init__(self, ids: Iterable[int], draws: SeededDraws) -> None:
         self.ids = sorted(ids)
         self.place = draws.below(len(self.ids)) if self.ids else 0
         self.given = 0  # in the round
@@ -92,18 +84,16 @@ class _Wheel:
 
 
 class Stripes:
-    """The lists of one request, one after the other.
-
-    `racks` has the rack of every SPU, "" for none; at least one SPU is online.
-    """
+    """The lists of one request, one after the other."""
 
     def __init__(
-        self, online: Iterable[int], offline: Iterable[int], racks: Mapping[int, str], draws: Draws
+        self, online: Mapping[int, str], offline: Mapping[int, str], draws: SeededDraws
     ) -> None:
+        """SPUs are given with their racks, "" for none; at least one is online."""
         by_rack: dict[str, tuple[list[int], list[int]]] = {}
-        for number, ids in enumerate((online, offline)):
-            for spu_id in ids:
-                by_rack.setdefault(racks[spu_id], ([], []))[number].append(spu_id)
+        for number, racks in enumerate((online, offline)):
+            for spu_id, rack in racks.items():
+                by_rack.setdefault(rack, ([], []))[number].append(spu_id)
         self._draws = draws
         # In the order of their names; each wheel of a rack draws, that of offline SPUs first.
         self._wheels: list[tuple[_Wheel, _Wheel]] = []
@@ -111,7 +101,7 @@ class Stripes:
             last = _Wheel(offline_ids, draws)
             self._wheels.append((_Wheel(ids, draws), last))
         self._racks = list(self._wheels)  # in the order of their turns
-        self._rounds = sum(len(ids) for ids, _ in by_rack.values())  # online SPUs
+        self._rounds = len(online)
         self._turn = draws.below(len(self._racks))
         self._round = 0
 

@@ -9,6 +9,7 @@ Source: Redpanda's RFC 20191020_partition_allocator, allocation_node::allocate, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heapreplace
 
 import numpy as np
 from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
@@ -35,20 +36,18 @@ def initial_weights(cores: int) -> list[int]:
 def take_cores(weights: Sequence[int], count: int) -> list[int]:
     """Cores for `count` replicas in order: each time the first core of least weight, plus one.
 
-    `weights` stays as it is. Cost: O(cores * distinct weights + count).
+    `weights` stays as it is. Cost: O(cores + count * log(cores)).
     """
-    least = min(weights)
     if count == 1:
-        return [weights.index(least)]
+        return [weights.index(min(weights))]
+    heap = [(weight, core) for core, weight in enumerate(weights)]
+    heapify(heap)
     taken: list[int] = []
-    levels = sorted(set(weights))
-    for level, above in zip(levels, [*levels[1:], levels[-1] + count], strict=True):
-        missing = count - len(taken)
-        if missing <= 0:
-            break
-        group = [core for core, weight in enumerate(weights) if weight <= level]
-        taken += group * min(above - level, -(-missing // len(group)))
-    return taken[:count]
+    for _ in range(count):
+        weight, core = heap[0]
+        taken.append(core)
+        heapreplace(heap, (weight + 1, core))
+    return taken
 
 
 def shrink_weights(weights: Sequence[int], cores: int) -> list[int]:

@@ -6,19 +6,16 @@
     spu: the same of the SPU's id in decimal
     mix: the finalizer of SplitMix64
 
-An SPU leads as many partitions as its weight says, and who joins or leaves changes no other SPU's
-score: a newcomer only takes the places that it wins. Over racks the list is filled in rounds, each
+An SPU leads as many partitions as its weight says, and a newcomer only takes the places that it
+wins, since no other SPU's score changes. Over racks the list is filled in rounds, each
 of which takes the best SPU left of each rack, by score; the last round ends where the list is full.
 
 Three SPUs 0 … 2 of the weights 1, 1 and 2, topic "orders": for partition 0 they score 33.7, 0.417
 and 6.97, for partition 1 0.817, 0.639 and 2.14; so the lists of two are [0, 2] and [2, 0].
 
-Scores are compared as the real numbers that they are, not as the floats of one machine: what
-floating point leaves open, since two scores differ by less than `CLOSE`, is computed with
-`EXACT_DIGITS` digits. Scores that agree in `TIED_DIGITS` are tied; the lowest id is first.
-
-The RFC's listing sorts scores in ascending order, which gives the least weight the largest share;
-the method it describes takes the highest.
+Scores are compared as real numbers, not as the floats of one machine: two that differ by less than
+`CLOSE` are computed with `EXACT_DIGITS` digits. Those that agree in `TIED_DIGITS` are tied; the
+lowest id is first. (The RFC's listing takes the lowest scores, its method the highest.)
 
 Source: Redpanda's RFC 20191020_partition_allocator, "What other designs have been considered";
 the method: Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (2005); the finalizer:
@@ -125,32 +122,26 @@ def scored(
     start: int,
     partitions: int,
     replicas: int,
-) -> tuple[IdMatrix, IdMatrix | None]:
+) -> IdMatrix:
     """Place the partitions of a topic from number `start` on.
 
-    `racks` numbers the rack of each SPU from 0, without gaps; None: racks do not matter. Also
-    returns for each partition how many SPUs of a better score were passed over for their rack,
-    summed over the replicas, and a 0 beside it; None without racks.
+    `racks` numbers the rack of each SPU from 0, without gaps; None: racks do not matter.
 
     No period: each partition is placed for itself. Cost: O(partitions * N * log N).
     """
     require_possible(ids, start=start, partitions=partitions, replicas=replicas)
     placed: IdMatrix = np.empty((partitions, replicas), dtype=np.int32)
-    passed: IdMatrix = np.zeros((partitions, 2), dtype=np.int32)
     rows = max(1, CELLS_AT_ONCE // len(ids))
     for begin in range(0, partitions, rows):
         count = min(rows, partitions - begin)
         order = by_score(pair_hashes(topic, start + begin, count, ids), weights)
-        if racks is None:
-            placed[begin : begin + count] = ids[order[:, :replicas]]
-            continue
-        places = in_rounds(racks[order], replicas)
-        placed[begin : begin + count] = ids[np.take_along_axis(order, places, axis=1)]
-        passed[begin : begin + count, 0] = passed_over(places)
-    return placed, None if racks is None else passed
+        if racks is not None:
+            order = np.take_along_axis(order, _in_rounds(racks[order], replicas), axis=1)
+        placed[begin : begin + count] = ids[order[:, :replicas]]
+    return placed
 
 
-def in_rounds(racks: IdMatrix, replicas: int) -> NDArray[np.intp]:
+def _in_rounds(racks: IdMatrix, replicas: int) -> NDArray[np.intp]:
     """For each row the places of its replicas, as they are taken.
 
     `racks` has in each row the rack of each SPU, the best first: the same racks in every row.
@@ -162,12 +153,3 @@ def in_rounds(racks: IdMatrix, replicas: int) -> NDArray[np.intp]:
     rounds = np.empty(racks.shape, dtype=np.int16)
     np.put_along_axis(rounds, by_rack, round_in_block[np.newaxis], axis=1)
     return np.argsort(rounds, axis=1, kind="stable")[:, :replicas]
-
-
-def passed_over(places: NDArray[np.intp]) -> NDArray[np.int64]:
-    """For each row how many better places each replica left aside, which none before it had."""
-    passed = np.zeros(len(places), dtype=np.int64)
-    for column in range(places.shape[1]):
-        place = places[:, column : column + 1]
-        passed += place[:, 0] - (places[:, :column] < place).sum(axis=1)
-    return passed

@@ -1,7 +1,7 @@
 """What the rules share: rows that turn round the ring, and how a period is repeated.
 
 A rule turns an order of the ring into replica lists and knows nothing of clusters, capacity or
-topics. The caller ensures that the ring does not change within a call. For all rules:
+topics. For all rules:
 - An index counts partitions of one long topic. It may grow for ever, so it is reduced before numpy
   sees it: placement repeats after a period, stated at each function, N the length of the ring.
 - Results are new int32 arrays of shape (partitions, replicas), SPU ids, leader first, distinct in
@@ -54,17 +54,10 @@ def turn_rows(
 
 
 def repeat_rows(period: IdMatrix, partitions: int) -> IdMatrix:
-    """The rows of the period over and over, by doubling what is there."""
-    rows = len(period)
-    if rows == partitions:
+    """The rows of the period over and over."""
+    if len(period) == partitions:
         return period
-    repeated: IdMatrix = np.empty((partitions, period.shape[1]), dtype=np.int32)
-    repeated[:rows] = period
-    while rows < partitions:
-        more = min(rows, partitions - rows)
-        repeated[rows : rows + more] = repeated[:more]
-        rows += more
-    return repeated
+    return np.tile(period, (-(-partitions // len(period)), 1))[:partitions]
 
 
 def ids_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[int]]:

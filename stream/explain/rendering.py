@@ -6,15 +6,13 @@ A line of JSON says how one list was made by one revision:
 "chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
 "steps":[{"spu_id":…,"position":…,"score":…,"rack":…,"core":…,"is_offline":…,
 "passed_over":[{"spu_id":…,"why":…}]}],
-"moves":[{"gone":…,"why":"leaving"|null,"taken":…,"on_new_rack":…,"candidates":…,
-"candidates_on_new_racks":…,"best":[{"spu_id":…,"count":…,"capacity":…}]}],
+"moves":[{"gone":…,"why":"leaving"|null,"taken":…}],
 "not_in_ring":[{"spu_id":…,"why":…}],
 "shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
 "rules":[…],"recomputed":…,"unknown":[…]}`.
 `why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
 request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
-does not apply is null or empty; what cannot be known is a sentence in `unknown`. A move's `best`
-are the first of the candidates in the order of preference. Where the topic
+does not apply is null or empty; what cannot be known is a sentence in `unknown`. Where the topic
 has a demand, `shares` have `amounts`, of each resource
 `{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say which SPUs each
 excludes and how the list scores.
@@ -29,17 +27,14 @@ from typing import Final
 
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Reason
-from spu_assigner.core.explain.decisions import CHANGES
-from spu_assigner.core.explain.loads import Load
+from spu_assigner.core.base.records import Mode, Move
+from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
 from spu_assigner.core.explain.placement_decision import (
-    ChainStep,
     Explanation,
-    MoveStep,
+    Load,
     Passed,
     PlacementDecision,
-    ScoreStep,
-    StripeStep,
+    PlacementStep,
     Taken,
     Why,
 )
@@ -107,24 +102,20 @@ def explanation_text(explanation: Explanation) -> str:
 
 def decision_lines(decision: PlacementDecision) -> list[str]:
     """One decision in words."""
-    reason = decision.reason
-    lines = []
-    if reason is not None:
-        lines.append(MODE_NAMES[reason.mode])
-        if isinstance(decision.step, ChainStep):
-            lines += _placed(decision, decision.step, reason)
-        elif isinstance(decision.step, ScoreStep):
-            lines += _scored(decision, decision.step)
-        elif isinstance(decision.step, StripeStep):
-            lines += _striped(decision, decision.step)
-        elif reason.mode in CHANGES:
-            lines += _changed(decision)
-        elif reason.mode in (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED):
-            lines += _balanced(decision, reason)
-        elif reason.start_index is not None:
-            lines.append(
-                f"placed from index {reason.start_index} on, on a ring of {decision.ring_size}"
-            )
+    reason, step = decision.reason, decision.step
+    lines = [MODE_NAMES[reason.mode]]
+    if step is not None and step.order is not None:
+        lines += _placed(decision, step, step.order)
+    elif step is not None:
+        lines += _scored_or_drawn(decision, step)
+    elif reason.mode in CHANGES:
+        lines += _changed(decision)
+    elif reason.mode in BY_SHARES:
+        lines += _balanced(decision)
+    elif reason.start_index is not None:
+        lines.append(
+            f"placed from index {reason.start_index} on, on a ring of {decision.ring_size}"
+        )
     for fate in Why:
         names = [each.spu_id for each in decision.absent if each.why is fate]
         if names:
@@ -135,13 +126,14 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
     return lines + [f"not known: {each}" for each in decision.unknown]
 
 
-def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> list[str]:
-    index = "index of the request's own start" if reason.is_named else "chain index"
+def _placed(decision: PlacementDecision, step: PlacementStep, order: Order) -> list[str]:
+    is_named = decision.reason.is_named
+    index = "index of the request's own start" if is_named else "chain index"
     parts = [f"cycle {step.cycle}", f"position {step.position}"]
     parts += [] if step.gap is None else [f"gap {step.gap}"]
     parts += [] if step.shift is None else [f"shift {step.shift}"]
     size = step.ring_size
-    lines = [f"ring of {size} {_ORDERS[step.order]}, {index} {step.index}: {', '.join(parts)}"]
+    lines = [f"ring of {size} {_ORDERS[order]}, {index} {step.index}: {', '.join(parts)}"]
     passed = [each.spu_id for each in decision.replica_steps[0].passed if each.why is Why.DEMOTED]
     swap = decision.replicas.index(passed[0]) if passed else 0
     for at, taken in enumerate(decision.replica_steps):
@@ -149,27 +141,24 @@ def _placed(decision: PlacementDecision, step: ChainStep, reason: Reason) -> lis
         how = ""
         if number and step.gap is not None:
             how = f" = ({step.position} + {number} + gap {step.gap}) % {size}"
-        elif number and step.order is Order.DIAGONAL:
+        elif number and order is Order.DIAGONAL:
             how = f" = ({step.position} + {number}) % {size}"
-        elif number and step.order is Order.ID and step.shift is not None:
+        elif number and order is Order.ID and step.shift is not None:
             turn = f"(shift {step.shift} + {number - 1}) % {max(size - 1, 1)}"
             how = f" = ({step.position} + 1 + {turn}) % {size}"
         lines.append(_replica(at, taken, how))
     return lines
 
 
-def _scored(decision: PlacementDecision, step: ScoreStep) -> list[str]:
+def _scored_or_drawn(decision: PlacementDecision, step: PlacementStep) -> list[str]:
+    how = f"; what is drawn follows from cluster, topic and chain index {step.index}"
+    if step.index is None:
+        how = ", the best scores of capacity and hash"
     replicas = [
-        _replica(number, taken, f" by score {taken.score:g}")
+        _replica(number, taken, "" if taken.score is None else f" by score {taken.score:g}")
         for number, taken in enumerate(decision.replica_steps)
     ]
-    return [f"ring of {step.ring_size}, the best scores of capacity and hash", *replicas]
-
-
-def _striped(decision: PlacementDecision, step: StripeStep) -> list[str]:
-    drawn = f"what is drawn follows from cluster, topic and chain index {step.index}"
-    replicas = [_replica(number, taken) for number, taken in enumerate(decision.replica_steps)]
-    return [f"ring of {step.ring_size}; {drawn}", *replicas]
+    return [f"ring of {step.ring_size}{how}", *replicas]
 
 
 def _replica(number: int, taken: Taken, how: str = "") -> str:
@@ -187,13 +176,13 @@ def _replica(number: int, taken: Taken, how: str = "") -> str:
     return line + (f", passed over {listed(passed, NAMED_MAX)}" if passed else "")
 
 
-def _balanced(decision: PlacementDecision, reason: Reason) -> list[str]:
+def _balanced(decision: PlacementDecision) -> list[str]:
     shares = {
         load.spu_id: f", {_share(load, decision)}{_share_with(load, decision)}"
         for load in decision.loads
     }
     return [
-        f"ring of {decision.ring_size}, chain index of the step {reason.start_index}: "
+        f"ring of {decision.ring_size}, chain index of the step {decision.reason.start_index}: "
         "it decides between equals",
         *(
             _replica(number, taken) + shares.get(taken.spu_id, "")
@@ -205,9 +194,8 @@ def _balanced(decision: PlacementDecision, reason: Reason) -> list[str]:
 def _changed(decision: PlacementDecision) -> list[str]:
     before = decision.before
     lines = [] if before is None else [f"before: {list(before)}"]
-    for move in decision.moves:
-        lines += _move(decision, move)
-    if decision.reason is not None and decision.reason.mode is Mode.DEMOTION:
+    lines += [_move(decision, move) for move in decision.moves]
+    if decision.reason.mode is Mode.DEMOTION:
         leader = decision.replicas[0]
         if before is not None and before[0] == leader:
             lines.append("demoted SPUs stand last now: no data moves")
@@ -221,31 +209,23 @@ def _changed(decision: PlacementDecision) -> list[str]:
     return lines
 
 
-def _move(decision: PlacementDecision, move: MoveStep) -> list[str]:
-    leaves = "is decommissioned and goes" if move.is_leaving else "goes"
-    if move.is_resize and move.taken is None:
-        what = f"SPU {move.gone} goes: the list is to be shorter"
-    elif move.is_resize:
-        what = f"SPU {move.taken} comes: the list is to be longer"
-    elif move.taken is None:
-        what = f"SPU {move.gone} {leaves}, and no SPU comes: the list is short"
-    elif move.gone is None:
-        what = f"SPU {move.taken} fills the short list"
+def _move(decision: PlacementDecision, move: Move) -> str:
+    mode, gone, taken = decision.reason.mode, move.gone, move.taken
+    leaves = "is decommissioned and goes" if mode is Mode.REPAIR else "goes"
+    if mode is Mode.REPLICATION and taken is None:
+        what = f"SPU {gone} goes: the list is to be shorter"
+    elif mode is Mode.REPLICATION:
+        what = f"SPU {taken} comes: the list is to be longer"
+    elif taken is None:
+        what = f"SPU {gone} {leaves}, and no SPU comes: the list is short"
+    elif gone is None:
+        what = f"SPU {taken} fills the short list"
     else:
-        what = f"SPU {move.gone} {leaves}, SPU {move.taken} comes"
-    loads = {load.spu_id: load for load in decision.loads}
-    both = [loads[spu_id] for spu_id in (move.gone, move.taken) if spu_id in loads]
-    if not move.is_leaving and len(both) == 2:
-        what += f" to even the loads: {_shares(both, decision)}"
-    if move.candidates is None:
-        return [what]
-    chosen = f"of the ring {move.candidates} do not hold it"
-    if move.on_new_racks is not None:
-        chosen += f", {move.on_new_racks} of them on racks that the others are not on"
-    lines = [what, chosen]
-    if move.best:
-        lines.append(f"in the order of preference: {_shares(move.best, decision)}")
-    return lines
+        what = f"SPU {gone} {leaves}, SPU {taken} comes"
+    loads = [load for each in (gone, taken) for load in decision.loads if load.spu_id == each]
+    if mode is Mode.REBALANCE and len(loads) == 2:
+        what += " to even the loads"
+    return f"{what}: {_shares(loads, decision)}" if taken is not None and loads else what
 
 
 def _shares(loads: Sequence[Load], decision: PlacementDecision) -> str:
@@ -288,7 +268,7 @@ def decision_json(
         "revision": decision.revision,
         "cause": decision.cause,
         "policy": policy,
-        "mode": None if reason is None else reason.mode,
+        "mode": reason.mode,
         "replicas": decision.replicas,
         "replicas_before": decision.before,
         "text": "; ".join(decision_lines(decision)),
@@ -296,7 +276,7 @@ def decision_json(
         "ring_size": (step or decision).ring_size,
         "chain_index": getattr(step, "index", None),
         **{name: getattr(step, name, None) for name in ("cycle", "position", "gap", "shift")},
-        "is_named": reason is not None and reason.is_named,
+        "is_named": reason.is_named,
         "steps": [
             {
                 **{name: getattr(taken, name) for name in _STEP_FIELDS},
@@ -307,12 +287,10 @@ def decision_json(
         "moves": [
             {
                 "gone": move.gone,
-                "why": Why.LEAVING if move.is_leaving else None,
+                "why": Why.LEAVING
+                if reason.mode is Mode.REPAIR and move.gone is not None
+                else None,
                 "taken": move.taken,
-                "on_new_rack": move.on_new_rack,
-                "candidates": move.candidates,
-                "candidates_on_new_racks": move.on_new_racks,
-                "best": [_load_json(load) for load in move.best],
             }
             for move in decision.moves
         ],

@@ -1,4 +1,4 @@
 """`whatif`: what a failure of SPUs or racks would cost a cluster.
 
-Imports `plan`, `inspect`, `recover`, `kafka`, `config` and `common`.
+Imports `inspect`, `recover`, `kafka`, `config` and `common`.
 """

@@ -63,12 +63,6 @@ def _spec(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Failu
     "--events", metavar="FILE", type=FILE, help="Events as for `simulate`, instead of Kafka."
 )
 @click.option(
-    "--maps",
-    metavar="FILE",
-    type=FILE,
-    help="Output of `simulate`, instead of Kafka; it says neither racks nor capacities.",
-)
-@click.option(
     "--policy",
     type=click.Choice([each.value for each in Policy if each is not Policy.MANUAL]),
     default=DEFAULT_POLICY.value,
@@ -96,22 +90,20 @@ def whatif(
     The first online replica of a partition leads. A partition that loses its leader gets the next
     one; a partition whose online replicas all fail is lost.
 
-    If the failure lasts, each failed replica is to be re-created on another SPU, as a repair does
-    it: not in the list already, where there is a free slot, on the rack that the list uses least,
-    on the least used SPU. A replica without a free slot is counted for an SPU too, which would be
-    over capacity. The SPUs to add are as many as these replicas need.
+    If the failure lasts, each failed replica is to be re-created on another SPU: shown are the free
+    slots of those that take new replicas, and how many SPUs to add at least.
 
     Where topics need other resources, new leaders may need more of them: shown are the dominant
     share of each SPU before and after the failover, which SPUs it puts over capacity, and of each
     resource what it takes to re-create the replicas, what is left, and the least SPUs to add.
 
-    With any-… every case is counted, and the worst is shown: the most partitions lost, then the
-    most replicas without a slot, leaders lost, and so on.
+    With any-… the bad cases are counted and the worst is shown: the most partitions lost, then the
+    most replicas without a slot, SPUs over capacity, leaders lost, and so on.
 
-    Read from the job's topics in Kafka, unless --checkpoint, --events or --maps is given.
+    Read from the job's topics in Kafka, unless --checkpoint or --events is given.
 
-    Exit status: 0 no partition is lost and no SPU is over capacity, in any case; 1 otherwise; 2
-    wrong usage, or the cluster cannot be read.
+    Exit status: 0 no partition is lost and no room is lacking, in any case; 1 otherwise; 2 wrong
+    usage, or the cluster cannot be read.
     """
     from spu_assigner.stream.whatif.report import whatif_report
 
@@ -128,22 +120,17 @@ def _source(
     *,
     checkpoint: str | None,
     events: Path | None,
-    maps: Path | None,
     policy: str,
     config: Path | None,
     **broker: Any,
 ) -> WhatifSource:
     """The cluster, from the one place that was named."""
-    from spu_assigner.stream.whatif.sources import of_checkpoint, of_events, of_kafka, of_maps
+    from spu_assigner.stream.whatif.sources import of_checkpoint, of_events, of_kafka
 
-    named = {"--checkpoint": checkpoint, "--events": events, "--maps": maps}
-    given = [name for name, value in named.items() if value is not None]
-    if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} exclude each other: name one")
+    if checkpoint is not None and events is not None:
+        raise click.UsageError("--checkpoint and --events exclude each other: name one")
     if events is not None:
         return of_events(events, cluster_id, Policy(policy))
-    if maps is not None:
-        return of_maps(maps, cluster_id)
     if checkpoint is not None:
         return of_checkpoint(checkpoint, config, cluster_id)
     return of_kafka(config=config, cluster_id=cluster_id, **broker)

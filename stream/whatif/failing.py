@@ -14,7 +14,7 @@ from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.stream.common.printable import listed
 
 if TYPE_CHECKING:
-    from spu_assigner.core.whatif.layout import ClusterLayout
+    from spu_assigner.core.whatif.failure import FailureAnalysis
 
 EXPECTED: Final = "rack=NAME[,…], spu=ID[,…], any-1-rack or any-1-spu"
 
@@ -59,39 +59,33 @@ def failure_spec(text: str) -> FailureSpec:
     raise ValueError(f"{text!r:.80} is no failure; expected {EXPECTED}")
 
 
-def failing_ids(spec: FailureSpec, layout: ClusterLayout, *, is_of_maps: bool) -> list[int]:
+def failing_ids(spec: FailureSpec, analysis: FailureAnalysis) -> list[int]:
     """The ids of the SPUs that a failure names, ascending; those that are offline already too.
-
-    Args:
-        is_of_maps: whether it was read from --maps, which does not say which racks there are.
 
     Raises:
         FailureUnknownError: the cluster has no such SPU or rack; it says what it has.
     """
-    known = layout.ids.tolist()
+    known = analysis.ids.tolist()
     if spec.racks is None:
         unknown = sorted({*spec.spu_ids} - {*known})
         if unknown:
             raise FailureUnknownError(
-                f"no SPU {listed(unknown)} in cluster {layout.cluster_id!r}; it has SPUs "
+                f"no SPU {listed(unknown)} in cluster {analysis.cluster_id!r}; it has SPUs "
                 f"{listed(known)}"
             )
         return list(spec.spu_ids)
-    wanted = [spec.racks] if spec.racks in layout.racks else spec.racks.split(",")
-    missing = [repr(each) for each in wanted if each not in layout.racks]
+    wanted = [spec.racks] if spec.racks in analysis.racks else spec.racks.split(",")
+    missing = [repr(each) for each in wanted if each not in analysis.racks]
     if missing:
         raise FailureUnknownError(
-            f"no rack {listed(missing)} in cluster {layout.cluster_id!r}; "
-            f"{racks_known(layout, is_of_maps=is_of_maps)}"
+            f"no rack {listed(missing)} in cluster {analysis.cluster_id!r}; {racks_known(analysis)}"
         )
-    return [spu for spu, rack in zip(known, layout.racks, strict=True) if rack in wanted]
+    return [spu for spu, rack in zip(known, analysis.racks, strict=True) if rack in wanted]
 
 
-def racks_known(layout: ClusterLayout, *, is_of_maps: bool) -> str:
+def racks_known(analysis: FailureAnalysis) -> str:
     """The racks of the cluster, or what to name where there are none."""
-    names = sorted({repr(rack) for rack in layout.racks if rack is not None})
+    names = sorted({repr(rack) for rack in analysis.racks if rack is not None})
     if names:
         return f"it has racks {listed(names)}"
-    if is_of_maps:
-        return "--maps says nothing of racks: give the events with --events, or spu=ID,…"
     return "none of its SPUs has a rack: name SPUs with spu=ID,…"

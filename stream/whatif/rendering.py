@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rich import box
 from rich.table import Table
 from rich.text import Text
-from spu_assigner.core.whatif.recreation import RecreatedReplicas
-from spu_assigner.core.whatif.sweep import WorstByMeasure
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.whatif.report import (
     FailureReport,
     LeaderSpread,
+    RecreatedReplicas,
     ResourceAfter,
     SpuAfter,
     WhatifReport,
@@ -27,15 +26,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS_SHOWN: Final = 100  # of one table: some screens
-
-MEASURES: Final = {
-    "lost": "partitions lost",
-    "without_slot": "replicas without a slot",
-    "over_capacity": "SPUs over capacity of a resource",
-    "leaders_lost": "partitions that lose their leader",
-    "under_replicated": "partitions under-replicated",
-    "leaders_most": "leaders of one SPU afterwards",
-}
 
 # A heading (one that begins with # is of numbers), and what its cells show.
 _Columns = Mapping[str, Callable[[Any], str]]
@@ -62,10 +52,9 @@ _SPUS: Final[_Columns] = {
     "rack": lambda each: "" if each.rack is None else printable(each.rack),
     "state": lambda each: each.state,
     "#leaders": lambda each: _change(f"{each.leaders_before:,}", f"{each.leaders:,}"),
-    "#slots": lambda each: "" if each.capacity is None else f"{each.capacity:,}",
-    "#replicas": lambda each: _change(f"{each.replicas_before:,}", f"{each.replicas:,}"),
-    "#used": lambda each: _change(_percent(each.share_before), _percent(each.share)),
-    "#over": lambda each: f"{each.over:,}" if each.over else "",
+    "#slots": lambda each: f"{each.capacity:,}",
+    "#replicas": lambda each: f"{each.replicas:,}",
+    "#used": lambda each: _percent(each.share),
 }
 _RESOURCES: Final[_Columns] = {
     "#dominant share": _dominant,
@@ -74,12 +63,6 @@ _RESOURCES: Final[_Columns] = {
         for name, amount in each.resources.items()
         if amount.after > max(amount.capacity, amount.before)
     ),
-}
-_WORST: Final[_Columns] = {
-    "worst by": lambda each: MEASURES[each.measure],
-    "#most": lambda each: f"{each.most:,}",
-    "#cases": lambda each: f"{each.cases:,}",
-    "the first of them": lambda each: _spus(each.failed),
 }
 
 
@@ -97,19 +80,16 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
         sweep = report.sweep
         lines["cases"] = (
             f"{sweep.cases:,} ({report.fail}): {sweep.losing:,} lose partitions, "
-            f"{sweep.over_capacity:,} leave SPUs over capacity"
+            f"{sweep.over_capacity:,} leave replicas without a slot"
         )
         if report.failure.resources:
-            lines["cases"] += f", {sweep.over_resources:,} by the failover alone"
+            lines["cases"] += f", {sweep.over_resources:,} put SPUs over capacity"
 
     yield _lines(lines)
     if report.sweep is not None:
-        shown: list[WorstByMeasure] = [each for each in report.sweep.worst if each.most]
-        if shown:
-            yield _table(_WORST, shown)
-        yield Text("\nThe worst case\n")
+        yield Text("The worst case\n")
     yield _lines(_failure(report.failure, before.leaders))
-    # SPUs that are over or gain leaders come first: a long table is cut where nothing happens.
+    # SPUs with the largest shares and those that gain leaders come first: a long table is cut.
     spus = report.failure.spus
     if len(spus) > ROWS_SHOWN:
         spus = sorted(spus, key=_interest)
@@ -119,8 +99,8 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
         yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (--json has all)")
 
 
-def _interest(spu: SpuAfter) -> tuple[int, float, int, int]:
-    return -spu.over, -(spu.dominant or 0.0), spu.leaders_before - spu.leaders, spu.spu_id
+def _interest(spu: SpuAfter) -> tuple[float, int, int]:
+    return -(spu.dominant or 0.0), spu.leaders_before - spu.leaders, spu.spu_id
 
 
 def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
@@ -139,8 +119,8 @@ def _failure(failure: FailureReport, before: LeaderSpread) -> dict[str, str]:
             f"after: most {after.most:,}, mean {after.mean:,.2f}"
         ),
         "to re-create": _recreated(recreate),
-        "over capacity": _over(failure),
         "SPUs to add": _to_add(recreate),
+        **({"over capacity": _over(failure)} if failure.resources else {}),
         **{each.resource: _needed(each) for each in failure.resources},
     }
 
@@ -162,28 +142,15 @@ def _spus(spu_ids: Sequence[int]) -> str:
 
 def _recreated(recreate: RecreatedReplicas) -> str:
     text = counted(recreate.replicas, "replica")
-    if recreate.free_slots is None:
-        text += "; slots are not known (--events has them, --maps does not)"
-    else:
-        text += f"; the other SPUs have {counted(recreate.free_slots, 'free slot')}"
-    if recreate.without_spu:
-        text += f"; no SPU is left for {recreate.without_spu:,}"
-    if recreate.on_used_rack:
-        text += f"; {recreate.on_used_rack:,} share a rack with another of the list"
+    text += f"; the other SPUs have {counted(recreate.free_slots, 'free slot')}"
+    if recreate.without_slot:
+        text += f"; no slot for at least {recreate.without_slot:,}"
     return text
 
 
 def _over(failure: FailureReport) -> str:
-    over = [each.spu_id for each in failure.spus if each.over]
-    found = [f"{_spus(each.over)} of {each.resource}" for each in failure.resources if each.over]
-    if found:
-        found[0] = f"by the failover alone {found[0]}"
-    if failure.recreate.without_slot:
-        text = f"{counted(failure.recreate.without_slot, 'replica')} without a slot"
-        found.append(text + (f": {_spus(over)}" if over else ""))
-    if found:
-        return "; ".join(found)
-    return "no SPU" if failure.recreate.free_slots is not None else "not known"
+    over = [f"{_spus(each.over)} of {each.resource}" for each in failure.resources if each.over]
+    return "; ".join(over) or "no SPU"
 
 
 def _needed(each: ResourceAfter) -> str:
@@ -200,8 +167,8 @@ def _needed(each: ResourceAfter) -> str:
 def _to_add(recreate: RecreatedReplicas) -> str:
     if recreate.spus_to_add is None:
         return "none would do: an added SPU would have no slot (see --added-capacity)"
-    if not recreate.spus_to_add or recreate.added_capacity is None:
-        return f"{recreate.spus_to_add:,}"
+    if not recreate.spus_to_add:
+        return "none"
     slots = counted(recreate.added_capacity, "slot")
     return f"at least {recreate.spus_to_add:,} with {slots} each"
 

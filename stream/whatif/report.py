@@ -5,15 +5,19 @@ The fields are a promise: names and meanings stay, later releases only add some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.resources import dominant_share
-from spu_assigner.core.whatif.failure import FailureAnalysis, FailureOutcome
-from spu_assigner.core.whatif.layout import layout_of_state
-from spu_assigner.core.whatif.recreation import RecreatedReplicas, recreation, spus_for, usual
-from spu_assigner.core.whatif.sweep import FailureSweep, sweep_racks, sweep_spus
+from spu_assigner.core.whatif.failure import (
+    FailureAnalysis,
+    FailureOutcome,
+    FailureSweep,
+    spus_for,
+    sweep_racks,
+    sweep_spus,
+)
 from spu_assigner.stream.whatif.failing import (
     AnyFailure,
     FailureSpec,
@@ -45,7 +49,7 @@ class BeforeFailure:
     replicas: int
     lost: int  # partitions without an online replica already
     under_replicated: int  # partitions with fewer online replicas than they are to have
-    capacity: int | None  # replica slots of the online SPUs; None: not known
+    capacity: int  # replica slots of the online SPUs
     leaders: LeaderSpread
 
 
@@ -55,6 +59,17 @@ class LostPartition:
 
     topic: str
     partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecreatedReplicas:
+    """What a failure that lasts asks of the other SPUs."""
+
+    replicas: int  # to be re-created
+    free_slots: int  # of the SPUs that take new replicas
+    without_slot: int  # replicas for which there is certainly no slot
+    spus_to_add: int | None  # fewer will not do; None: no number of such SPUs would do
+    added_capacity: int  # replica slots of each of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +100,11 @@ class SpuAfter:
     spu_id: int
     rack: str | None
     state: str  # failed, online, cordoned, offline (before the failure)
-    capacity: int | None
+    capacity: int
     leaders_before: int
     leaders: int
-    replicas_before: int
-    share_before: float | None  # of its capacity; None: it has none, or it is not known
-    replicas: int  # with those that are re-created on it
-    share: float | None
-    over: int  # replicas beyond its capacity that it would have to take
+    replicas: int
+    share: float | None  # of its capacity; None: it has none
     resources: dict[str, AmountAfter]  # that topics need; nothing of an offline SPU
     # The largest share that is used of a resource, slots included, before and after the failover.
     dominant_before: float
@@ -147,56 +159,51 @@ def whatif_report(
 ) -> WhatifReport:
     """What a failure costs.
 
+    Args:
+        added_capacity: of an SPU that would be added; None: what most SPUs have.
+
     Raises:
         FailureUnknownError: the cluster has nothing of what is to fail.
     """
-    layout = layout_of_state(source.state)
-    analysis = FailureAnalysis(layout)
-    sweep = None
-    if spec.every is None:
-        failed = failing_ids(spec, layout, is_of_maps=source.is_of_maps)
-    else:
-        sweep = _sweep(spec.every, analysis, is_of_maps=source.is_of_maps)
-        failed = sweep.failed
-    outcome = analysis.outcome(layout.numbers_of(failed))
+    analysis = FailureAnalysis(source.state)
+    sweep = None if spec.every is None else _sweep(spec.every, analysis)
+    outcome = analysis.outcome(failing_ids(spec, analysis) if sweep is None else sweep.failed)
+    if added_capacity is None:
+        added_capacity = analysis.usual(analysis.capacities)
     return WhatifReport(
         format=FORMAT,
-        cluster_id=layout.cluster_id,
+        cluster_id=analysis.cluster_id,
         source=source.place,
         fail=spec.text,
-        before=_before(analysis, has_slots=not source.is_of_maps),
+        before=_before(analysis),
         sweep=sweep,
-        failure=_Failure(
-            analysis, outcome, added_capacity=added_capacity, has_slots=not source.is_of_maps
-        ).report(),
+        failure=_failure(analysis, outcome, added_capacity),
     )
 
 
-def _sweep(every: AnyFailure, analysis: FailureAnalysis, *, is_of_maps: bool) -> FailureSweep:
+def _sweep(every: AnyFailure, analysis: FailureAnalysis) -> FailureSweep:
     """All cases of a kind; an answer of no case would look like a good one."""
-    layout = analysis.layout
     found = (sweep_racks if every is AnyFailure.RACK else sweep_spus)(analysis)
     if found.cases:
         return found
-    missing, known = "online SPU", f"it has {len(layout.ids)} that are offline"
+    missing, known = "online SPU", f"it has {len(analysis.ids)} that are offline"
     if every is AnyFailure.RACK:
-        missing, known = "rack with an online SPU", racks_known(layout, is_of_maps=is_of_maps)
+        missing, known = "rack with an online SPU", racks_known(analysis)
     raise FailureUnknownError(
-        f"{every} finds no {missing} in cluster {layout.cluster_id!r}; {known}"
+        f"{every} finds no {missing} in cluster {analysis.cluster_id!r}; {known}"
     )
 
 
-def _before(analysis: FailureAnalysis, *, has_slots: bool) -> BeforeFailure:
-    layout = analysis.layout
-    online = int(layout.online.sum())
+def _before(analysis: FailureAnalysis) -> BeforeFailure:
+    online = int(analysis.online.sum())
     return BeforeFailure(
-        spus=len(layout.ids),
+        spus=len(analysis.ids),
         online=online,
-        partitions=len(layout.live),
-        replicas=int(layout.held.sum()),
-        lost=analysis.lost_before,
-        under_replicated=analysis.under_replicated_before,
-        capacity=int(layout.capacities[layout.online].sum()) if has_slots else None,
+        partitions=analysis.partitions,
+        replicas=int(analysis.held.sum()),
+        lost=analysis.lost,
+        under_replicated=analysis.under_replicated,
+        capacity=int(analysis.capacities[analysis.online].sum()),
         leaders=_spread(analysis.leaders.tolist(), online),
     )
 
@@ -207,105 +214,79 @@ def _spread(leaders: list[int], online: int) -> LeaderSpread:
     return LeaderSpread(partitions=total, most=max(leaders, default=0), mean=mean)
 
 
-class _Failure:
-    """One failure, its arrays as plain values."""
+def _failure(
+    analysis: FailureAnalysis, outcome: FailureOutcome, added_capacity: int
+) -> FailureReport:
+    remaining = np.flatnonzero(analysis.online & ~outcome.failed).tolist()
+    racks = {analysis.racks[number] for number in np.flatnonzero(outcome.failed).tolist()}
+    racks -= {None, *(analysis.racks[number] for number in remaining)}
+    return FailureReport(
+        failed=analysis.ids[outcome.failed].tolist(),
+        racks=sorted(map(str, racks)),
+        leaders_lost=outcome.leaders_lost,
+        under_replicated=outcome.under_replicated,
+        lost=outcome.lost,
+        lost_partitions=[
+            LostPartition(topic=topic, partition=partition)
+            for topic, partition in map(analysis.partition_of, outcome.lost_rows.tolist())
+        ],
+        leaders=_spread(outcome.leaders.tolist(), len(remaining)),
+        recreate=RecreatedReplicas(
+            replicas=outcome.replicas,
+            free_slots=outcome.free_slots,
+            without_slot=outcome.without_slot,
+            spus_to_add=outcome.spus_to_add(added_capacity),
+            added_capacity=added_capacity,
+        ),
+        resources=[_resource(analysis, outcome, row) for row in range(len(analysis.resources))],
+        spus=[_spu(analysis, outcome, number) for number in range(len(analysis.ids))],
+    )
 
-    def __init__(
-        self,
-        analysis: FailureAnalysis,
-        outcome: FailureOutcome,
-        *,
-        added_capacity: int | None,
-        has_slots: bool,
-    ) -> None:
-        self._analysis = analysis
-        self._layout = analysis.layout
-        self._outcome = outcome
-        self._has_slots = has_slots
-        self._failed = {*outcome.failed.tolist()}
-        recreate, self._given, self._over = recreation(
-            analysis, outcome, added_capacity=added_capacity
+
+def _resource(analysis: FailureAnalysis, outcome: FailureOutcome, row: int) -> ResourceAfter:
+    needed, free = int(outcome.needed[row]), int(outcome.free[row])
+    capacity = analysis.usual(analysis.has[row])
+    return ResourceAfter(
+        resource=analysis.resources[row],
+        over=analysis.ids[outcome.exceeds[row]].tolist(),
+        needed=needed,
+        free=free,
+        spus_to_add=spus_for(needed - free, capacity),
+        added_capacity=capacity,
+    )
+
+
+def _spu(analysis: FailureAnalysis, outcome: FailureOutcome, number: int) -> SpuAfter:
+    is_online, is_failed = bool(analysis.online[number]), bool(outcome.failed[number])
+    state = "cordoned" if analysis.closed[number] else "online"
+    if not is_online:
+        state = "offline"
+    elif is_failed:
+        state = "failed"
+    capacity, held = int(analysis.capacities[number]), int(analysis.held[number])
+    columns = (analysis.has, analysis.used, outcome.used)
+    amounts = {
+        name: AmountAfter(capacity=int(has), before=int(before), after=int(after))
+        for name, has, before, after in zip(
+            analysis.resources, *(each[:, number] for each in columns), strict=True
         )
-        if not has_slots:
-            recreate = replace(recreate, free_slots=None, added_capacity=None)
-        self._recreate = recreate
-
-    def report(self) -> FailureReport:
-        layout, outcome = self._layout, self._outcome
-        left = {*np.flatnonzero(layout.online).tolist()} - self._failed
-        racks = {layout.racks[each] for each in self._failed} - {
-            None,
-            *(layout.racks[each] for each in left),
-        }
-        return FailureReport(
-            failed=layout.ids[outcome.failed].tolist(),
-            racks=sorted(map(str, racks)),
-            leaders_lost=outcome.leaders_lost,
-            under_replicated=outcome.under_replicated,
-            lost=outcome.lost,
-            lost_partitions=[
-                LostPartition(topic=topic, partition=partition)
-                for topic, partition in map(layout.partition_of, outcome.lost_rows.tolist())
-            ],
-            leaders=_spread(outcome.leaders.tolist(), len(left)),
-            recreate=self._recreate,
-            resources=[*map(self._resource, range(len(layout.resources)))],
-            spus=[*map(self._spu, range(len(layout.ids)))],
-        )
-
-    def _resource(self, row: int) -> ResourceAfter:
-        outcome = self._outcome
-        needed, free = int(outcome.needed[row]), int(outcome.free[row])
-        capacity = usual(self._analysis, self._layout.has[row])
-        return ResourceAfter(
-            resource=self._layout.resources[row],
-            over=self._layout.ids[outcome.exceeds[row]].tolist(),
-            needed=needed,
-            free=free,
-            spus_to_add=spus_for(needed - free, capacity),
-            added_capacity=capacity,
-        )
-
-    def _spu(self, number: int) -> SpuAfter:
-        layout = self._layout
-        is_online, is_failed = bool(layout.online[number]), number in self._failed
-        state = "cordoned" if layout.closed[number] else "online"
-        if not is_online:
-            state = "offline"
-        elif is_failed:
-            state = "failed"
-        capacity = int(layout.capacities[number]) if self._has_slots else None
-        held = int(layout.held[number])
-        replicas = held + int(self._given[number])
-        amounts = self._amounts(number) if is_online else {}
-        slots = (None, held, capacity or 0)
-        before = [(name, each.before, each.capacity) for name, each in amounts.items()]
-        after = [(name, each.after, each.capacity) for name, each in amounts.items()]
-        dominant, of_resource = dominant_share([slots, *after])
-        return SpuAfter(
-            spu_id=int(layout.ids[number]),
-            rack=layout.racks[number],
-            state=state,
-            capacity=capacity,
-            leaders_before=int(self._analysis.leaders[number]),
-            leaders=int(self._outcome.leaders[number]),
-            replicas_before=held,
-            share_before=round(held / capacity, 4) if capacity else None,
-            replicas=replicas,
-            share=round(replicas / capacity, 4) if capacity else None,
-            over=int(self._over[number]),
-            resources=amounts,
-            dominant_before=round(dominant_share([slots, *before])[0], 4),
-            dominant=None if is_failed else round(dominant, 4),
-            dominant_resource=None if is_failed else of_resource,
-        )
-
-    def _amounts(self, number: int) -> dict[str, AmountAfter]:
-        """What an online SPU has and uses of each resource."""
-        columns = (self._layout.has, self._analysis.used, self._outcome.used)
-        return {
-            name: AmountAfter(capacity=int(has), before=int(before), after=int(after))
-            for name, has, before, after in zip(
-                self._layout.resources, *(each[:, number] for each in columns), strict=True
-            )
-        }
+        if is_online
+    }
+    slots = (None, held, capacity)
+    before = [(name, each.before, each.capacity) for name, each in amounts.items()]
+    after = [(name, each.after, each.capacity) for name, each in amounts.items()]
+    dominant, of_resource = dominant_share([slots, *after])
+    return SpuAfter(
+        spu_id=int(analysis.ids[number]),
+        rack=analysis.racks[number],
+        state=state,
+        capacity=capacity,
+        leaders_before=int(analysis.leaders[number]),
+        leaders=int(outcome.leaders[number]),
+        replicas=held,
+        share=round(held / capacity, 4) if capacity else None,
+        resources=amounts,
+        dominant_before=round(dominant_share([slots, *before])[0], 4),
+        dominant=None if is_failed else round(dominant, 4),
+        dominant_resource=None if is_failed else of_resource,
+    )

@@ -27,7 +27,6 @@ from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import FailureAnalysis
-from spu_assigner.core.whatif.layout import layout_of_state
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, say
@@ -77,9 +76,8 @@ def filled(placer: str, racks: str, topics: list[int]) -> ClusterState:
 
 def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
     """Of the failures of SPUs and of racks."""
-    layout = layout_of_state(state)
-    analysis = FailureAnalysis(layout)
-    names = np.array([rack or f"-{number}" for number, rack in enumerate(layout.racks)])
+    analysis = FailureAnalysis(state)
+    names = np.array([rack or f"-{number}" for number, rack in enumerate(analysis.racks)])
     single = [np.array([number], dtype=np.int32) for number in range(len(names))]
     racks = [np.flatnonzero(names == rack).astype(np.int32) for rack in np.unique(names)]
     found = {}
@@ -89,7 +87,7 @@ def unevenness(state: ClusterState) -> dict[str, dict[str, float]]:
         beyond, fair = [0.0], [0.0]
         for failed in failures:
             others = ~np.isin(names, names[failed])
-            more = (analysis.outcome(failed).leaders - analysis.leaders)[others]
+            more = (analysis.outcome(analysis.ids[failed]).leaders - analysis.leaders)[others]
             share = int(analysis.leaders[failed].sum()) / int(others.sum())
             beyond.append(float(more.max()) - share)
             fair.append(share)

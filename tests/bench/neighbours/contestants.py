@@ -34,7 +34,7 @@ MAPS: Final = "maps"
 STATE: Final = "state"
 
 STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
-STREAMS_MAP_VERSION: Final = 11  # that the product writes
+STREAMS_MAP_VERSION: Final = 12  # that the product writes
 STREAMS_THREADS: Final = 2
 STREAMS_LOG: Final = "-Dorg.apache.logging.log4j.level=WARN"
 QUIX_LOCK: Final = HERE / "quix.lock"

@@ -16,7 +16,7 @@ import fastavro
 _REGISTRY: Final = Path(__file__).parents[3] / "schemas" / "registry.json"
 _HEADER_SIZE: Final = 5  # 0x00 and the schema's id
 
-MAP_VERSION: Final = 11  # that the product writes
+MAP_VERSION: Final = 12  # that the product writes
 
 _entries: Final = json.loads(_REGISTRY.read_text(encoding="utf-8"))["schemas"]
 _headers: Final = {

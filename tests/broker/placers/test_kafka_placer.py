@@ -177,7 +177,7 @@ def test_partitions_added_later_are_placed_as_kafka_does(
                     replicas=request.replicas,
                 )
             else:
-                placed, _ = kafka.shifted_over_racks(
+                placed = kafka.shifted_over_racks(
                     ring,
                     np.array([names.index(racks[spu_id] or "") for spu_id in ids]),
                     start=first,

@@ -380,7 +380,7 @@ def _check_leads(state: ClusterState, shadow: Shadow) -> None:
 
 def _could_lead(state: ClusterState, follower: int, need: Need | None) -> bool:
     """Whether an SPU has room to lead a list that it follows in."""
-    used, has = state.resource_use.of(follower), dict(state.spus[SpuId(follower)].resources)
+    used, has = state.ledger.used(follower), dict(state.spus[SpuId(follower)].resources)
     return all(
         not leader or used.get(name, 0) - own + leader <= has.get(name, 0)
         for name, own, leader in (() if need is None else need.by_name())

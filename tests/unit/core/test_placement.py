@@ -136,7 +136,7 @@ def place_shifted(case: Case, start: int, partitions: int) -> list[list[int]]:
 
 
 def place_over_racks(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed, _ = kafka.shifted_over_racks(
+    placed = kafka.shifted_over_racks(
         case.ring,
         case.rack_numbers,
         start=start,
@@ -252,7 +252,7 @@ def test_kafkas_published_alternated_lists_hold() -> None:
 def test_kafkas_published_assignment_over_racks_holds() -> None:
     """From AdminRackAwareTest: the seventh partition is the first whose followers are shifted."""
     ring, racks = ids_of([0, 3, 1, 5, 4, 2]), ids_of([0, 1, 2, 0, 1, 2])
-    placed, _ = kafka.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
+    placed = kafka.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
     assert placed.tolist() == KAFKA_RACKS_MAP
 
 
@@ -278,7 +278,7 @@ def test_what_kafka_promises_of_even_racks_holds(
     start %= len(ring)
     ring = ring[start:] + ring[:start]
     numbers = ids_of([rack_of[spu_id] for spu_id in ring])
-    placed, _ = kafka.shifted_over_racks(
+    placed = kafka.shifted_over_racks(
         ids_of(ring), numbers, start=0, shift=start, partitions=partitions, replicas=replicas
     )
     lists = placed.tolist()
@@ -303,7 +303,7 @@ def test_what_kafka_promises_of_uneven_racks_holds(
     """AdminRackAwareTest's uneven cases: as many racks as can be, no broker twice."""
     _, ring = orders_of(rows)
     rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
-    placed, _ = kafka.shifted_over_racks(
+    placed = kafka.shifted_over_racks(
         ids_of(ring),
         ids_of([rack_of[spu_id] for spu_id in ring]),
         start=2,
@@ -389,7 +389,7 @@ def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
     assert sorted(diagonal(ids, racks)) == ids
     ring = alternation(ids, racks)
     number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
-    placed, _ = kafka.shifted_over_racks(
+    placed = kafka.shifted_over_racks(
         ids_of(ring),
         ids_of([number_of[racks[spu_id]] for spu_id in ring]),
         start=5_000,

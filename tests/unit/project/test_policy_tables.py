@@ -5,16 +5,15 @@ from __future__ import annotations
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.requests import RULES_OF
-from spu_assigner.core.policies.cursor import MODE_OF, ORDER_OF, PlacementRule
+from spu_assigner.core.policies.cursor import ORDER_OF
 from spu_assigner.stream.explain import rendering
 
 
-def test_each_policy_has_its_rules_and_each_rule_its_order_and_mode() -> None:
+def test_each_policy_has_its_rules_and_each_rule_its_order() -> None:
     """`manual` places the lists of the request, `balanced` by load, `kraft` by what is drawn; all
     others by a rule."""
     assert {*RULES_OF, Policy.MANUAL, Policy.BALANCED, Policy.KRAFT} == set(Policy)
-    assert {rule for pair in RULES_OF.values() for rule in pair} == set(PlacementRule)
-    assert set(ORDER_OF) == set(MODE_OF) == set(PlacementRule)
+    assert {rule for pair in RULES_OF.values() for rule in pair} == set(ORDER_OF)
 
 
 def test_explain_knows_the_name_of_each_mode() -> None:

@@ -226,7 +226,7 @@ VERSIONS: list[tuple[Any, int]] = [
     (replace(WAITS, need=NEED), 4),
     (replace(WAITS, need=NEED, constraints=WHOLE), 5),
     (replace(WAITS, constraints=DEMANDING), 6),
-    (MAP, 11),  # Each map has a ring, which no earlier version can hold.
+    (MAP, 12),  # Each map has a ring, which no earlier version can hold.
     (replace(STATUS, status=Status.ADOPTED), 4),
     (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
     (RING, 1),

@@ -231,7 +231,6 @@ MAP = ReplicaMap(
     reason=Reason(
         mode=Mode.REPAIR,
         ring=RecordedRing(members="0,2", offline="1"),
-        in_list=3,
         moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
     ),
 )
@@ -302,7 +301,7 @@ def test_a_map_is_explained_when_that_is_asked_for() -> None:
     assert answer_to_json(MAP, explain=True) == line[:-1] + (
         ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
         '"is_named":false,"ring":{"members":"0,2","offline":"1","saturated":"","cordoned":"",'
-        '"fenced":""},"filled":"","same_rack":0,"in_list":3,'
+        '"fenced":""},"filled":"",'
         '"moves":[{"partition":0,"gone":1,"taken":2},{"partition":1,"gone":1,"taken":null}]}}'
     )
     unexplained = replace(MAP, reason=None)

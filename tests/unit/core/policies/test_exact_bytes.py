@@ -108,7 +108,7 @@ def facts_of(reason: Reason) -> list[str]:
     members = ring_of_text(ring.members).size
     outside = [len(ids_of_text(text)) for text in (ring.offline, ring.saturated)]
     placed = reason.mode, reason.first_partition, reason.start_index, reason.shift, reason.is_named
-    return [str(each) for each in (*placed, members, *outside, reason.same_rack, reason.in_list)]
+    return [str(each) for each in (*placed, members, *outside)]
 
 
 def digests(policy: Policy) -> list[str]:

@@ -28,7 +28,7 @@ from spu_assigner.stream.explain.rendering import decision_lines
 from support.events.builders import Events
 
 
-class Nothing:
+class Nothing(SeededDraws):
     """Draws 0 for ever."""
 
     def below(self, bound: int) -> int:
@@ -63,7 +63,7 @@ def test_what_is_drawn_is_what_java_util_random_draws() -> None:
 
 def test_the_worked_example_of_the_rule() -> None:
     """Racks in turn; an offline SPU where its rack has no online one, but never as a leader."""
-    stripes = Stripes([0, 1, 2], [3], {0: "a", 1: "a", 2: "b", 3: "c"}, Nothing())
+    stripes = Stripes({0: "a", 1: "a", 2: "b"}, {3: "c"}, Nothing(0))
     assert [stripes.next(3) for _ in range(3)] == [[0, 2, 3], [2, 3, 1], [0, 3, 2]]
 
 
@@ -79,9 +79,8 @@ def test_the_seed_is_cluster_topic_and_chain_index() -> None:
     assert first.reason is not None
     assert second.reason is not None
     assert (first.reason.start_index, first.chain_index, second.reason.start_index) == (0, 8, 8)
-    stripes = Stripes(
-        range(8), (), dict(enumerate("aaabbbcc")), SeededDraws(stripes_seed("c1", "t", 0))
-    )
+    draws = SeededDraws(stripes_seed("c1", "t", 0))
+    stripes = Stripes(dict(enumerate("aaabbbcc")), {}, draws)
     assert lists_of(first) == [stripes.next(3) for _ in range(8)]
 
 
@@ -160,9 +159,8 @@ def test_a_topic_that_grows_is_placed_by_new_draws() -> None:
     events = Events()
     first, grown = maps(*events.joins(*range(5)), events.create("t", 3, 2), events.grow("t", 9))
     assert lists_of(grown)[:3] == lists_of(first)
-    stripes = Stripes(
-        range(5), (), dict.fromkeys(range(5), ""), SeededDraws(stripes_seed("c1", "t", 3))
-    )
+    draws = SeededDraws(stripes_seed("c1", "t", 3))
+    stripes = Stripes(dict.fromkeys(range(5), ""), {}, draws)
     assert lists_of(grown)[3:] == [stripes.next(2) for _ in range(6)]
     assert grown.chain_index == 9
 

@@ -43,7 +43,7 @@ def scored(
     if racks is not None:
         names = sorted({*racks.values()})
         numbers = np.array([names.index(racks[i]) for i in ids.tolist()], dtype=np.int32)
-    placed, _ = rendezvous.scored(
+    placed = rendezvous.scored(
         ids,
         np.array([weights[i] for i in ids.tolist()], dtype=np.int64),
         numbers,

@@ -7,19 +7,20 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import ReplicaMap, RingEvent
+from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.policies import planner
+from spu_assigner.core.policies import cursor, planner
 from spu_assigner.core.policies.cursor import (
     ROWS_AHEAD_MAX,
     TABLE_REQUEST_MAX,
-    PlacementRule,
-    RowsAhead,
+    Cursor,
 )
+from spu_assigner.core.policies.planner import ShortRingError, place
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.codec import encode_record
@@ -84,10 +85,10 @@ def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
     build = Events()
     events: list[Event] = [*build.joins(*range(400))]
     events += [build.create(f"t{number}", 700, 3, policy=Policy.KAFKA) for number in range(40)]
-    with mock.patch.object(RowsAhead, "_made", autospec=True, side_effect=RowsAhead._made) as made:
+    with mock.patch.object(cursor, "Table", side_effect=cursor.Table) as made:
         assert slices_of(events, Policy.FLUVIO) == 40
     assert made.call_count < 15
-    assert max(call.args[2] for call in made.mock_calls) <= ROWS_AHEAD_MAX
+    assert max(len(call.args[0]) for call in made.mock_calls) <= ROWS_AHEAD_MAX
 
 
 @pytest.mark.parametrize(
@@ -137,10 +138,26 @@ def test_rings_alike_have_one_table_and_others_their_own() -> None:
             for ignore_rack in (False, True):
                 asked = build.create(f"t{number}{ignore_rack}", 50, 2, ignore_rack=ignore_rack)
                 step(state, asked, default_policy=Policy.KAFKA)
-        rules = PlacementRule.SHIFTED, PlacementRule.SHIFTED_OVER_RACKS
-        tables.append([state.ring.kept[rule, 2]._table for rule in rules])
+        rules = Mode.SHIFTED, Mode.RACK_SHIFTED
+        tables.append([state.ring.kept[rule, 2].table for rule in rules])
     assert tables[0][0] is tables[1][0] is tables[2][0]
     assert tables[0][1] is tables[1][1] is not tables[2][1]
+
+
+def test_the_pointer_never_comes_back_within_a_list() -> None:
+    """What fills leaves the ring, and behind the pointer stand those that are in the list."""
+    state, build = ClusterState("c1"), Events()
+    for event in build.joins(0, 1, 2):
+        step(state, event, default_policy=Policy.REDPANDA)
+    free = np.array([1, 1, 9])
+    found, departed = place(
+        Cursor(state.ring, Mode.POINTER, 1), partitions=1, replicas=3, free=free
+    )
+    assert found.tolist() == [[1, 2, 0]]
+    assert departed == ((1,), (0,))
+    with pytest.raises(ShortRingError) as caught:
+        place(Cursor(state.ring, Mode.POINTER, 1), partitions=2, replicas=3, free=free)
+    assert (caught.value.partition, caught.value.needed, caught.value.found) == (1, 3, 1)
 
 
 @pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.BALANCED])
