@@ -25,7 +25,7 @@ from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys
+from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, FromLeader, Takeovers
 
@@ -42,7 +42,22 @@ Hop = tuple[int, int]  # a list, and who leads it from now on
 Node = TypeVar("Node")
 
 
-class LeaderCounts(LeaderKeys):
+class KeptKeys(LeaderKeys):
+    """Keys that are kept, as each is looked at more often than it changes."""
+
+    keys: Numbers
+
+    def key(self, spu: int) -> int:
+        """The levels of an SPU with one list more, as one integer."""
+        return self.keys[spu]
+
+    def add(self, spu: int, more: int = 1) -> None:
+        """Count a list that an SPU leads, or take it out."""
+        super().add(spu, more)
+        self.keys[spu] = self.key_now(spu)
+
+
+class LeaderCounts(KeptKeys):
     """How many lists each SPU of a field leads, by place, as a request is given."""
 
     def __init__(
@@ -62,9 +77,12 @@ class LeaderCounts(LeaderKeys):
         self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self.lists, self.positions = lists, positions.of
         self.keys = (shares << SHARE_SHIFT | positions.array).tolist()
+        changed: Iterable[int] = self.of_topic
         if field.ranks != (0,):
             self.ranks = [field.kinds[kind].rank for kind in field.kind_of]
-        self.rekey(self.of_topic if self.ranks is None else range(field.size))
+            changed = range(field.size)
+        for at in changed:
+            self.keys[at] = self.key_now(at)
 
     def shares_now(self) -> CountArray:
         """The share that each SPU leads, with one list more."""
@@ -85,7 +103,7 @@ class LedLists:
 
     def __init__(
         self,
-        counts: LeaderKeys,
+        counts: KeptKeys,
         rows: Sequence[list[int]],
         looks: int,
         topics: Sequence[int] | None = None,

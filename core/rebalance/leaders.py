@@ -19,8 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.placement.leaders import Hop, LedLists, path_to
-from spu_assigner.core.state.leading import LeaderKeys
+from spu_assigner.core.placement.leaders import Hop, KeptKeys, LedLists, path_to
 from spu_assigner.core.state.ledger import CountArray
 
 LOOKS_MAX: Final = 1_500_000  # at members of lists; some 2 s
@@ -65,8 +64,9 @@ class _TopicLists(LedLists):
         self, rows: list[list[int]], topics: list[int], led: list[int], capacities: list[int]
     ) -> None:
         capacities = [capacity or 1 for capacity in capacities]
-        super().__init__(LeaderKeys(led, capacities), rows, LOOKS_MAX, topics)
-        self.counts.rekey(range(len(led)))
+        counts = KeptKeys(led, capacities)
+        counts.keys = [counts.key_now(spu) for spu in range(len(led))]
+        super().__init__(counts, rows, LOOKS_MAX, topics)
         able: dict[int, set[int]] = {}
         for row, topic in zip(rows, topics, strict=True):
             able.setdefault(topic, set()).update(row)

@@ -47,22 +47,18 @@ class LeaderKeys:
         self.lists = 0  # and how many it has; 0: no topic is in question
         self.ranks: list[int] | None = None
         self.positions: list[int] | None = None
-        self.keys: Numbers = {}  # with one list more
-
-    def key(self, spu: int) -> int:
-        """The levels of an SPU with one list more, as one integer."""
-        return self.keys[spu]
 
     def last(self, spu: int) -> int:
         """Levels 1 to 3 before it came to lead the last of its lists: it is more even if another
         whose key is smaller leads that."""
-        return self._key(spu, 0) >> SHARE_SHIFT << SHARE_SHIFT
+        return self.key_now(spu, 0) >> SHARE_SHIFT << SHARE_SHIFT
 
     def twice_fair_share(self, spu: int, lists: int) -> int:
         """Twice the share of so many lists that an SPU leads in all fairness, rounded up."""
         return -(-2 * lists * self.capacities[spu] // self.whole)
 
-    def _key(self, spu: int, more: int = 1) -> int:
+    def key_now(self, spu: int, more: int = 1) -> int:
+        """The levels of an SPU with so many lists more, as one integer."""
         led = 2 * (self.led[spu] + more) - 1
         key = (led << FRACTION_BITS) // (2 * self.capacities[spu] or 1) << SHARE_SHIFT
         held = self.of_topic.get(spu, 0) + more - 1
@@ -74,24 +70,18 @@ class LeaderKeys:
             key += self.ranks[spu] << RANK_SHIFT
         return key if self.positions is None else key + self.positions[spu]
 
-    def rekey(self, spus: Iterable[int]) -> None:
-        """Compute the keys of these again."""
-        for spu in spus:
-            self.keys[spu] = self._key(spu)
-
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
         self.led[spu] += more
         if self.lists:
             self.of_topic[spu] = self.of_topic.get(spu, 0) + more
-        self.keys[spu] = self._key(spu)
 
 
 class LeaderChoice(LeaderKeys):
     """Leaders of lists that there are: SPUs that are online and not demoted, by id."""
 
     led: dict[int, int]
-    share = LeaderKeys.key  # of its capacity that an SPU leads, before a topic is begun
+    share = LeaderKeys.key_now  # of its capacity that an SPU leads, before a topic is begun
 
     def __init__(self, state: ClusterState, constraints: Constraints | None = None) -> None:
         """`constraints` are those of the one topic that it is about, which may tolerate taints."""
@@ -105,18 +95,15 @@ class LeaderChoice(LeaderKeys):
         capacities: dict[int, int] = {i: max(spus[i].capacity, 1) for i in ids}
         super().__init__(dict(zip(ids, led, strict=True)), capacities, sum(capacities.values()))
         self._rank: LeaderRank | None = None
-        self.rekey(ids)
 
     def begin(self, leaders: Iterable[int], rank: LeaderRank | None = None) -> None:
         """Go on with a topic whose lists these SPUs lead."""
-        before, self.of_topic, self._rank = self.of_topic, Counter(leaders), rank
-        self.lists = self.of_topic.total()
-        self.rekey(filter(self.can_lead, {**before, **self.of_topic}))
+        of_topic = Counter(leaders)
+        self.of_topic, self.lists, self._rank = of_topic, of_topic.total(), rank
 
     def recount(self, led: Iterable[tuple[int, int]]) -> None:
         """Take other numbers of lists led, of some SPUs."""
         self.led |= {spu_id: count for spu_id, count in led if spu_id in self.led}
-        self.rekey(self.led)
 
     def can_lead(self, spu_id: int) -> bool:
         """Whether an SPU is online and not demoted."""
@@ -126,12 +113,12 @@ class LeaderChoice(LeaderKeys):
         """Which of these leads best; None: none can."""
         able, rank = filter(self.can_lead, spu_ids), self._rank
         if rank is None:
-            return min(able, key=self.key, default=None)
-        return min(able, key=lambda spu_id: (rank(spu_id), self.key(spu_id)), default=None)
+            return min(able, key=self.key_now, default=None)
+        return min(able, key=lambda spu_id: (rank(spu_id), self.key_now(spu_id)), default=None)
 
     def evens(self, spu_id: int, leader: int) -> bool:
         """Whether SPUs lead more evenly by capacity with one instead of the other in a list."""
-        return self.key(spu_id) < self.last(leader)
+        return self.key_now(spu_id) < self.last(leader)
 
     def count(self, spu_id: int, before: int | None = None) -> None:
         """Count a list that an SPU leads now; `before`: the one that led it."""
