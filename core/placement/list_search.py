@@ -39,14 +39,15 @@ Row = list[int]  # places in the field
 
 
 class ListSearch:
-    """Lists of so many replicas on the SPUs of a field; `can_lead`: those with room to lead."""
+    """Lists of so many replicas on the SPUs of a field; `can_lead`: those with room to lead, if
+    not all have."""
 
     def __init__(
         self,
         field: PlacementField,
         replicas: int,
         work: Work,
-        can_lead: Callable[[int], bool] = lambda at: True,
+        can_lead: Callable[[int], bool] | None = None,
     ) -> None:
         self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
         self._most_weight = max((kind.weight for kind in field.kinds), default=0)
@@ -107,17 +108,25 @@ class ListSearch:
     def bound(self, row: Row) -> tuple[int, ...] | None:
         """The score of a list; no list that begins so has a smaller one. None: none has what `min`
         demands."""
-        field, missing, pairs = self._field, self._replicas - len(row), list[int]()
-        counts = field.counts_at(row)
-        for cells in field.levels:
-            of_level = counts[cells.start : cells.stop]
-            mins = field.mins[cells.start : cells.stop]
-            if sum([max(n - has, 0) for n, has in zip(mins, of_level, strict=True)]) > missing:
-                return None
-            pairs.append(_pairs(of_level, missing))
-        weight = sum([self._field.kind_at(at).weight for at in row]) + missing * self._most_weight
-        rank = min(map(self._rank, row), default=BARRED)
-        return *pairs, -weight, min(rank, field.ranks[0]) if missing and field.ranks else rank
+        field, missing = self._field, self._replicas - len(row)
+        counts, pairs, weight, rank = [0] * len(field.maxes), [0] * len(field.levels), 0, BARRED
+        for at in row:
+            kind = field.kind_at(at)
+            for level, cell in enumerate(kind.cells):
+                pairs[level] += counts[cell]
+                counts[cell] += 1
+            weight += kind.weight
+            rank = min(rank, self._rank(at))
+        for level, cells in enumerate(field.levels):
+            if field.is_demanding:
+                lacks = sum([max(field.mins[cell] - counts[cell], 0) for cell in cells])
+                if lacks > missing:
+                    return None
+            pairs[level] += _pairs(counts[cells.start : cells.stop], missing)
+        if missing:
+            weight += missing * self._most_weight
+            rank = min(rank, *field.ranks)
+        return *pairs, -weight, rank
 
     def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
         """Whether all but one of so many lists fit beside this one."""
@@ -132,7 +141,8 @@ class ListSearch:
         return fits is not False
 
     def _rank(self, at: int) -> int:
-        return self._field.kind_at(at).rank if self._can_lead(at) else BARRED
+        is_able = self._can_lead is None or self._can_lead(at)
+        return self._field.kind_at(at).rank if is_able else BARRED
 
     def _holds(self, levels: Sequence[int], able: Rooms, lists: int) -> bool:
         """Whether the cells of nested levels can have so many replicas together."""
@@ -158,8 +168,8 @@ class ListSearch:
 
 
 def _pairs(counts: Sequence[int], more: int) -> int:
-    """The fewest pairs in one cell, with so many more replicas."""
-    pairs, cost = sum([count * (count - 1) // 2 for count in counts]), 0
+    """The fewest pairs in one cell that so many more replicas make."""
+    pairs = cost = 0
     while more:
         taken = min(sum([count <= cost for count in counts]), more)
         pairs, more, cost = pairs + cost * taken, more - taken, cost + 1
@@ -176,11 +186,19 @@ class SearchedLists:
     are short, or other members would lead better. They are counted, dealt or searched for."""
 
     def __init__(
-        self, field: PlacementField, chooser: ListChooser, replicas: int, work: Work
+        self,
+        field: PlacementField,
+        chooser: ListChooser,
+        replicas: int,
+        work: Work,
+        *,
+        leads_alike: bool,
     ) -> None:
+        """`leads_alike`: leaders take what followers do."""
         self._field, self._chooser = field, chooser
         self._replicas, self._work = replicas, work
-        self._search = ListSearch(field, replicas, work, chooser.can_lead)
+        can_lead = None if leads_alike else chooser.can_lead
+        self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
         self.is_short = chooser.is_scarce and is_ruled
         self.is_needed = self.is_short or not field.is_nested

@@ -160,7 +160,7 @@ class _NewLists:
         )
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
-        self._searched = SearchedLists(field, chooser, replicas, work)
+        self._searched = SearchedLists(field, chooser, replicas, work, leads_alike=self.leads_alike)
         self._critical: _CriticalSpus | None = None
         if chooser.is_scarce and not self._searched.is_short:
             self._critical = _CriticalSpus(field, chooser, replicas)
