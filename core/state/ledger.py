@@ -214,8 +214,6 @@ class Ledger:
     def _row_of(self, row: int, ids: IdArray) -> CountArray:
         self._settle()
         values: CountArray = self._table[row]
-        if len(ids) == len(values):  # All are known, so these are all there are.
-            return values.copy()
         return np.asarray(values[ids if self._is_dense else self._table[_ID].searchsorted(ids)])
 
     def _used(self) -> FloatArray:
