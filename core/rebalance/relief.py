@@ -13,14 +13,13 @@ Rules:
 - One pass improves on that: the steps of each SPU are undone and chosen again; what comes out
   better is kept. Better is less over the goals, first of the SPU furthest over, then in all; then
   fewer bytes, then fewer steps. Ties go to the lowest ids.
-- A replica moves once at most, and never to an SPU that was in its list at first. So any prefix of
-  the steps is a plan.
+- A replica moves once at most, and never to an SPU that was in its list at first; a list whose lead
+  passes has no moves. So any prefix of the steps is a plan.
 - What is looked at is counted, and limited.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -112,7 +111,7 @@ class _Search:
         self._first, self._rows = lists.places.tolist(), lists.places.tolist()
         self._first_racks, self._racks = lists.racks.tolist(), lists.racks.tolist()
         self._led: set[int] = set()  # lists that have another leader
-        # Of each SPU the lists in which it has a replica that has not moved, ascending.
+        # Of each SPU the lists in which it has a replica at first.
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
         for row, members in enumerate(self._rows):
             for at, spu in enumerate(members):
@@ -154,8 +153,11 @@ class _Search:
         """Make these steps from the beginning, those that can be made."""
         self._undo(0)
         for step in steps:
-            if self._may(step) and self._beyond(step) is not None:
-                self._make(step)
+            if self._may(step):
+                at = self._rows[step.row].index(step.giver)
+                kind = self._kind(step.row, at)._replace(is_lead=step.is_lead)
+                if self._beyond(step.taker, self._amounts(kind)) is not None:
+                    self._make(step)
 
     def _relieve(self, spu: int, depth: int) -> bool:
         """Let an SPU give the replicas of the fewest bytes that relieve it; if it cannot, nothing
@@ -183,11 +185,8 @@ class _Search:
             if used <= goal:
                 continue
             portions = [
-                (
-                    kind,
-                    Item(amounts[index], size, len(self._held[spu][kind._replace(is_lead=False)])),
-                )
-                for kind, amounts, size in self._offers(spu)
+                (kind, Item(amounts[index], size, copies))
+                for kind, amounts, size, copies in self._offers(spu)
                 if amounts[index] > 0 and kind not in others
             ]
             left = max(0, LOOKS_MAX - self.looks) * LOOKS_OF_SUMS // (4 * max(1, len(portions)))
@@ -207,7 +206,7 @@ class _Search:
         """Let an SPU that cannot be relieved give what makes it less over, the most first."""
         while excess := self._excess(spu):
             gains = []
-            for kind, amounts, size in self._offers(spu):
+            for kind, amounts, size, _ in self._offers(spu):
                 add(self._used[spu], amounts, -1)
                 gains.append((self._excess(spu) - excess, size, kind))
                 add(self._used[spu], amounts)
@@ -215,15 +214,15 @@ class _Search:
             if not any(self._give(spu, kind, 0, over_max=excess - 1) for kind in less):
                 return
 
-    def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int]]:
-        """What an SPU can give: the kind, what it takes, and its bytes."""
+    def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int, int]]:
+        """What an SPU can give: the kind, what it takes, its bytes, and how many there are."""
         for kind, rows in self._held[spu].items():
-            if rows:
-                need = self._needs[kind.topic]
-                yield kind, self._amounts(kind), need.size
+            copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
+            if copies:
+                yield kind, self._amounts(kind), self._needs[kind.topic].size, copies
                 if kind.is_leader:
                     lead = kind._replace(is_lead=True)
-                    yield lead, self._amounts(lead), 0
+                    yield lead, self._amounts(lead), 0, copies
 
     def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int = 0) -> bool:
         """Let an SPU give such a replica, to one that is over its ceiling by more than `over_max`
@@ -232,7 +231,7 @@ class _Search:
         beyond: list[tuple[int, Step]] = []
         for taker in self._order:
             step = Step(-1, spu, taker, kind.is_lead)
-            over = self._beyond_with(taker, self._amounts(kind))
+            over = self._beyond(taker, self._amounts(kind))
             is_far = over is not None and over > over_max
             if over is None or taker == spu or (is_far and (not depth or len(beyond) == TAKERS)):
                 continue
@@ -274,7 +273,7 @@ class _Search:
         found = self._excesses()
         return max(found), sum(found), self._size, len(self.steps)
 
-    def _beyond_with(self, spu: int, amounts: Amounts) -> int | None:
+    def _beyond(self, spu: int, amounts: Amounts) -> int | None:
         """By how much of a share an SPU is over its ceiling with these; None: over its capacity."""
         worst = 0
         for capacity, used, ceiling, amount in zip(
@@ -286,9 +285,6 @@ class _Search:
                 worst = max(worst, ((used + amount - ceiling) << SHARE_BITS) // capacity)
         return worst
 
-    def _beyond(self, step: Step) -> int | None:
-        return self._beyond_with(step.taker, self._amounts(self._kind_of(step)))
-
     def _amounts(self, kind: Kind) -> Amounts:
         need = self._needs[kind.topic]
         if kind.is_lead:
@@ -299,28 +295,26 @@ class _Search:
         need = self._needs[self._topics[row]]
         return Kind(self._topics[row], at == 0 and need.leader != need.follower)
 
-    def _kind_of(self, step: Step) -> Kind:
-        at = self._rows[step.row].index(step.giver)
-        return self._kind(step.row, at)._replace(is_lead=step.is_lead)
-
     def _may(self, step: Step) -> bool:
-        """Whether racks, rules and roles permit a step."""
+        """Whether racks, rules and roles permit a step.
+
+        Rules are those of the list as it was: it gets a new leader, or its replicas move.
+        """
         row, giver, taker, is_lead = step
         members, first = self._rows[row], self._first[row]
-        leads = members[0] == giver
-        if giver not in members or (leads and taker in self._demoted) or (is_lead and not leads):
+        if row in self._led or giver not in members:
             return False
-        if is_lead and (row in self._led or taker not in members):
+        if members[0] == giver and taker in self._demoted:
             return False
-        if self._ruled is not None and self._ruled.has(row):
-            # The rules are those of the list as it was: a new leader, or moves, but not both.
-            if is_lead:
-                return members == first and self._ruled.may_lead(row, taker)
-            takers = self._ruled.takers(row, first.index(giver)) if giver in first else ()
-            return row not in self._led and len(takers) > 0 and bool(takers[taker])
+        is_ruled = self._ruled is not None and self._ruled.has(row)
         if is_lead:
-            return True
-        if taker in members or taker in first or giver not in first:
+            may_lead = members == first and taker in members
+            return may_lead and (
+                self._ruled is None or not is_ruled or self._ruled.may_lead(row, taker)
+            )
+        if self._ruled is not None and is_ruled:
+            return bool(self._ruled.takers(row, first.index(giver))[taker])
+        if taker in members or taker in first:
             return False
         if self._ruled is not None and self._ruled.closed[taker]:
             return False
@@ -329,48 +323,28 @@ class _Search:
         return rack == self._rack_of[giver] or here < max(1, at_first)
 
     def _make(self, step: Step) -> None:
-        kind = self._kind_of(step)
-        add(self._used[step.giver], self._amounts(kind), -1)
-        add(self._used[step.taker], self._amounts(kind))
-        self._pass(step)
-        if step.is_lead:
-            self._led.add(step.row)
-        else:
-            self._size += self._needs[kind.topic].size
+        self._apply(step, 1)
         self.steps.append(step)
 
     def _undo(self, count: int) -> None:
         """Undo the steps after so many."""
         while len(self.steps) > count:
-            step = self.steps.pop()
-            self._pass(step._replace(giver=step.taker, taker=step.giver))
-            kind = self._kind_of(step)
-            add(self._used[step.giver], self._amounts(kind))
-            add(self._used[step.taker], self._amounts(kind), -1)
-            if step.is_lead:
-                self._led.discard(step.row)
-            else:
-                self._size -= self._needs[kind.topic].size
+            self._apply(self.steps.pop(), -1)
 
-    def _pass(self, step: Step) -> None:
-        row, members, racks = step.row, self._rows[step.row], self._racks[step.row]
-        at = members.index(step.giver)
-        places = [at, members.index(step.taker)] if step.is_lead else [at]
-        for place in places:
-            self._enter(row, place, is_gone=True)
-        if step.is_lead:
+    def _apply(self, step: Step, sign: int) -> None:
+        """Make a step, or, with a sign of -1, take it back."""
+        row, giver, taker, is_lead = step
+        members, racks = self._rows[row], self._racks[row]
+        before, after = (giver, taker) if sign > 0 else (taker, giver)
+        at = members.index(before)
+        kind = self._kind(row, at)._replace(is_lead=is_lead)
+        if is_lead:
+            other = members.index(after)
             for each in (members, racks):
-                each[at], each[places[1]] = each[places[1]], each[at]
+                each[at], each[other] = each[other], each[at]
+            self._led ^= {row}
         else:
-            members[at], racks[at] = step.taker, self._rack_of[step.taker]
-        for place in places:
-            self._enter(row, place, is_gone=False)
-
-    def _enter(self, row: int, at: int, *, is_gone: bool) -> None:
-        spu = self._rows[row][at]
-        if spu in self._first[row] and spu < self._spus:
-            rows = self._held[spu].setdefault(self._kind(row, at), [])
-            if is_gone:
-                rows.remove(row)
-            else:
-                insort(rows, row)
+            members[at], racks[at] = after, self._rack_of[after]
+            self._size += sign * self._needs[kind.topic].size
+        add(self._used[giver], self._amounts(kind), -sign)
+        add(self._used[taker], self._amounts(kind), sign)
