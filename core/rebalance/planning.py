@@ -2,26 +2,20 @@
 
 Rules:
 - An SPU's band is one replica on either side of its fair share by capacity, as far as the lists
-  permit that (`fair_share`).
+  permit that (`fair_share`). The fewest moves bring all SPUs into their bands; where that cannot
+  be, the fewest that bring them as near as can be (least sum of squared distances).
 - A move replaces one online SPU in one list by another, which takes its position. Lists stay
-  distinct. A rack holds at most as many replicas of a list as it does now, or one: so the number of
-  distinct racks of a list never falls.
-- The plan has the fewest moves that bring all SPUs into their bands; where that cannot be, the
-  fewest that bring them as near as can be (least sum of squares of the distances to the bands).
+  distinct. A rack holds at most as many replicas of a list as it does now, or one. An SPU above its
+  capacity takes a replica only in place of one it has given.
 - Where many more moves are needed than are allowed, the plan is one for wider bands, which takes no
   fewer than are allowed: the SPUs furthest from their share come nearer first.
-- Moves are in the order they are to be made: the most overloaded giver first, to the least loaded
-  SPU that is to take from it. Every prefix keeps the rules, so a limit just cuts the order off.
-- An SPU that holds more than its capacity may take a replica only in place of one it has given.
-- Leaders: as even as the lists permit, over the SPUs and then within each topic (`leaders`). The
-  leader of a list and an online member change places.
+- Every prefix of the moves keeps the rules, so a limit just cuts their order off.
 - SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
   count for the racks of a list. Lists led by one of them keep their leader.
-- Where topics say what they need of resources, a `ResourceGoal` is given: then the moves are those
-  that `relief` finds, the fewest bytes that bring each SPU's dominant share within a band
-  above the fair one (`resource_goal`), and any prefix of them keeps the rules above as well.
-  Leaders are evened by number where they need what followers do; other lists keep the leader that
-  the search gave them.
+- With a `ResourceGoal` the moves are those of `relief`: the fewest bytes found that bring each
+  SPU's dominant share within a band above the fair one.
+- Leaders: as even as the lists permit, over the SPUs and then within each topic (`leaders`); but
+  lists whose leaders need other amounts than followers keep the leader that `relief` gave them.
 - A demoted SPU takes no lead. What it leads after the moves, another member leads that can
   (`state.leading`), also one that is not in `loads`; where none can, it stays. It stands last.
 """
@@ -44,7 +38,7 @@ from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief import find_relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_share
-from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
+from spu_assigner.core.rebalance.ruled_lists import Flags, RuledLists, RuledTopics
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.loads import Loads
@@ -117,35 +111,24 @@ def plan_rebalance(
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)
     moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
-    choices = {} if ruled is None else ruled.choices
-    if choice is not None:
-        leaders = other_leads + lists.leads()
-        reorders += _give_leads_away(lists, choice, choices, loads, leaders)
     able = np.ones(lists.ids.shape, dtype=np.bool_)
-    if choice is not None:
-        able &= ~np.isin(lists.ids, choice.demoted)
     if goal is not None:
         is_settled = np.array([need.leader != need.follower for need in goal.needs])
         able &= ~is_settled[lists.topics][:, None]
-    if under_rules is not None:
-        able &= under_rules.able_to_lead(lists)
-    places = np.where(able, lists.places, lists.spus)
-    leaders = other_leads + lists.leads()
-    evened = even_leaders(lists.topics, places, leaders, loads.capacities)
-    for row, leader in evened.leader_of.items():
-        lists.lead(row, leader)
-    if choice is not None:
-        _demoted_last(lists, choice, choices)
+    by_choice = [] if choice is None else _by_choice(lists, choice, ruled)
+    given, is_lead_cut = _choose_leaders(
+        lists, loads, other_leads, by_choice, able=able, ruled=under_rules
+    )
     shares = None
     if goal is not None and relief is not None:
         shares = goal.change(lists, relief.fixed, relief.fair)
     return Rebalance(
         changed=lists.changed(topics, before),
         moves=tuple(moves),
-        reorders=reorders + len(evened.leader_of),
+        reorders=reorders + given,
         size=size,
         shares=shares,
-        is_cut=is_cut or evened.is_cut,
+        is_cut=is_cut or is_lead_cut,
     )
 
 
@@ -210,37 +193,46 @@ def _carry_out(
     return moves, reorders, size
 
 
-def _give_leads_away(
+def _choose_leaders(
     lists: ClusterLists,
-    choice: LeaderChoice,
-    choices: Mapping[int, LeaderChoice],
     loads: Loads,
-    leaders: CountArray,
-    /,
-) -> int:
-    """Let others lead what demoted SPUs lead; the number of lists in which one does."""
-    counts = dict(zip(loads.ids.tolist(), leaders.tolist(), strict=True))
-    choice.recount(counts.items())
-    has_own = np.isin(lists.topics, list(choices))[:, None]
-    swaps = choice.swaps(np.where(has_own, -1, lists.ids))
-    for topic, own in choices.items():
-        own.recount(counts.items())
-        rows = np.flatnonzero(lists.topics == topic)
-        swaps += [(int(rows[at]), place) for at, place in own.swaps(lists.ids[rows])]
-    swap_leaders(lists.ids, swaps)
-    swap_leaders(lists.places, swaps)
-    return len(swaps)
+    other_leads: CountArray,
+    by_choice: Sequence[tuple[LeaderChoice, CountArray]],
+    *,
+    able: Flags,
+    ruled: RuledLists | None,
+) -> tuple[int, bool]:
+    """Give away what demoted SPUs lead, then even out leaders: how many lists got another one, and
+    whether the search ended at its limit. `able`: the members that may take part."""
+    reorders = 0
+    led = dict(zip(loads.ids.tolist(), (other_leads + lists.leads()).tolist(), strict=True))
+    for choice, rows in by_choice:
+        choice.recount(led.items())
+        swaps = [(int(rows[at]), place) for at, place in choice.swaps(lists.ids[rows])]
+        swap_leaders(lists.ids, swaps)
+        swap_leaders(lists.places, swaps)
+        reorders += len(swaps)
+        able[rows] &= ~np.isin(lists.ids[rows], choice.demoted)
+    if ruled is not None:
+        able &= ruled.able_to_lead(lists)
+    places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
+    evened = even_leaders(lists.topics, places, leads, loads.capacities)
+    for row, leader in evened.leader_of.items():
+        lists.lead(row, leader)
+    for choice, rows in by_choice:  # Those that are not to lead follow all others.
+        ids = lists.ids[rows]
+        ranks = np.where(ids < 0, 2, np.isin(ids, choice.demoted))[:, 1:]
+        order = np.argsort(ranks, axis=1, kind="stable")
+        for members in (lists.ids, lists.places):
+            members[rows, 1:] = np.take_along_axis(members[rows, 1:], order, axis=1)
+    return reorders + len(evened.leader_of), evened.is_cut
 
 
-def _demoted_last(
-    lists: ClusterLists, choice: LeaderChoice, choices: Mapping[int, LeaderChoice]
-) -> None:
-    """Let those that are not to lead follow all others."""
-    is_demoted = np.isin(lists.ids, choice.demoted)
-    for topic, own in choices.items():
-        rows = lists.topics == topic
-        is_demoted[rows] = np.isin(lists.ids[rows], own.demoted)
-    ranks = np.where(lists.ids < 0, 2, is_demoted)[:, 1:]
-    order = np.argsort(ranks, axis=1, kind="stable")
-    for members in (lists.ids, lists.places):
-        members[:, 1:] = np.take_along_axis(members[:, 1:], order, axis=1)
+def _by_choice(
+    lists: ClusterLists, choice: LeaderChoice, ruled: RuledTopics | None
+) -> list[tuple[LeaderChoice, CountArray]]:
+    """Who may lead, with the lists for which it holds."""
+    own = {} if ruled is None else ruled.choices
+    others = np.flatnonzero(~np.isin(lists.topics, list(own)))
+    rows_of = [(each, np.flatnonzero(lists.topics == topic)) for topic, each in own.items()]
+    return [(each, rows) for each, rows in [(choice, others), *rows_of] if len(rows)]
