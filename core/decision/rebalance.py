@@ -217,25 +217,22 @@ def _refuse(event: ClusterRebalance) -> Refusal | None:
 
 def _refuse_size(state: ClusterState, names: Sequence[str]) -> Refusal | None:
     """Why so many lists under rules, or replicas by their resources, are not weighed."""
+    sizes = {name: state.topics[name].replicas.matrix().shape for name in names}
+    lists = sum(rows for name, (rows, _) in sizes.items() if name in state.constrained)
+    replicas = 0
     if any(topic.need is not None for topic in state.topics.values()):
-        replicas = sum(state.topics[name].replicas.matrix().size for name in names)
-        if replicas > RESOURCE_REPLICAS_MAX:
+        replicas = sum(rows * width for rows, width in sizes.values())
+    for count, limit, found in (
+        (replicas, RESOURCE_REPLICAS_MAX, "that may move have {} replicas; by resources"),
+        (lists, RULED_LISTS_MAX, "with constraints have {} lists;"),
+    ):
+        if count > limit:
             return Refusal(
                 Code.TOO_COMPLEX,
-                f"topics that may move have {replicas} replicas; by resources one request may "
-                f"weigh {RESOURCE_REPLICAS_MAX}: pin topics that are to stay (topic_adopted with "
-                "pinned)",
+                f"topics {found.format(count)} one request may weigh {limit}: pin topics that are "
+                "to stay (topic_adopted with pinned)",
             )
-    lists = sum(
-        len(state.topics[name].replicas.matrix()) for name in names if name in state.constrained
-    )
-    if lists <= RULED_LISTS_MAX:
-        return None
-    return Refusal(
-        Code.TOO_COMPLEX,
-        f"topics with constraints have {lists} lists; one request may weigh {RULED_LISTS_MAX}: pin "
-        "topics that are to stay (topic_adopted with pinned)",
-    )
+    return None
 
 
 def _goal(

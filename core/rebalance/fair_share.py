@@ -35,6 +35,7 @@ ALL_SETS_OF: Final = 8  # racks
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
+Rows = slice | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +82,6 @@ class Bands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holders:
-    """The SPUs, by position."""
-
-    capacities: list[int]
-    fixed: list[int]  # what each holds for good
-    racks: CountArray  # 0 … without gaps
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
     """The lists, those alike counted together; arrays have shape (kinds,)."""
 
@@ -98,14 +90,14 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def free_of(lists: ClusterLists) -> IdMatrix:
-    """For how many replicas of each list each rack has room, beside those that stay; shape (lists,
-    racks)."""
-    sizes = np.bincount(lists.rack_of)
-    free = np.empty((len(lists.places), len(sizes)), dtype=np.int32)
+def free_of(lists: ClusterLists, rows: Rows = slice(None)) -> IdMatrix:
+    """For how many replicas of each of these lists each rack has room, beside those that stay;
+    shape (lists, racks)."""
+    racks, stays, sizes = lists.racks[rows], ~lists.is_movable[rows], np.bincount(lists.rack_of)
+    free = np.empty((len(racks), len(sizes)), dtype=np.int32)
     for rack, size in enumerate(sizes.tolist()):
-        here = lists.racks == rack
-        room = np.maximum(1, here.sum(axis=1)) - (here & ~lists.is_movable).sum(axis=1)
+        here = racks == rack
+        room = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
         free[:, rack] = np.minimum(room, size)
     return free
 
@@ -123,7 +115,7 @@ def kinds_of(lists: ClusterLists, zones: Zones | None = None) -> Kinds:
     plain, counts = np.unique(units[is_plain], return_counts=True)
     room = np.ones((len(plain), int(lists.rack_of.max()) + 1), dtype=np.int64)
     others = np.flatnonzero(~is_plain & (units > 0))
-    table = np.column_stack((units[others], free_of(lists.only(others))))
+    table = np.column_stack((units[others], free_of(lists, others)))
     table, further = np.unique(table, axis=0, return_counts=True)
     return Kinds(
         lists=np.concatenate((counts, further)),
@@ -132,30 +124,30 @@ def kinds_of(lists: ClusterLists, zones: Zones | None = None) -> Kinds:
     )
 
 
-def fair_shares(holders: Holders, kinds: Kinds) -> Shares:
-    """The share of each SPU, in total what is held by all.
+def fair_shares(
+    capacities: Sequence[int], fixed: Sequence[int], racks: CountArray, kinds: Kinds
+) -> Shares:
+    """The share of each SPU, in total what is held by all; less where there is no room for it.
 
-    It is less where the capacities do not hold it all.
+    `fixed` is what each holds for good; racks are numbered 0 … without gaps.
     """
-    members: list[list[int]] = [[] for _ in range(kinds.room.shape[1])]
-    for place, rack in enumerate(holders.racks.tolist()):
-        members[rack].append(place)
+    members = [np.flatnonzero(racks == rack).tolist() for rack in range(kinds.room.shape[1])]
     gives = np.minimum(kinds.units[:, None], kinds.room) > 0
     lists = (kinds.lists @ gives).tolist()  # of which each rack can hold a unit
-    rack_of = holders.racks.tolist()
+    rack_of: list[int] = racks.tolist()
     highs = [
-        max(fixed, min(capacity, fixed + lists[rack]))
-        for fixed, capacity, rack in zip(holders.fixed, holders.capacities, rack_of, strict=True)
+        max(low, min(capacity, low + lists[rack]))
+        for low, capacity, rack in zip(fixed, capacities, rack_of, strict=True)
     ]
     shares = [Fraction(0)] * len(highs)
     pending = [(np.arange(len(members)), kinds.units)]
     while pending:
-        racks, units = pending.pop()
-        places = [place for rack in racks.tolist() for place in members[rack]]
-        lows = [holders.fixed[place] for place in places]
+        some, units = pending.pop()
+        places = [place for rack in some.tolist() for place in members[rack]]
+        lows = [fixed[place] for place in places]
         found = level_shares(
             sum(lows) + int(kinds.lists @ units),
-            [holders.capacities[place] for place in places],
+            [capacities[place] for place in places],
             lows,
             [highs[place] for place in places],
         )
@@ -163,11 +155,11 @@ def fair_shares(holders: Holders, kinds: Kinds) -> Shares:
         for place, low, share in zip(places, lows, found, strict=True):
             shares[place] = share
             asked[rack_of[place]] += share - low
-        room = kinds.room[:, racks]
-        full = _most_beyond([asked[rack] for rack in racks.tolist()], kinds.lists, units, room)
+        room = kinds.room[:, some]
+        full = _most_beyond([asked[rack] for rack in some.tolist()], kinds.lists, units, room)
         if full.any():
             held = np.minimum(units, room[:, full].sum(axis=1))
-            pending += [(racks[full], held), (racks[~full], units - held)]
+            pending += [(some[full], held), (some[~full], units - held)]
     return shares
 
 

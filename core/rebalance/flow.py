@@ -128,12 +128,12 @@ class _Flow:
         found: list[tuple[tuple[int, int], int]] = []
         for giver, taker, cost in hops:
             unit = self._pool.find(giver, taker, cost)
-            same = [at for at, (earlier, _) in enumerate(found) if earlier[0] == unit[0]]
-            if same and self._pool.is_narrow(unit, taker):
-                at = next((at for at in same if self._pool.is_narrow(*found[at])), None)
-                if at is not None:
-                    unit = found[at][0]
+            for at, (earlier, via) in enumerate(found):
+                narrow = self._pool.is_narrow(unit, taker) and self._pool.is_narrow(earlier, via)
+                if narrow and earlier[0] == unit[0]:
+                    unit = earlier
                     del found[at:]
+                    break
             found.append((unit, taker))
         for unit, taker in found:
             self._pool.transfer(unit, taker)

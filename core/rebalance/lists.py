@@ -80,17 +80,6 @@ class ClusterLists:
         """Which members take part."""
         return np.asarray(self.places < self.spus)
 
-    def only(self, rows: NDArray[np.int64]) -> ClusterLists:
-        """These lists alone."""
-        return replace(
-            self,
-            topics=self.topics[rows],
-            partitions=self.partitions[rows],
-            ids=self.ids[rows],
-            places=self.places[rows],
-            racks=self.racks[rows],
-        )
-
     def copy(self) -> ClusterLists:
         """Lists that do not change with these."""
         return replace(self, ids=self.ids.copy(), places=self.places.copy())

@@ -30,7 +30,7 @@ import numpy as np
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import BAND, REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.rebalance.fair_share import Bands, Holders, fair_shares, kinds_of
+from spu_assigner.core.rebalance.fair_share import Bands, fair_shares, kinds_of
 from spu_assigner.core.rebalance.flow import even_out
 from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.lists import ClusterLists, ListMove, Step
@@ -150,12 +150,8 @@ def _steps_by_count(
     counts = loads.replicas.astype(np.int64)
     zones = None if ruled is None else ruled.zones()
     movable = np.bincount(lists.places.ravel(), minlength=lists.spus + 1)[:-1]
-    holders = Holders(
-        capacities=loads.capacities.tolist(),
-        fixed=(counts - movable).tolist(),
-        racks=lists.rack_of if zones is None else zones.of,
-    )
-    shares = fair_shares(holders, kinds_of(lists, zones))
+    fixed, zone_of = (counts - movable).tolist(), lists.rack_of if zones is None else zones.of
+    shares = fair_shares(loads.capacities.tolist(), fixed, zone_of, kinds_of(lists, zones))
     bands = Bands.around(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:

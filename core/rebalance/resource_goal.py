@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.rebalance.fair_share import Holders, Kinds, fair_shares, free_of
+from spu_assigner.core.rebalance.fair_share import Kinds, fair_shares, free_of
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
@@ -127,14 +127,9 @@ def fair_level(
             weights[0, kind] += count * least
             weights[1, kind] += count * (needs[topic][0] - least)
             weights[2, kind] += count * (needs[topic][1] - least)
-        shares = fair_shares(
-            Holders(capacities=capacities, fixed=held, racks=zone_of),
-            Kinds(
-                lists=weights.ravel(),
-                units=np.concatenate((units, units - leads, leads)),
-                room=np.tile(room, (3, 1)),
-            ),
-        )
+        units_of = np.concatenate((units, units - leads, leads))
+        weighed = Kinds(lists=weights.ravel(), units=units_of, room=np.tile(room, (3, 1)))
+        shares = fair_shares(capacities, held, zone_of, weighed)
         triples = zip(shares, capacities, held, strict=True)
         levels += [share / has for share, has, low in triples if has and share > low]
     return max(levels)
