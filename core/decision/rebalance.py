@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import (
@@ -27,34 +26,17 @@ from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
-from spu_assigner.core.decision.answers import (
-    CLUSTER_TOPIC,
-    Rejection,
-    rejected,
-    status,
-)
+from spu_assigner.core.decision.answers import CLUSTER_TOPIC, Rejection, rejected, status
 from spu_assigner.core.decision.repair import revised
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.rebalance.planning import (
-    ListMove,
-    Rebalance,
-    TooManyMovesError,
-    plan_rebalance,
-)
+from spu_assigner.core.rebalance.planning import Rebalance, TooManyMovesError, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
-from spu_assigner.core.rebalance.resource_loads import (
-    ResourceGoal,
-    SpuResources,
-    TopicNeed,
-)
-from spu_assigner.core.rebalance.ruled_lists import RuledTopics, TopicRules
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed, add
+from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.loads import Loads
-from spu_assigner.core.state.ring import Ring
-
-NOTHING_TO_DO: Final = Rebalance(changed={}, moves=(), reorders=0)
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
@@ -63,70 +45,15 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     Its message also counts the topics that do not move: manual and pinned ones. Where topics say
     what they need of resources, it has the bytes and the largest dominant share.
     """
-    rejection = _refuse(event)
-    if rejection is not None:
-        return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
-    whys = {name: _why_left(state, name) for name in sorted(state.topics)}
-    names = [name for name, why in whys.items() if why is None]
-    moving = MovingRules(state, names)
-    open_ids = [
-        i
-        for i in sorted(state.spus)
-        if state.spus[i].online and (not state.spus[i].is_closed or i in moving.opened)
-    ]
-    plan, repairs = NOTHING_TO_DO, Repairs()
-    if names and open_ids:
-        rejection = _refuse_size(state, names)
-        if rejection is not None:
-            return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
-        loads = state.loads(np.array(open_ids, dtype=np.int32))
-        goal = _goal(state, event, names, loads)
-        matrices = [state.topics[name].replicas.matrix() for name in names]
-        repairs = repair_lists(
-            state,
-            names,
-            matrices,
-            moving,
-            loads,
-            sizes=[0] * len(names) if goal is None else [need.size for need in goal.needs],
-            max_moves=event.max_moves,
-            max_bytes=event.max_bytes,
-        )
-        loads, goal = _after(repairs, loads, goal)
-        try:
-            plan = plan_rebalance(
-                [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
-                loads,
-                racks=_other_racks(state, loads),
-                max_moves=event.max_moves - len(repairs.moves),
-                band=BAND if event.band is None else event.band,
-                choice=LeaderChoice(state) if state.demoted else None,
-                goal=goal,
-                ruled=_ruled(state, names, moving, loads),
-            )
-        except TooManyMovesError as error:
-            rejection = Rejection(
-                Code.TOO_MANY_MOVES,
-                f"to even out takes at least {error.moves} moves; one request may take "
-                f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
-                "nothing moves",
-            )
-            return [rejected(state, CLUSTER_TOPIC, rejection, event.event_id)]
-        plan = _with_repairs(plan, repairs, matrices)
-    moves_of: dict[int, list[ListMove]] = {}
-    for move in plan.moves:
-        moves_of.setdefault(move.topic, []).append(move)
-    changed = {
-        names[index]: (ReplicaLists(matrix, ragged=bool((matrix < 0).any())), moves_of.get(index))
-        for index, matrix in plan.changed.items()
-    }
-    left_alone = [why for why in whys.values() if why is not None]
+    names = [name for name in sorted(state.topics) if _why_left(state, name) is None]
+    found = _refuse(event) or _planned(state, event, names)
+    if isinstance(found, Rejection):
+        return [rejected(state, CLUSTER_TOPIC, found, event.event_id)]
+    plan, repairs = found
+    left_alone = [why for name in state.topics if (why := _why_left(state, name)) is not None]
     message = _said_of(plan, repairs) + _left_alone(left_alone)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
-    return [
-        *_records(state, changed, cause=event.event_id),
-        replace(answer, message=message),
-    ]
+    return [*_records(state, plan, names, event.event_id), replace(answer, message=message)]
 
 
 def _why_left(state: ClusterState, name: str) -> str | None:
@@ -137,54 +64,96 @@ def _why_left(state: ClusterState, name: str) -> str | None:
     return "manual" if topic.policy is Policy.MANUAL else None
 
 
+def _planned(
+    state: ClusterState, event: ClusterRebalance, names: Sequence[str]
+) -> tuple[Rebalance, Repairs] | Rejection:
+    """What is to change, the repairs included; or why too much would."""
+    moving = MovingRules(state, names)
+    open_ids = [
+        i
+        for i in sorted(state.spus)
+        if state.spus[i].online and (not state.spus[i].is_closed or i in moving.opened)
+    ]
+    if not names or not open_ids:
+        return Rebalance(changed={}, moves=(), reorders=0), Repairs()
+    if (refusal := _refuse_size(state, names)) is not None:
+        return refusal
+    loads = state.loads(np.array(open_ids, dtype=np.int32))
+    goal = _goal(state, event, names, loads)
+    matrices = [state.topics[name].replicas.matrix() for name in names]
+    repairs = repair_lists(
+        state,
+        names,
+        matrices,
+        moving,
+        loads,
+        sizes=[0] * len(names) if goal is None else [need.size for need in goal.needs],
+        max_moves=event.max_moves,
+        max_bytes=event.max_bytes,
+    )
+    loads, goal = _after(repairs, matrices, loads, goal)
+    try:
+        plan = plan_rebalance(
+            [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
+            loads,
+            racks=_other_racks(state, loads),
+            max_moves=event.max_moves - len(repairs.moves),
+            band=BAND if event.band is None else event.band,
+            choice=LeaderChoice(state) if state.demoted else None,
+            goal=goal,
+            ruled=_ruled(state, names, moving, loads),
+        )
+    except TooManyMovesError as error:
+        return Rejection(
+            Code.TOO_MANY_MOVES,
+            f"to even out takes at least {error.moves} moves; one request may take "
+            f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
+            "nothing moves",
+        )
+    return _with_repairs(plan, repairs, matrices), repairs
+
+
 def _ruled(
-    state: ClusterState,
-    names: Sequence[str],
-    moving: MovingRules,
-    loads: Loads,
+    state: ClusterState, names: Sequence[str], moving: MovingRules, loads: Loads
 ) -> RuledTopics | None:
     """What binds the topics that may move; None: nothing but racks and capacities."""
     if not state.constrained and not state.demoted:
         return None
-    rules: list[TopicRules | None] = [moving.of(name, loads.ids) for name in names]
+    rules = [moving.of(name, loads.ids) for name in names]
     if not any(rules) and not moving.opened:
         return None
+    constraints = [state.topics[name].constraints if state.barred else None for name in names]
     return RuledTopics(
         rules=rules,
         closed=np.isin(loads.ids, sorted(moving.opened)),
         choices={
-            number: LeaderChoice(state, constraints)
-            for number, name in enumerate(names)
-            if state.barred
-            and (constraints := state.topics[name].constraints) is not None
-            and constraints.tolerations
+            number: LeaderChoice(state, each)
+            for number, each in enumerate(constraints)
+            if each is not None and each.tolerations
         },
     )
 
 
 def _after(
-    repairs: Repairs, loads: Loads, goal: ResourceGoal | None
+    repairs: Repairs, matrices: Sequence[IdMatrix], loads: Loads, goal: ResourceGoal | None
 ) -> tuple[Loads, ResourceGoal | None]:
     """What SPUs hold after the repairs, and how many bytes may be moved then."""
-    if not repairs.moves:
-        return loads, goal
     place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
     replicas, leaders = loads.replicas.copy(), loads.leaders.copy()
-    used = [] if goal is None else [list(amounts) for amounts in goal.loads.used]
-    for move, was_leader in zip(repairs.moves, repairs.was_leader, strict=True):
-        for spu_id, more in ((move.gone, -1), (move.taken, 1)):
-            at = place[spu_id]
-            replicas[at] += more
-            leaders[at] += more * was_leader
-            if goal is not None:
-                need = goal.needs[move.topic]
-                amounts = need.leader if was_leader else need.follower
-                used[at] = [n + more * amount for n, amount in zip(used[at], amounts, strict=True)]
-    loads = replace(loads, replicas=replicas, leaders=leaders)
+    used = [] if goal is None else [list(amounts) for amounts in goal.used]
+    for index, after in repairs.matrices.items():
+        for row, column in np.argwhere(after != matrices[index]).tolist():
+            for matrix, more in ((matrices[index], -1), (after, 1)):
+                at = place[int(matrix[row, column])]
+                replicas[at] += more
+                leaders[at] += more * (column == 0)
+                if goal is not None:
+                    need = goal.needs[index]
+                    add(used[at], need.follower if column else need.leader, more)
     if goal is not None:
         left = None if goal.bytes_max is None else goal.bytes_max - repairs.size
-        goal = replace(goal, loads=replace(goal.loads, used=used), bytes_max=left)
-    return loads, goal
+        goal = replace(goal, used=used, bytes_max=left)
+    return replace(loads, replicas=replicas, leaders=leaders), goal
 
 
 def _with_repairs(plan: Rebalance, repairs: Repairs, matrices: Sequence[IdMatrix]) -> Rebalance:
@@ -248,25 +217,22 @@ def _refuse(event: ClusterRebalance) -> Rejection | None:
 
 def _refuse_size(state: ClusterState, names: Sequence[str]) -> Rejection | None:
     """Why so many lists under rules, or replicas by their resources, are not weighed."""
+    sizes = {name: state.topics[name].replicas.matrix().shape for name in names}
+    lists = sum(rows for name, (rows, _) in sizes.items() if name in state.constrained)
+    replicas = 0
     if any(topic.need is not None for topic in state.topics.values()):
-        replicas = sum(state.topics[name].replicas.matrix().size for name in names)
-        if replicas > RESOURCE_REPLICAS_MAX:
+        replicas = sum(rows * width for rows, width in sizes.values())
+    for count, limit, found in (
+        (replicas, RESOURCE_REPLICAS_MAX, "that may move have {} replicas; by resources"),
+        (lists, RULED_LISTS_MAX, "with constraints have {} lists;"),
+    ):
+        if count > limit:
             return Rejection(
                 Code.TOO_COMPLEX,
-                f"topics that may move have {replicas} replicas; by resources one request may "
-                f"weigh {RESOURCE_REPLICAS_MAX}: pin topics that are to stay (topic_adopted with "
-                "pinned)",
+                f"topics {found.format(count)} one request may weigh {limit}: pin topics that are "
+                "to stay (topic_adopted with pinned)",
             )
-    lists = sum(
-        len(state.topics[name].replicas.matrix()) for name in names if name in state.constrained
-    )
-    if lists <= RULED_LISTS_MAX:
-        return None
-    return Rejection(
-        Code.TOO_COMPLEX,
-        f"topics with constraints have {lists} lists; one request may weigh {RULED_LISTS_MAX}: pin "
-        "topics that are to stay (topic_adopted with pinned)",
-    )
+    return None
 
 
 def _goal(
@@ -286,7 +252,8 @@ def _goal(
         used.append([count, *[uses.get(name, 0) for name in resources]])
     return ResourceGoal(
         needs=[_topic_need(state.topics[name].need, resources) for name in names],
-        loads=SpuResources(capacities=capacities, used=used),
+        capacities=capacities,
+        used=used,
         band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
         bytes_max=event.max_bytes,
     )
@@ -311,64 +278,45 @@ def _percent(share: Fraction) -> str:
 
 def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
     """Rack numbers of the SPUs that `loads` does not have, counted on from those that it has."""
-    number_of: dict[str, int] = {}
-    for spu_id, number in zip(loads.ids.tolist(), loads.racks.tolist(), strict=True):
-        number_of[state.spus[SpuId(spu_id)].rack or ""] = number
-    others: dict[int, int] = {}
-    weighed = set(loads.ids.tolist())
-    for spu_id in sorted(state.spus):
-        if spu_id not in weighed:
-            rack = state.spus[spu_id].rack or ""
-            others[spu_id] = number_of.setdefault(rack, len(number_of))
-    return others
+    known = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
+    number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
+    return {
+        i: number_of.setdefault(state.spus[i].rack or "", len(number_of))
+        for i in sorted(state.spus)
+        if i not in known
+    }
 
 
-Changed = Mapping[str, tuple[ReplicaLists, list[ListMove] | None]]
-
-
-def _records(state: ClusterState, changed: Changed, *, cause: str) -> list[Record]:
-    """The SPUs that come back into the ring first, then maps, ring events and chains."""
-    changes: dict[int, int] = {}  # of counts, by SPU
-    for _, moves in changed.values():
-        for move in moves or ():
-            changes[move.gone] = changes.get(move.gone, 0) - 1
-            changes[move.taken] = changes.get(move.taken, 0) + 1
-    after = ring_after(state, changes)
-    return [
-        *after.described.values(),
-        *_maps(state, changed, after.ring, after.chains, cause=cause),
-        *after.records(state, cause),
-    ]
-
-
-def _maps(
-    state: ClusterState,
-    changed: Changed,
-    ring: Ring,
-    chains: Mapping[Order, Chain],
-    *,
-    cause: str,
+def _records(
+    state: ClusterState, plan: Rebalance, names: Sequence[str], cause: str
 ) -> list[Record]:
+    """The SPUs that come back into the ring first, then maps, ring events and chains."""
+    moves_of: dict[int, list[Move]] = {}
+    changes: Counter[int] = Counter()  # of counts, by SPU
+    for each in plan.moves:
+        move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
+        moves_of.setdefault(each.topic, []).append(move)
+        changes.update({each.taken: 1})
+        changes.subtract({each.gone: 1})
+    after = ring_after(state, changes)
+    records: list[Record] = list(after.described.values())
     weights: dict[SpuId, list[int]] = dict(state.core_weights)
-    records: list[Record] = []
-    for name, (replicas, moves) in changed.items():
-        changed_map = revised(
+    for index, matrix in plan.changed.items():
+        replicas = ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
+        changed = revised(
             state,
-            name,
+            names[index],
             cause=cause,
             replicas=replicas,
             mode=Mode.REBALANCE,
-            moves=[
-                Move(partition=move.partition, gone=move.gone, taken=move.taken)
-                for move in moves or ()
-            ],
-            ring=ring,
-            chains=chains,
+            moves=moves_of.get(index, ()),
+            ring=after.ring,
+            chains=after.chains,
             weights=weights,
         )
-        records.append(changed_map)
-        if changed_map.cores is not None:
-            after = held_by_cores(replicas.matrix, changed_map.cores.matrix)
-            before = state.topics[name].held_by_cores()
-            weights.update(weights_after(weights, before, after))
-    return records
+        records.append(changed)
+        if changed.cores is not None:
+            held = held_by_cores(replicas.matrix, changed.cores.matrix)
+            before = state.topics[names[index]].held_by_cores()
+            weights.update(weights_after(weights, before, held))
+    return [*records, *after.records(state, cause)]

@@ -10,14 +10,11 @@ Source: S. Martello and P. Toth, "Knapsack Problems", 1990, section 2.6 (dynamic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 SIZE_MAX: Final = 2**62  # of all items together
-
-Numbers = NDArray[np.int64]
 
 
 class Item(NamedTuple):
@@ -26,15 +23,6 @@ class Item(NamedTuple):
     amount: int
     size: int
     copies: int
-
-
-class _Stage(NamedTuple):
-    """The sums with the items up to one, and where they come from."""
-
-    item: int
-    times: int
-    parents: Numbers  # in the stage before
-    is_taken: NDArray[np.bool_]
 
 
 def least_cover(items: Sequence[Item], amount: int, *, sums_max: int) -> list[int] | None:
@@ -47,31 +35,34 @@ def least_cover(items: Sequence[Item], amount: int, *, sums_max: int) -> list[in
     if sum(item.size * item.copies for item in items) >= SIZE_MAX:
         return None
     amounts = sizes = np.zeros(1, dtype=np.int64)
-    stages: list[_Stage] = []
-    best, last, before = SIZE_MAX, (0, 0), (0, 0)
+    stages: list[tuple[int, int, Any, Any]] = []  # item, times; of each sum: before, with these
+    best, last, stage, at = SIZE_MAX, (0, 0), 0, 0
     for number, times in _portions(items, amount):
         more_amounts = amounts + times * items[number].amount
         more_sizes = sizes + times * items[number].size
         covers = more_amounts >= amount
-        if covers.any():
-            at = int(np.where(covers, more_sizes, SIZE_MAX).argmin())
-            if more_sizes[at] < best:
-                best, last, before = int(more_sizes[at]), (number, times), (len(stages), at)
+        covering = np.where(covers, more_sizes, SIZE_MAX)
+        if covering.min() < best:
+            at = int(covering.argmin())
+            best, last, stage = int(covering[at]), (number, times), len(stages)
         left, more = np.flatnonzero(sizes < best), np.flatnonzero(~covers & (more_sizes < best))
-        parents = np.concatenate((left, more))
-        if len(parents) == 0:
+        before = np.concatenate((left, more))
+        if len(before) == 0:
             break
         amounts = np.concatenate((amounts[left], more_amounts[more]))
         sizes = np.concatenate((sizes[left], more_sizes[more]))
-        kept = _front(amounts, sizes, sums_max)
-        stages.append(_Stage(number, times, parents[kept], kept >= len(left)))
+        order = np.lexsort((-amounts, sizes))
+        largest = np.maximum.accumulate(amounts[order])
+        kept = order[np.diff(largest, prepend=-1) > 0]
+        if len(kept) > sums_max:
+            kept = kept[np.linspace(0, len(kept) - 1, sums_max).astype(np.int64)]
+        stages.append((number, times, before[kept], kept >= len(left)))
         amounts, sizes = amounts[kept], sizes[kept]
     taken = [0] * len(items)
     taken[last[0]] += last[1]
-    stage, at = before
-    for each in reversed(stages[:stage]):
-        taken[each.item] += each.times * bool(each.is_taken[at])
-        at = int(each.parents[at])
+    for number, times, parents, is_taken in reversed(stages[:stage]):
+        taken[number] += times * bool(is_taken[at])
+        at = int(parents[at])
     return taken
 
 
@@ -85,14 +76,3 @@ def _portions(items: Sequence[Item], amount: int) -> Iterator[tuple[int, int]]:
             times = min(times, left)
             yield number, times
             left, times = left - times, times * 2
-
-
-def _front(amounts: Numbers, sizes: Numbers, sums_max: int) -> Numbers:
-    """The sums that are worth keeping, the smallest first."""
-    order = np.lexsort((-amounts, sizes))
-    largest = np.maximum.accumulate(amounts[order])
-    is_more = np.concatenate(([True], largest[1:] > largest[:-1]))
-    kept = order[is_more]
-    if len(kept) > sums_max:
-        kept = kept[np.linspace(0, len(kept) - 1, sums_max).astype(np.int64)]
-    return kept

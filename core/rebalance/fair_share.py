@@ -1,16 +1,14 @@
-"""What each SPU is to hold after a rebalance: its share by capacity, as the lists permit it.
+"""How many replicas each SPU is to hold after a rebalance: its share by capacity, as lists permit.
 
-Rules:
-- One level, units per slot of capacity, for all SPUs. The share of an SPU is level * capacity, but
-  no less than it holds for good, and no more than it can hold: a unit of each list, its capacity.
-- A set of racks that cannot hold as much as that level asks of it has a level of its own: the one
-  at which it holds all that it can. The other racks, which must hold the rest, share that at
-  another. So on, until each set of racks can hold what its level asks.
-- What a set of racks can hold: of each list as much as the racks of the set have room for in it,
-  but never more than the list has to give.
-- All sets of up to `ALL_SETS_OF` racks are looked at. Of more racks only those are that ask for the
-  most of what they can hold: these are all that matter while each rack has room for one of a list.
+- One level, replicas per slot, for all SPUs. The share of an SPU is level * capacity, but no less
+  than it holds for good, and no more than it can hold: one of each list, its capacity.
+- A set of racks that cannot hold what that level asks of it has a level of its own, at which it
+  holds all that it can: of each list as much as its racks have room for. The others share the rest.
+- All sets of up to `ALL_SETS_OF` racks are examined; of more racks those that ask for the most of
+  what they can hold, which are all that matter while each rack has room for one of a list.
 - Shares are exact fractions. Where nothing is in the way they are total * capacity / capacities.
+- A band is one replica on either side of the share (or, with a band of 0, the share rounded down
+  and up), never above the capacity.
 
 Source: Groenevelt, "Two algorithms for maximizing a separable concave function over a polymatroid
 feasible region", 1991 (the decomposition); Bitran and Hax, "Disaggregation and resource allocation
@@ -19,15 +17,17 @@ using convex knapsack problems with bounded variables", 1981 (one level within b
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.rebalance.flow import Flags
+from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.rebalance.ruled_lists import Zones
 from spu_assigner.core.state.ledger import CountArray
 
@@ -35,15 +35,50 @@ ALL_SETS_OF: Final = 8  # racks
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
+Rows = slice | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holders:
-    """The SPUs, by position."""
+class Bands:
+    """How many replicas SPUs are to hold: floors[i] … ceilings[i]; one takes none at limits[i]."""
 
-    capacities: list[int]
-    fixed: list[int]  # what each holds for good
-    racks: CountArray  # 0 … without gaps
+    floors: CountArray
+    ceilings: CountArray
+    limits: CountArray
+
+    @classmethod
+    def around(cls, shares: Shares, capacities: CountArray, band: int) -> Bands:
+        """The bands of these shares."""
+        floors, ceilings = [], []
+        for share, capacity in zip(shares, capacities.tolist(), strict=True):
+            ceilings.append(min(capacity, floor(share + band) if band else ceil(share)))
+            lowest = ceil(share - band) if band else floor(share)
+            floors.append(min(ceilings[-1], max(0, lowest)))
+        return cls(
+            floors=np.array(floors, dtype=np.int64),
+            ceilings=np.array(ceilings, dtype=np.int64),
+            limits=capacities,
+        )
+
+    def moves(self, counts: CountArray) -> int:
+        """How many replicas have to move at least to bring all SPUs into their bands."""
+        above, below = counts - self.ceilings, self.floors - counts
+        return max(int(above.clip(min=0).sum()), int(below.clip(min=0).sum()))
+
+    def widest(self, counts: CountArray, *, moves: int) -> Bands:
+        """The widest bands into which it takes no fewer moves than that."""
+        low, high = 0, int(counts.max()) + 1
+        while high - low > 1:
+            width = (low + high) // 2
+            if self._wider(width).moves(counts) >= moves:
+                low = width
+            else:
+                high = width
+        return self._wider(low)
+
+    def _wider(self, width: int) -> Bands:
+        ceilings = np.minimum(self.ceilings + width, self.limits)
+        return Bands(floors=self.floors - width, ceilings=ceilings, limits=self.limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +90,11 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def free_of(places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> IdMatrix:
-    """For how many replicas of each list each rack has room, beside those that stay; shape (lists,
-    racks). See `kinds_of`."""
-    sizes, stays = np.bincount(rack_of), places == len(rack_of)
-    free = np.empty((len(places), len(sizes)), dtype=np.int32)
+def free_of(lists: ClusterLists, rows: Rows = slice(None)) -> IdMatrix:
+    """For how many replicas of each of these lists each rack has room, beside those that stay;
+    shape (lists, racks)."""
+    racks, stays, sizes = lists.racks[rows], ~lists.is_movable[rows], np.bincount(lists.rack_of)
+    free = np.empty((len(racks), len(sizes)), dtype=np.int32)
     for rack, size in enumerate(sizes.tolist()):
         here = racks == rack
         room = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
@@ -67,64 +102,52 @@ def free_of(places: IdMatrix, racks: IdMatrix, rack_of: CountArray) -> IdMatrix:
     return free
 
 
-def kinds_of(
-    places: IdMatrix, racks: IdMatrix, rack_of: CountArray, zones: Zones | None = None
-) -> Kinds:
-    """Count the lists that are alike.
-
-    `places`: positions of the members, len(rack_of) for those that stay and for padding; `racks`:
-    their rack numbers, -1 for padding; `rack_of`: that of each position, 0 … without gaps.
-    With zones these are in place of racks.
-    """
-    spus, sizes = len(rack_of), np.bincount(rack_of)
-    units = (places < spus).sum(axis=1)
+def kinds_of(lists: ClusterLists, zones: Zones | None = None) -> Kinds:
+    """Count the lists that are alike; with zones, these are in place of racks."""
+    units = lists.is_movable.sum(axis=1)
     if zones is not None:
-        rooms = zones.rooms(free_of(places, racks, rack_of))
-        alike, lists = np.unique(np.column_stack((units, rooms)), axis=0, return_counts=True)
-        return Kinds(lists=lists, units=alike[:, 0], room=alike[:, 1:])
-    in_order = np.sort(racks, axis=1)
+        table = np.column_stack((units, zones.rooms(free_of(lists))))
+        alike, counts = np.unique(table, axis=0, return_counts=True)
+        return Kinds(lists=counts, units=alike[:, 0], room=alike[:, 1:])
+    in_order = np.sort(lists.racks, axis=1)
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
-    is_plain &= ((places < spus) | (racks < 0)).all(axis=1)
-    plain, lists = np.unique(units[is_plain], return_counts=True)
-    room = np.ones((len(plain), len(sizes)), dtype=np.int64)
-    others = ~is_plain & (units > 0)
-    if not others.any():
-        return Kinds(lists=lists, units=plain, room=room)
-    table = np.empty((int(others.sum()), 1 + len(sizes)), dtype=np.int16)
-    table[:, 0] = units[others]
-    table[:, 1:] = free_of(places[others], racks[others], rack_of)
+    is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
+    plain, counts = np.unique(units[is_plain], return_counts=True)
+    room = np.ones((len(plain), int(lists.rack_of.max()) + 1), dtype=np.int64)
+    others = np.flatnonzero(~is_plain & (units > 0))
+    table = np.column_stack((units[others], free_of(lists, others)))
     table, further = np.unique(table, axis=0, return_counts=True)
     return Kinds(
-        lists=np.concatenate((lists, further)),
+        lists=np.concatenate((counts, further)),
         units=np.concatenate((plain, table[:, 0])),
         room=np.concatenate((room, table[:, 1:])),
     )
 
 
-def fair_shares(holders: Holders, kinds: Kinds) -> Shares:
-    """The share of each SPU, in total what is held by all.
+def fair_shares(
+    capacities: Sequence[int], fixed: Sequence[int], racks: CountArray, kinds: Kinds
+) -> Shares:
+    """The share of each SPU, in total what is held by all; less where there is no room for it.
 
-    It is less where the capacities do not hold it all.
+    `fixed` is what each holds for good; racks are numbered 0 … without gaps.
     """
-    members: list[list[int]] = [[] for _ in range(kinds.room.shape[1])]
-    for place, rack in enumerate(holders.racks.tolist()):
-        members[rack].append(place)
+    members = [np.flatnonzero(racks == rack).tolist() for rack in range(kinds.room.shape[1])]
     gives = np.minimum(kinds.units[:, None], kinds.room) > 0
     lists = (kinds.lists @ gives).tolist()  # of which each rack can hold a unit
-    rack_of = holders.racks.tolist()
+    rack_of: list[int] = racks.tolist()
     highs = [
-        max(fixed, min(capacity, fixed + lists[rack]))
-        for fixed, capacity, rack in zip(holders.fixed, holders.capacities, rack_of, strict=True)
+        max(low, min(capacity, low + lists[rack]))
+        for low, capacity, rack in zip(fixed, capacities, rack_of, strict=True)
     ]
     shares = [Fraction(0)] * len(highs)
     pending = [(np.arange(len(members)), kinds.units)]
     while pending:
-        racks, units = pending.pop()
-        places = [place for rack in racks.tolist() for place in members[rack]]
-        lows = [holders.fixed[place] for place in places]
+        some, units = pending.pop()
+        places = [place for rack in some.tolist() for place in members[rack]]
+        lows = [fixed[place] for place in places]
         found = level_shares(
             sum(lows) + int(kinds.lists @ units),
-            [holders.capacities[place] for place in places],
+            [capacities[place] for place in places],
             lows,
             [highs[place] for place in places],
         )
@@ -132,11 +155,11 @@ def fair_shares(holders: Holders, kinds: Kinds) -> Shares:
         for place, low, share in zip(places, lows, found, strict=True):
             shares[place] = share
             asked[rack_of[place]] += share - low
-        room = kinds.room[:, racks]
-        full = _most_beyond([asked[rack] for rack in racks.tolist()], kinds.lists, units, room)
+        room = kinds.room[:, some]
+        full = _most_beyond([asked[rack] for rack in some.tolist()], kinds.lists, units, room)
         if full.any():
             held = np.minimum(units, room[:, full].sum(axis=1))
-            pending += [(racks[full], held), (racks[~full], units - held)]
+            pending += [(some[full], held), (some[~full], units - held)]
     return shares
 
 
@@ -144,33 +167,27 @@ def level_shares(
     total: int, capacities: Sequence[int], lows: Sequence[int], highs: Sequence[int]
 ) -> Shares:
     """A total by capacity, each share within its bounds, or as near to it as these let it come."""
-    shares = [Fraction(low) for low in lows]
-    free = list(range(len(capacities)))
-    rest = total
-    while free:
-        slots = sum(capacities[at] for at in free)
-        if slots == 0:
-            break
-        above = [at for at in free if rest * capacities[at] > highs[at] * slots]
-        below = [at for at in free if rest * capacities[at] < lows[at] * slots]
-        more = sum(rest * capacities[at] - highs[at] * slots for at in above)
-        less = sum(lows[at] * slots - rest * capacities[at] for at in below)
-        bounds = (highs if more >= less else lows), (above if more >= less else below)
-        for at in bounds[1]:
-            shares[at] = Fraction(bounds[0][at])
-            rest -= bounds[0][at]
-        if not bounds[1]:
-            for at in free:
-                shares[at] = Fraction(rest * capacities[at], slots)
-            break
-        done = frozenset(bounds[1])
-        free = [at for at in free if at not in done]
-    return shares
+    spus = list(zip(capacities, lows, highs, strict=True))
+
+    def beyond(level: Fraction) -> int:
+        """How much more than the total that level gives, as a multiple of a fraction."""
+        up, down = level.as_integer_ratio()
+        given = sum(min(high * down, max(low * down, up * has)) for has, low, high in spus)
+        return given - total * down
+
+    turns = sorted({Fraction(end, has) for has, *ends in spus if has for end in ends})
+    at = bisect_right(turns, 0, key=beyond)
+    if at in (0, len(turns)):
+        return [Fraction(low if at == 0 else high) for _, low, high in spus]
+    level = turns[at - 1]
+    rising = sum(has for has, low, high in spus if low <= level * has < high)
+    level -= Fraction(beyond(level), level.denominator * rising)
+    return [min(Fraction(high), max(Fraction(low), level * has)) for has, low, high in spus]
 
 
 def _most_beyond(
     asked: Sequence[Fraction], lists: CountArray, units: CountArray, room: Table, /
-) -> Flags:
+) -> NDArray[np.bool_]:
     """The set of racks of which most is asked beyond what they can hold; none: nothing is."""
     count = len(asked)
     if count <= ALL_SETS_OF:

@@ -12,10 +12,8 @@ from math import floor
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.rebalance.fair_share import Shares
-from spu_assigner.core.rebalance.flow import Bands
-from spu_assigner.core.rebalance.transfer_candidates import Transfer
+from spu_assigner.core.rebalance.fair_share import Bands, Shares
+from spu_assigner.core.rebalance.lists import Step
 from spu_assigner.core.state.ledger import CountArray
 
 LOAD_BITS: Final = 20  # of the fraction of a replica by which loads are compared
@@ -23,17 +21,12 @@ FULL: Final = 2**62
 
 
 def in_order(
-    changes: Sequence[Transfer],
-    counts: CountArray,
-    planned: CountArray,
-    shares: Shares,
-    bands: Bands,
-    /,
-) -> Iterator[Transfer]:
-    """The changes in the order to be made; `planned` are the counts after all of them.
+    steps: Sequence[Step], counts: CountArray, planned: CountArray, shares: Shares, bands: Bands, /
+) -> Iterator[Step]:
+    """The steps in the order to be made; `planned` are the counts after all of them.
 
-    There is always one whose taker has room, below its band's ceiling or what it is to have in the
-    end: the changes form no circle, since going without it would take fewer.
+    A taker has room below its band's ceiling or what it is to have in the end. Steps in a circle,
+    which change no count, are left out: they alone can come to wait for each other.
     """
     fair = [floor(share * 2**LOAD_BITS) for share in shares]
     held = counts.tolist()
@@ -48,7 +41,7 @@ def in_order(
 
     pending: dict[int, dict[int, deque[int]]] = {}
     givers_to: dict[int, list[int]] = {}
-    for row, giver, taker in changes:
+    for row, giver, taker, _ in steps:
         of_giver = pending.setdefault(giver, {})
         if taker not in of_giver:
             of_giver[taker] = deque()
@@ -59,9 +52,7 @@ def in_order(
         look_at(place)
     heap = [(-load(giver), giver) for giver in pending]
     heapify(heap)
-    while pending:
-        if not heap:
-            raise InvariantError("moves of a rebalance wait for each other in a circle")
+    while heap:
         key, giver = heappop(heap)
         if giver not in pending or -key != load(giver):
             continue  # It has another key since.
@@ -70,7 +61,7 @@ def in_order(
         taker = int(takers[at])
         if room[taker] <= 0:
             continue  # All are full: it comes back once one of them has given.
-        yield Transfer(pending[giver][taker].popleft(), giver, taker)
+        yield Step(pending[giver][taker].popleft(), giver, taker)
         if not pending[giver][taker]:
             del pending[giver][taker]
             takers_of[giver] = np.concatenate((takers[:at], takers[at + 1 :]))

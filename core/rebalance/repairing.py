@@ -8,7 +8,7 @@ Rules:
   takes. Of the moves that make a list as good the one is made that leaves the SPU with the largest
   share of its capacity; a follower goes before the leader.
 - Of a topic with rules a replica goes where a rebalance may move it (`constraints.moving`); only
-  where that repairs nothing soft rules give way to hard ones.
+  where that repairs less soft rules give way to hard ones.
 - Each list is repaired whole or, where the limits of moves and bytes end, in part. What is left is
   counted: lists that would be better after one move more. Of many lists (`LISTS_MAX`, `LEFT_MAX`)
   those count that break a rule or are uneven, whether or not a move makes them better.
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
@@ -30,12 +30,12 @@ from spu_assigner.core.constraints.kept_rules import kept_rules
 from spu_assigner.core.constraints.moving import MovingRules, TopicMoves
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.placement.choose import Chooser, bind_topic, binding_rules, topic_chooser
-from spu_assigner.core.rebalance.planning import ListMove
+from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.loads import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
-LOOKS_MAX: Final = 300_000  # at SPUs, for lists whose best SPU may not take the replica; some 2 s
+LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s
 LISTS_MAX: Final = 60_000  # searched for a move, and moves found; some 2 s
 LEFT_MAX: Final = 10_000  # likewise beyond the limits; then all count that break a rule
 
@@ -48,7 +48,6 @@ class Repairs:
 
     matrices: dict[int, IdMatrix] = field(default_factory=dict)  # by topic index, where one differs
     moves: list[ListMove] = field(default_factory=list)
-    was_leader: list[bool] = field(default_factory=list)  # of each move
     size: int = 0  # bytes
     left: int = 0  # lists that are not repaired, because of the limits
 
@@ -66,204 +65,155 @@ def repair_lists(
 ) -> Repairs:
     """Repair lists of the topics that may move, within limits.
 
-    `matrices` has their lists, `sizes` the bytes of a replica of each; `loads` are the SPUs that
-    take part. The matrices are only read.
+    `matrices` has their lists, which are only read, `sizes` the bytes of a replica of each; `loads`
+    are the SPUs that take part.
     """
-    return _Repairing(state, moving, loads, max_moves, max_bytes).run(names, matrices, sizes)
+    repairing = _Repairing(state, loads, max_moves, max_bytes)
+    closed = {i for i in loads.ids.tolist() if state.spus[SpuId(i)].is_closed}
+    racks = _Racks(state, [*state.ring.ids.tolist(), *moving.opened])
+    for index, (name, matrix) in enumerate(zip(names, matrices, strict=True)):
+        topic = state.topics[name]
+        breaks = kept_rules(state, name)
+        rows = set() if topic.ignore_rack else racks.uneven(matrix)
+        if breaks is not None:
+            rows.update(
+                at
+                for at, row in enumerate(matrix.tolist())
+                if breaks.broken([spu_id for spu_id in row if spu_id != PADDING])
+            )
+        if rows:
+            rules = moving.of(name, loads.ids)
+            stays = closed if rules is None else {*loads.ids[rules.stays].tolist()}
+            repaired = _RepairedTopic(
+                index,
+                name,
+                sizes[index],
+                breaks,
+                rules,
+                stays,
+                racks=None if topic.ignore_rack else racks.names,
+            )
+            repairing.repair(repaired, matrix, sorted(rows))
+    return repairing.found
 
 
-class _RepairedTopic(NamedTuple):
-    number: int
+@dataclass(slots=True)
+class _RepairedTopic:
+    index: int
     name: str
     size: int  # bytes of a replica
     breaks: BoundRules | None
+    rules: TopicMoves | None
+    stays: set[int]  # SPUs that its replicas do not leave
+    racks: dict[int, str] | None  # of each SPU; None: it ignores them
+
+    def cost(self, members: list[int]) -> Cost:
+        """What is to become less."""
+        broken = 0 if self.breaks is None else sum(self.breaks.broken(members).values())
+        if self.racks is None:
+            return broken, 0
+        counts = Counter(self.racks[spu_id] for spu_id in members)
+        return broken, sum(count * count for count in counts.values())
 
 
 class _Repairing:
     def __init__(
-        self,
-        state: ClusterState,
-        moving: MovingRules,
-        loads: Loads,
-        max_moves: int,
-        max_bytes: int | None,
+        self, state: ClusterState, loads: Loads, max_moves: int, max_bytes: int | None
     ) -> None:
-        self._state, self._moving, self._loads = state, moving, loads
+        self.found = Repairs()
+        self._state, self._ids = state, loads.ids
         self._moves_left, self._bytes_left = max_moves, max_bytes
-        self._found = Repairs()
         self._looks = self._lists = 0
-        self._place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
-        self._held: list[int] = loads.replicas.tolist()
-        self._capacities: list[int] = np.maximum(loads.capacities, 1).tolist()
+        ids = loads.ids.tolist()
+        self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
+        self._slots = dict(zip(ids, np.maximum(loads.capacities, 1).tolist(), strict=True))
         self._changes: defaultdict[str | None, Counter[int]] = defaultdict(Counter)
-        self._rack = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
-        numbers = {rack: at for at, rack in enumerate(sorted({*self._rack.values()}))}
-        self._ids = np.array(sorted(self._rack), dtype=np.int64)
-        racks = [numbers[self._rack[spu_id]] for spu_id in self._ids.tolist()]
-        self._rack_numbers = np.array(racks, dtype=np.int64)
-        open_ids = [*state.ring.ids.tolist(), *sorted(moving.opened)]
-        self._open_racks = sorted({numbers[self._rack[spu_id]] for spu_id in open_ids})
         self._plain: Chooser | None = None  # of the topics without rules and demands
 
-    def run(
-        self, names: Sequence[str], matrices: Sequence[IdMatrix], sizes: Sequence[int]
-    ) -> Repairs:
-        for index, (name, matrix) in enumerate(zip(names, matrices, strict=True)):
-            breaks = kept_rules(self._state, name)
-            rows = set(self._uneven(name, matrix))
-            if breaks is not None:
-                rows.update(
-                    at
-                    for at, row in enumerate(matrix.tolist())
-                    if breaks.broken([spu_id for spu_id in row if spu_id != PADDING])
-                )
-            if rows:
-                repaired = _RepairedTopic(index, name, sizes[index], breaks)
-                self._repair_topic(repaired, matrix, sorted(rows))
-        return self._found
-
-    def _uneven(self, name: str, matrix: IdMatrix) -> list[int]:
-        """The lists that have two more on a rack than on another that may take one."""
-        if not self._open_racks or self._state.topics[name].ignore_rack:
-            return []
-        at = np.minimum(np.searchsorted(self._ids, matrix), len(self._ids) - 1)
-        racks = np.where(matrix == PADDING, PADDING, self._rack_numbers[at])
-        least = np.zeros(len(matrix), dtype=np.int64)
-        if len(self._open_racks) <= matrix.shape[1]:
-            counts = [(racks == rack).sum(axis=1) for rack in self._open_racks]
-            least = np.min(counts, axis=0)
-        most = np.zeros(len(matrix), dtype=np.int64)
-        for column in racks.T:
-            here = (racks == column[:, None]).sum(axis=1)
-            most = np.maximum(most, np.where(column == PADDING, 0, here))
-        found: list[int] = np.flatnonzero(most >= least + 2).tolist()
-        return found
-
-    def _repair_topic(self, topic: _RepairedTopic, matrix: IdMatrix, rows: Sequence[int]) -> None:
-        index, name, size, breaks = topic
-        chooser = self._chooser(name)
-        rules = self._moving.of(name, self._loads.ids)
+    def repair(self, topic: _RepairedTopic, matrix: IdMatrix, rows: Sequence[int]) -> None:
+        """Repair these lists of a topic."""
+        chooser = self._chooser(topic.name)
         for number, row in enumerate(rows):
-            if self._lists >= (LEFT_MAX if self._found.left else LISTS_MAX):
-                self._found.left += len(rows) - number
+            if self._lists >= (LEFT_MAX if self.found.left else LISTS_MAX):
+                self.found.left += len(rows) - number
                 return
             members = [spu_id for spu_id in matrix[row].tolist() if spu_id != PADDING]
-            while (move := self._best_move(name, members, chooser, rules, breaks)) is not None:
+            while (move := self._best_move(topic, members, chooser)) is not None:
                 if self._moves_left == 0 or (
-                    self._bytes_left is not None and size > self._bytes_left
+                    self._bytes_left is not None and topic.size > self._bytes_left
                 ):
-                    self._lists = 0 if self._found.left == 0 else self._lists
-                    self._found.left += 1
+                    self._lists = 0 if self.found.left == 0 else self._lists
+                    self.found.left += 1
                     break
                 at, taken = move
                 gone, members[at] = members[at], taken
-                self._lists += 1
                 self._count(topic, chooser, gone, taken, leads=at == 0)
-                lists = self._found.matrices.setdefault(index, matrix.copy())
-                lists[row, at] = taken
-                self._found.moves.append(
-                    ListMove(topic=index, partition=row, gone=gone, taken=taken)
+                if topic.index not in self.found.matrices:
+                    self.found.matrices[topic.index] = matrix.copy()
+                self.found.matrices[topic.index][row, at] = taken
+                self.found.moves.append(
+                    ListMove(topic=topic.index, partition=row, gone=gone, taken=taken)
                 )
-                self._found.was_leader.append(at == 0)
 
     def _count(
         self, topic: _RepairedTopic, chooser: Chooser, gone: int, taken: int, *, leads: bool
     ) -> None:
-        for each in (chooser,) if chooser is self._plain else (chooser, self._plain):
-            if each is not None:
-                each.release(gone)
-                each.give(taken)
-                if leads:
-                    each.pass_lead(gone, taken)
+        for each in {id(each): each for each in (chooser, self._plain) if each}.values():
+            each.release(gone)
+            each.give(taken)
+            if leads:
+                each.pass_lead(gone, taken)
         need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
             self._changes[None][spu_id] += more
-            self._held[self._place[spu_id]] += more
+            self._held[spu_id] += more
             for name, follower, leader in () if need is None else need.by_name():
                 self._changes[name][spu_id] += more * (leader if leads else follower)
+        self._lists += 1
         self._moves_left -= 1
-        self._found.size += topic.size
+        self.found.size += topic.size
         if self._bytes_left is not None:
             self._bytes_left -= topic.size
 
     def _best_move(
-        self,
-        name: str,
-        members: list[int],
-        chooser: Chooser,
-        rules: TopicMoves | None,
-        breaks: BoundRules | None,
+        self, topic: _RepairedTopic, members: list[int], chooser: Chooser
     ) -> tuple[int, int] | None:
         """Which place of a list goes to which SPU; None: no move makes the list better."""
-        ignores_racks = self._state.topics[name].ignore_rack
         self._lists += 1
-        now = self._cost(members, breaks, ignores_racks=ignores_racks)
-        counts = Counter(self._rack[spu_id] for spu_id in members)
-        best: tuple[Cost, bool, int, int] | None = None
-        found: tuple[int, int] | None = None
+        now, ways = topic.cost(members), []
+        racks = {} if topic.racks is None else topic.racks
+        counts = Counter(racks.get(spu_id) for spu_id in members)
         for at, spu_id in enumerate(members):
-            if not self._may_give(spu_id, rules) or (counts[self._rack[spu_id]] < 2 and not now[0]):
+            is_alone = counts[racks.get(spu_id)] < 2
+            if spu_id not in self._held or spu_id in topic.stays or (is_alone and not now[0]):
                 continue
-            others = members[:at] + members[at + 1 :]
-            for taken in self._takers(members, at, others, chooser, rules, is_broken=now[0] > 0):
-                after = [*members[:at], taken, *members[at + 1 :]]
-                cost = self._cost(after, breaks, ignores_racks=ignores_racks)
-                place = self._place[spu_id]
-                share = (self._held[place] << SHARE_BITS) // self._capacities[place]
-                key = cost, at == 0, -share, at
-                if cost < now and (best is None or key < best):
-                    best, found = key, (at, taken)
-        return found
-
-    def _may_give(self, spu_id: int, rules: TopicMoves | None) -> bool:
-        place = self._place.get(spu_id)
-        if place is None:
-            return False
-        if rules is None:
-            return not self._state.spus[SpuId(spu_id)].is_closed
-        return not rules.stays[place]
+            share = (self._held[spu_id] << SHARE_BITS) // self._slots[spu_id]
+            for number, taken in enumerate(self._takers(topic, members, at, chooser)):
+                cost = topic.cost([*members[:at], taken, *members[at + 1 :]])
+                if cost < now:
+                    ways.append((cost, at == 0, -share, at, number, taken))
+        return (best[3], best[5]) if ways and (best := min(ways)) else None
 
     def _takers(
-        self,
-        members: list[int],
-        at: int,
-        others: list[int],
-        chooser: Chooser,
-        rules: TopicMoves | None,
-        *,
-        is_broken: bool,
+        self, topic: _RepairedTopic, members: list[int], at: int, chooser: Chooser
     ) -> Iterator[int]:
         """The SPUs that may take a place: the best that keeps soft rules, too; then the best."""
+        others, rules = members[:at] + members[at + 1 :], topic.rules
         taken = chooser.best(others, without=members)
-        if taken is None or taken not in self._place:
+        if taken is None or taken not in self._held:
             return
-        if rules is None:
+        allowed = None if rules is None else rules.takers(members, at)
+        place = int(np.searchsorted(self._ids, taken))
+        if rules is None or allowed is None or allowed[place]:
             yield taken
             return
-        allowed = rules.takers(members, at)
-        if allowed[self._place[taken]]:
+        if self._looks <= LOOKS_MAX:
+            self._looks += len(self._ids)
+            second = chooser.best(others, without={*members, *self._ids[~allowed].tolist()})
+            if second is not None and second in self._held:
+                yield second
+        if rules.is_open[place] and topic.cost(members)[0]:
             yield taken
-            return
-        if is_broken and rules.is_open[self._place[taken]]:
-            yield taken
-        if self._looks > LOOKS_MAX:
-            return
-        scores = []
-        for place in np.flatnonzero(allowed).tolist():
-            self._looks += 1
-            spu_id = int(self._loads.ids[place])
-            score = None if spu_id in members else chooser.score(others, spu_id)
-            if score is not None:
-                scores.append((score, spu_id))
-        if scores:
-            yield min(scores)[1]
-
-    def _cost(self, members: list[int], breaks: BoundRules | None, *, ignores_racks: bool) -> Cost:
-        broken = 0 if breaks is None else sum(breaks.broken(members).values())
-        if ignores_racks:
-            return broken, 0
-        counts = Counter(self._rack[spu_id] for spu_id in members)
-        return broken, sum(count * count for count in counts.values())
 
     def _chooser(self, name: str) -> Chooser:
         """That of a topic; all without rules and demands share one."""
@@ -274,3 +224,29 @@ class _Repairing:
             self._plain = topic_chooser(self._state, name, changes=self._changes)
         bind_topic(self._plain, self._state, name)
         return self._plain
+
+
+class _Racks:
+    """The racks of all SPUs."""
+
+    def __init__(self, state: ClusterState, open_ids: Sequence[int]) -> None:
+        """`open_ids` are the SPUs that may take replicas."""
+        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
+        numbers = {rack: at for at, rack in enumerate(sorted({*self.names.values()}))}
+        self._ids = np.array(sorted(self.names), dtype=np.int64)
+        self._of = np.array([numbers[self.names[i]] for i in self._ids.tolist()], dtype=np.int64)
+        self._open = sorted({numbers[self.names[spu_id]] for spu_id in open_ids})
+
+    def uneven(self, matrix: IdMatrix) -> set[int]:
+        """The lists that have two more on a rack than on another that may take one."""
+        if not self._open:
+            return set()
+        at = np.minimum(np.searchsorted(self._ids, matrix), len(self._ids) - 1)
+        racks = np.where(matrix == PADDING, PADDING, self._of[at])
+        least = most = np.zeros(len(matrix), dtype=np.int64)
+        if len(self._open) <= matrix.shape[1]:
+            least = np.min([(racks == rack).sum(axis=1) for rack in self._open], axis=0)
+        for column in racks.T:
+            here = (racks == column[:, None]).sum(axis=1)
+            most = np.maximum(most, np.where(column == PADDING, 0, here))
+        return set(np.flatnonzero(most >= least + 2).tolist())

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 from hypothesis import strategies as st
-from spu_assigner.core.rebalance.planning import ListMove, Rebalance, plan_rebalance
+from spu_assigner.core.rebalance.lists import ListMove
+from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.state.loads import Loads
 
 PLENTY: Final = 10**9

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance import fair_share
-from spu_assigner.core.rebalance.fair_share import Holders, Kinds, Shares, fair_shares, level_shares
+from spu_assigner.core.rebalance.fair_share import Kinds, Shares, fair_shares, level_shares
 from support.model.plain_rebalance import Cluster, Row, clusters
 from support.project.case_share import share_of
 
@@ -18,17 +18,18 @@ def shares(cluster: Cluster) -> Shares:
     """With a kind for each list."""
     numbers = sorted({cluster.racks[spu] for spu in cluster.capacities})
     rows = [Row.of(row, cluster) for topic in cluster.topics for row in topic]
-    holders = Holders(
-        capacities=[cluster.capacities[spu] for spu in sorted(cluster.capacities)],
-        fixed=[cluster.other.get(spu, 0) for spu in sorted(cluster.capacities)],
-        racks=np.array([numbers.index(cluster.racks[spu]) for spu in sorted(cluster.capacities)]),
-    )
+    ids = sorted(cluster.capacities)
     kinds = Kinds(
         lists=np.ones(len(rows), dtype=np.int64),
         units=np.array([row.units for row in rows]),
         room=np.array([[row.room[number] for number in numbers] for row in rows]),
     )
-    return fair_shares(holders, kinds)
+    return fair_shares(
+        [cluster.capacities[spu] for spu in ids],
+        [cluster.other.get(spu, 0) for spu in ids],
+        np.array([numbers.index(cluster.racks[spu]) for spu in ids]),
+        kinds,
+    )
 
 
 def expected(cluster: Cluster) -> Shares:

@@ -11,7 +11,7 @@ from spu_assigner.core.base.records import Record, Status, TopicStatus
 from spu_assigner.core.decision import rebalance as deciding
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rebalance import planning
-from spu_assigner.core.rebalance.transfer_candidates import ReplicaPool
+from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.model.plain_rebalance import Cluster
 

@@ -15,7 +15,7 @@ from support.events.builders import Events
 from support.model.exact_relief import Demand, Weighted
 from support.project.case_share import share_of
 
-CASES = share_of(20)
+CASES = max(share_of(60), 60)  # of fewer, how near they are to the least says little
 BAND = Fraction(105, 100)
 
 # One worker of several finds the outcomes, once.
@@ -216,12 +216,12 @@ def test_a_second_rebalance_in_the_band_moves_nothing(outcomes: list[Outcome]) -
 
 def test_hardly_more_bytes_move_than_must(outcomes: list[Outcome]) -> None:
     """At most 5 % more over all cases. Of a single case no bound is proved; what is seen is that at
-    most the bytes of the cluster's largest replica move in vain."""
+    most the bytes of two of the cluster's largest replicas move in vain."""
     reached = [each for each in outcomes if each.largest <= each.fair * BAND]
     triples = [
         (each.moved, each.least, each.size_max) for each in reached if each.least is not None
     ]
-    assert all(least <= moved <= least + size_max for moved, least, size_max in triples)
+    assert all(least <= moved <= least + 2 * size_max for moved, least, size_max in triples)
     assert sum(moved for moved, _, _ in triples) <= 1.05 * sum(least for _, least, _ in triples)
 
 

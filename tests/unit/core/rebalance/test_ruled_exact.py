@@ -19,9 +19,9 @@ from spu_assigner.core.base.resources import BYTES
 from spu_assigner.core.decision import rebalance as deciding
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rebalance import planning
-from spu_assigner.core.rebalance.flow import Bands
-from spu_assigner.core.rebalance.relief_search import Relief
-from spu_assigner.core.rebalance.resource_loads import TopicNeed
+from spu_assigner.core.rebalance.fair_share import Bands
+from spu_assigner.core.rebalance.relief import Relief
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.random_lives import CLUSTER, rebalanced_life
 from support.model.constrained_oracle import permitted_lists
@@ -66,11 +66,13 @@ class Seen:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.bands: Bands | None = None
         self.ids: list[int] = []
+        self.goal: ResourceGoal | None = None
         self.relief: Relief | None = None
         plan, even_out, relieve = deciding.plan_rebalance, planning.even_out, planning.find_relief
 
-        def relieved(lists: Any, goal: Any, **given: Any) -> Any:
-            self.relief = relieve(lists, goal, **given)
+        def relieved(lists: Any, goal: Any, *args: Any, **given: Any) -> Any:
+            self.goal = goal
+            self.relief = relieve(lists, goal, *args, **given)
             return self.relief
 
         def planned(topics: Any, loads: Any, **given: Any) -> Any:
@@ -174,12 +176,12 @@ def relief_outcome(seed: int) -> ReliefOutcome | None:
         return None
     programme = programme_of(state)
     seen, moves = rebalanced(state)
-    if seen.relief is None:
+    if seen.relief is None or seen.goal is None:
         return None
-    goal, fixed = seen.relief.goal, np.array(seen.relief.fixed)
+    goal, fixed = seen.goal, np.array(seen.relief.fixed)
     needs = dict(zip(sorted(state.topics), goal.needs, strict=True))
     bound = seen.relief.fair * (100 + goal.band_percent) / 100
-    ceilings = [[min(each, int(each * bound)) for each in has] for has in goal.loads.capacities]
+    ceilings = [[min(each, int(each * bound)) for each in has] for has in goal.capacities]
     goals = np.maximum(fixed, np.array(ceilings))
     moved = sum(
         needs[key[0]].size * len({*row} - {*before[key]}) for key, row in lists_of(state).items()
@@ -187,7 +189,7 @@ def relief_outcome(seed: int) -> ReliefOutcome | None:
     is_reached = bool((used_of(state, needs, seen.ids) <= goals).all())
     return ReliefOutcome(
         seed=seed,
-        is_over=bool((np.array(goal.loads.used) > goals).any()),
+        is_over=bool((np.array(goal.used) > goals).any()),
         ours=(moved, moves) if is_reached else None,
         exact=programme.fewest_bytes(dict(zip(seen.ids, goals.tolist(), strict=True)), needs),
     )

@@ -1,0 +1,350 @@
+"""The moves of few bytes that bring all SPUs under their goals, by resources.
+
+An SPU is *over* where it uses more than its goal: its ceiling, the band above the fair dominant
+share, or what it holds for good where that is more.
+
+Rules:
+- The SPU furthest over gives first: the replicas of the fewest bytes that relieve it (`covering`),
+  the largest first, each to the SPU of the least share that comes to be over by none. Leads alone
+  cost no bytes where leaders need more than followers.
+- Where none has room, one takes a replica that can be relieved in turn, up to `DEPTH` times. What
+  still cannot be given is left out, and others are chosen. Where nothing relieves the SPU, it gives
+  what makes it less over.
+- One pass improves on that: the steps of each SPU are undone and chosen again; what comes out
+  better is kept. Better is less over the goals, first of the SPU furthest over, then in all; then
+  fewer bytes, then fewer steps. Ties go to the lowest ids.
+- A replica moves once at most, and never to an SPU that was in its list at first; a list whose lead
+  passes has no moves. So any prefix of the steps is a plan.
+- What is looked at is counted, and limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from spu_assigner.core.rebalance.covering import Item, least_cover
+from spu_assigner.core.rebalance.lists import ClusterLists, Step
+from spu_assigner.core.rebalance.resource_goal import (
+    SHARE_BITS,
+    Amounts,
+    ResourceGoal,
+    add,
+    dominant_share,
+    fair_level,
+)
+from spu_assigner.core.rebalance.ruled_lists import RuledLists
+
+DEPTH: Final = 2  # SPUs that give in turn
+KINDS: Final = 24  # of replicas that cannot be given, then an SPU is given up
+TAKERS: Final = 3  # that may give in turn
+SUMS_MAX: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once
+SUMS_LEAST: Final = 16
+LOOKS_OF_ITEM: Final = 12  # what it takes to weigh replicas that are alike,
+LOOKS_OF_SUMS: Final = 64  # and one for so many sums of sizes
+LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
+LOOKS_MAX: Final = 1_000_000  # at replicas and SPUs; some 3 s
+
+Key = tuple[int, int, int, int]  # largest share over a goal, sum of these, bytes, steps
+
+
+class Kind(NamedTuple):
+    """Replicas of a topic that take the same amounts, or their leads."""
+
+    topic: int
+    is_leader: bool  # False also where leaders take what followers do
+    is_lead: bool = False  # the lead alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relief:
+    """What was found."""
+
+    steps: list[Step]
+    fair: Fraction  # dominant share
+    fixed: list[Amounts]  # what SPUs hold for good
+    is_cut: bool  # the search ended at its limit
+
+
+def find_relief(
+    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists | None, *, demoted: Collection[int]
+) -> Relief:
+    """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
+
+    `demoted`: positions of SPUs that take no lead. Any prefix of the steps keeps all rules.
+    """
+    fixed = [list(amounts) for amounts in goal.used]
+    for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
+        add(amounts, moving, -1)
+    fair = fair_level(lists, goal, fixed, ruled)
+    search = _Search(lists, goal, ruled, demoted)
+    bound = fair * (100 + goal.band_percent) / 100
+    for held, capacities in zip(fixed, goal.capacities, strict=True):
+        ceilings = [min(has, has * bound.numerator // bound.denominator) for has in capacities]
+        search.ceilings.append(ceilings)
+        search.goals.append(list(map(max, ceilings, held)))
+    search.relieve_all()
+    search.improve()
+    is_cut = search.looks > LOOKS_MAX
+    return Relief(steps=search.steps, fair=fair, fixed=fixed, is_cut=is_cut)
+
+
+class _Search:
+    def __init__(
+        self,
+        lists: ClusterLists,
+        goal: ResourceGoal,
+        ruled: RuledLists | None,
+        demoted: Collection[int],
+    ) -> None:
+        self.steps: list[Step] = []
+        self.looks = self._size = 0  # bytes moved
+        self.ceilings: list[Amounts] = []
+        self.goals: list[Amounts] = []
+        self._spus, self._needs, self._ruled = lists.spus, goal.needs, ruled
+        self._demoted, self._capacities = demoted, goal.capacities
+        self._used = [list(amounts) for amounts in goal.used]
+        self._topics: list[int] = lists.topics.tolist()
+        self._rack_of: list[int] = lists.rack_of.tolist()
+        self._first, self._rows = lists.places.tolist(), lists.places.tolist()
+        self._first_racks, self._racks = lists.racks.tolist(), lists.racks.tolist()
+        self._led: set[int] = set()  # lists that have another leader
+        # Of each SPU the lists in which it has a replica at first.
+        self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
+        for row, members in enumerate(self._rows):
+            for at, spu in enumerate(members):
+                if spu < self._spus:
+                    self._held[spu].setdefault(self._kind(row, at), []).append(row)
+        self._order: list[int] = []  # SPUs, the least share first
+
+    def relieve_all(self) -> None:
+        """Bring the SPUs under their goals, the one furthest beyond first."""
+        given_up = set[int]()
+        while True:
+            over = [
+                (-excess, spu)
+                for spu, excess in enumerate(self._excesses())
+                if excess and spu not in given_up
+            ]
+            if not over:
+                break
+            spu = min(over)[1]
+            if not self._relieve(spu, DEPTH):
+                self._ease(spu)
+                given_up.add(spu)
+
+    def improve(self) -> None:
+        """Undo the steps by which each SPU gives, or takes, and choose again."""
+        for spu in sorted({spu for step in self.steps for spu in step[1:3]}):
+            before = list(self.steps)
+            kept = [step for step in before if spu not in step[1:3]]
+            if self.looks > LOOKS_MAX or len(kept) == len(before):
+                continue
+            key = self._key()
+            self._redo(kept)
+            self.looks += len(before) * LOOKS_OF_STEP
+            self.relieve_all()
+            if self._key() >= key:
+                self._redo(before)
+
+    def _redo(self, steps: Iterable[Step]) -> None:
+        """Make these steps from the beginning, those that can be made."""
+        self._undo(0)
+        for step in steps:
+            if self._may(step):
+                at = self._rows[step.row].index(step.giver)
+                kind = self._kind(step.row, at)._replace(is_lead=step.is_lead)
+                if self._beyond(step.taker, self._amounts(kind)) is not None:
+                    self._make(step)
+
+    def _relieve(self, spu: int, depth: int) -> bool:
+        """Let an SPU give the replicas of the fewest bytes that relieve it; if it cannot, nothing
+        is changed."""
+        begin, others = len(self.steps), set[Kind]()
+        if depth == DEPTH:
+            shares = map(dominant_share, self._used, self._capacities)
+            self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
+        while self._excess(spu):
+            first, kinds = len(self.steps), self._least_kinds(spu, others)
+            stuck = next((kind for kind in kinds if not self._give(spu, kind, depth)), None)
+            if stuck is not None:
+                self._undo(first)
+                others.add(stuck)
+            if not kinds or len(others) > KINDS or self.looks > 2 * LOOKS_MAX:
+                self._undo(begin)
+                return False
+        return True
+
+    def _least_kinds(self, spu: int, others: Collection[Kind]) -> list[Kind]:
+        """Of what to give, the largest first; nothing of these others. Of several resources that
+        take the most bytes is decisive; the others are looked at again after it."""
+        worst, found = -1, list[Kind]()
+        for index, (used, goal) in enumerate(zip(self._used[spu], self.goals[spu], strict=True)):
+            if used <= goal:
+                continue
+            portions = [
+                (kind, Item(amounts[index], size, copies))
+                for kind, amounts, size, copies in self._offers(spu)
+                if amounts[index] > 0 and kind not in others
+            ]
+            left = max(0, LOOKS_MAX - self.looks) * LOOKS_OF_SUMS // (4 * max(1, len(portions)))
+            sums = max(SUMS_LEAST, min(SUMS_MAX, left))
+            self.looks += len(portions) * (LOOKS_OF_ITEM + sums // LOOKS_OF_SUMS)
+            counts = least_cover([item for _, item in portions], used - goal, sums_max=sums)
+            if counts is None:
+                return []
+            pairs = list(zip(portions, counts, strict=True))
+            size = sum(item.size * count for (_, item), count in pairs)
+            if size > worst:
+                pairs.sort(key=lambda pair: (-pair[0][1].size, pair[0][0]))
+                worst, found = size, [kind for (kind, _), count in pairs for _ in range(count)]
+        return found
+
+    def _ease(self, spu: int) -> None:
+        """Let an SPU that cannot be relieved give what makes it less over, the most first."""
+        while excess := self._excess(spu):
+            gains = []
+            for kind, amounts, size, _ in self._offers(spu):
+                add(self._used[spu], amounts, -1)
+                gains.append((self._excess(spu) - excess, size, kind))
+                add(self._used[spu], amounts)
+            less = (kind for gain, _, kind in sorted(gains) if gain < 0)
+            if not any(self._give(spu, kind, 0, over_max=excess - 1) for kind in less):
+                return
+
+    def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int, int]]:
+        """What an SPU can give: the kind, what it takes, its bytes, and how many there are."""
+        for kind, rows in self._held[spu].items():
+            copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
+            if copies:
+                yield kind, self._amounts(kind), self._needs[kind.topic].size, copies
+                if kind.is_leader:
+                    lead = kind._replace(is_lead=True)
+                    yield lead, self._amounts(lead), 0, copies
+
+    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int = 0) -> bool:
+        """Let an SPU give such a replica, to one that is over its ceiling by more than `over_max`
+        then only if that can be relieved in turn."""
+        rows = self._held[spu][kind._replace(is_lead=False)]
+        beyond: list[tuple[int, Step]] = []
+        for taker in self._order:
+            step = Step(-1, spu, taker, kind.is_lead)
+            over = self._beyond(taker, self._amounts(kind))
+            is_far = over is not None and over > over_max
+            if over is None or taker == spu or (is_far and (not depth or len(beyond) == TAKERS)):
+                continue
+            self.looks += 1 + len(rows)
+            found = next((row for row in rows if self._may(step._replace(row=row))), None)
+            if found is not None and not is_far:
+                self._make(step._replace(row=found))
+                return True
+            if found is not None:
+                beyond.append((over, step._replace(row=found)))
+        ways = [self._way_through(step, depth) for _, step in sorted(beyond)]
+        _, steps = min(filter(None, ways), key=lambda way: way[0], default=(0, []))
+        for step in steps:
+            self._make(step)
+        return bool(steps)
+
+    def _way_through(self, step: Step, depth: int) -> tuple[int, list[Step]] | None:
+        """The bytes and the steps by which a replica goes to an SPU that gives in turn."""
+        begin = len(self.steps)
+        self._make(step)
+        is_relieved = self._relieve(step.taker, depth - 1)
+        way = self._size, self.steps[begin:]
+        self._undo(begin)
+        return way if is_relieved else None
+
+    def _excess(self, spu: int) -> int:
+        """By how much of a share the SPU is over its goal; 0: it is not."""
+        triples = zip(self._used[spu], self.goals[spu], self._capacities[spu], strict=True)
+        return max(
+            0,
+            *[((used - goal) << SHARE_BITS) // (capacity or 1) for used, goal, capacity in triples],
+        )
+
+    def _excesses(self) -> list[int]:
+        self.looks += self._spus
+        return [self._excess(spu) for spu in range(self._spus)]
+
+    def _key(self) -> Key:
+        found = self._excesses()
+        return max(found), sum(found), self._size, len(self.steps)
+
+    def _beyond(self, spu: int, amounts: Amounts) -> int | None:
+        """By how much of a share an SPU is over its ceiling with these; None: over its capacity."""
+        worst = 0
+        for capacity, used, ceiling, amount in zip(
+            self._capacities[spu], self._used[spu], self.ceilings[spu], amounts, strict=True
+        ):
+            if amount > 0 and used + amount > ceiling:
+                if used + amount > capacity:
+                    return None
+                worst = max(worst, ((used + amount - ceiling) << SHARE_BITS) // capacity)
+        return worst
+
+    def _amounts(self, kind: Kind) -> Amounts:
+        need = self._needs[kind.topic]
+        if kind.is_lead:
+            return [a - b for a, b in zip(need.leader, need.follower, strict=True)]
+        return need.leader if kind.is_leader else need.follower
+
+    def _kind(self, row: int, at: int) -> Kind:
+        need = self._needs[self._topics[row]]
+        return Kind(self._topics[row], at == 0 and need.leader != need.follower)
+
+    def _may(self, step: Step) -> bool:
+        """Whether racks, rules and roles permit a step.
+
+        Rules are those of the list as it was: it gets a new leader, or its replicas move.
+        """
+        row, giver, taker, is_lead = step
+        members, first = self._rows[row], self._first[row]
+        if row in self._led or giver not in members:
+            return False
+        if members[0] == giver and taker in self._demoted:
+            return False
+        is_ruled = self._ruled is not None and self._ruled.has(row)
+        if is_lead:
+            may_lead = members == first and taker in members
+            return may_lead and (
+                self._ruled is None or not is_ruled or self._ruled.may_lead(row, taker)
+            )
+        if self._ruled is not None and is_ruled:
+            return bool(self._ruled.takers(row, first.index(giver))[taker])
+        if taker in members or taker in first:
+            return False
+        if self._ruled is not None and self._ruled.closed[taker]:
+            return False
+        rack = self._rack_of[taker]
+        here, at_first = self._racks[row].count(rack), self._first_racks[row].count(rack)
+        return rack == self._rack_of[giver] or here < max(1, at_first)
+
+    def _make(self, step: Step) -> None:
+        self._apply(step, 1)
+        self.steps.append(step)
+
+    def _undo(self, count: int) -> None:
+        """Undo the steps after so many."""
+        while len(self.steps) > count:
+            self._apply(self.steps.pop(), -1)
+
+    def _apply(self, step: Step, sign: int) -> None:
+        """Make a step, or, with a sign of -1, take it back."""
+        row, giver, taker, is_lead = step
+        members, racks = self._rows[row], self._racks[row]
+        before, after = (giver, taker) if sign > 0 else (taker, giver)
+        at = members.index(before)
+        kind = self._kind(row, at)._replace(is_lead=is_lead)
+        if is_lead:
+            other = members.index(after)
+            for each in (members, racks):
+                each[at], each[other] = each[other], each[at]
+            self._led ^= {row}
+        else:
+            members[at], racks[at] = after, self._rack_of[after]
+            self._size += sign * self._needs[kind.topic].size
+        add(self._used[giver], self._amounts(kind), -sign)
+        add(self._used[taker], self._amounts(kind), sign)

@@ -1,0 +1,265 @@
+"""The replicas that a rebalance evens out, who holds them, and who may take them.
+
+Lists of many topics are one below the other. SPUs are positions 0 … n-1; n stands for whatever
+takes no part: offline members and padding. A replica is a row and a column.
+
+In a list without rules a rack has a limit: the replicas it had there at first, or 1 if it had none.
+Replicas under rules are independent of each other (`ruled_lists`).
+
+Among moves that cost the same those are made that spread over topics: `deal` gives to each SPU of
+each topic its part, from other lists first; `find` takes the topic of which the taker has the
+fewest replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.rebalance.lists import ClusterLists, Step
+from spu_assigner.core.rebalance.ruled_lists import RuledLists
+from spu_assigner.core.state.ledger import CountArray
+
+TURNS: Final = 4  # of one deal
+WINDOW: Final = 16  # replicas on either side, among which one is dealt
+
+Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
+Unit = tuple[int, int]  # row and column
+
+
+class ReplicaPool:
+    """The lists while replicas pass."""
+
+    def __init__(self, lists: ClusterLists, ruled: RuledLists | None = None) -> None:
+        """The lists are only read."""
+        racks, self._topics, self._ruled = lists.racks, lists.topics, ruled
+        self._spus = lists.spus
+        self._rack_count = 1 + max(int(racks.max()), int(lists.rack_of.max()))
+        self._rack_of = np.append(lists.rack_of, self._rack_count)
+        self._at_first, self._now = lists.places, lists.places.copy()
+        self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
+        self._racks = self._racks_at_first.copy()
+        self._closed = np.zeros(self._spus, dtype=np.bool_) if ruled is None else ruled.closed
+        self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
+        if ruled is not None:
+            self._is_ruled[ruled.rows] = True
+        self._rows: list[Positions] = []  # of each SPU, ascending; from the first path on
+        self._reach: dict[int, list[tuple[int, Positions]]] = {}
+
+    def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
+        """Pass replicas without rules that have not passed yet, from SPUs with an excess to those
+        with a lack, as long as that goes fast; how many more each SPU has then.
+
+        In the first turn of each list one replica at most.
+        """
+        change = np.zeros_like(excess)
+        lack = np.where(self._closed, 0, lack)
+        for turn in range(TURNS):
+            to_give = np.maximum(excess + np.minimum(change, 0), 0)
+            to_take = np.maximum(lack - np.maximum(change, 0), 0)
+            if not to_give.any() or not to_take.any():
+                break
+            self._deal_once(to_give, to_take, change, is_one_each=turn == 0)
+        self._rows, self._reach = [], {}
+        return change
+
+    def _deal_once(
+        self, left: CountArray, lack: CountArray, change: CountArray, *, is_one_each: bool
+    ) -> None:
+        """Give each SPU replicas at even distances among all that may go, which are by topic; where
+        one may not, the next one of the topic that is near."""
+        may_go = np.append(left > 0, False)[self._now] & (self._now == self._at_first)
+        may_go[self._is_ruled] = False
+        if is_one_each:
+            may_go[(self._now != self._at_first).any(axis=1)] = False
+        rows, columns = np.nonzero(may_go)
+        givers, topics = self._now[rows, columns], self._topics[rows]
+        is_gone, is_done = np.zeros(len(rows), np.bool_), np.zeros(len(self._now), np.bool_)
+        at, takers = _dealt(lack, int(min(left.sum(), lack.sum())), len(rows))
+        first = np.searchsorted(topics, topics[at])
+        last = np.searchsorted(topics, topics[at], "right")
+        for offset in sorted(range(-WINDOW, WINDOW), key=abs):
+            tries = np.flatnonzero((first <= at + offset) & (at + offset < last))
+            units = at[tries] + offset
+            fit = (left[givers[units]] > 0) & ~is_gone[units] & ~is_done[rows[units]]
+            tries, units = tries[fit], units[fit]
+            fit = self._fit(rows[units], givers[units], takers[tries])
+            _, once = np.unique(rows[units[fit]], return_index=True)
+            tries, units = tries[fit][once], units[fit][once]
+            order = np.argsort(givers[units], kind="stable")
+            tries, units = tries[order], units[order]
+            of = givers[units]
+            fit = np.arange(len(of)) - np.searchsorted(of, of) < left[of]
+            tries, units, of = tries[fit], units[fit], of[fit]
+            self._now[rows[units], columns[units]] = takers[tries]
+            self._racks[rows[units], columns[units]] = self._rack_of[takers[tries]]
+            given = np.bincount(of, minlength=len(left))
+            left -= given
+            change += np.bincount(takers[tries], minlength=len(left)) - given
+            is_gone[units], is_done[rows[units]] = True, is_one_each
+            at, takers, first, last = (np.delete(each, tries) for each in (at, takers, first, last))
+
+    def _fit(self, rows: Positions, givers: Positions, takers: Positions) -> NDArray[np.bool_]:
+        """Which SPUs, in no list twice and not at first, may take the givers' replicas."""
+        theirs = takers[:, None]
+        is_new = ~((self._now[rows] == theirs) | (self._at_first[rows] == theirs)).any(axis=1)
+        racks = self._rack_of[theirs]
+        held = (self._racks[rows] == racks).sum(axis=1)
+        limits = np.maximum(1, (self._racks_at_first[rows] == racks).sum(axis=1))
+        return np.asarray(is_new & ((held < limits) | (self._rack_of[givers] == racks[:, 0])))
+
+    def reach(self, giver: int) -> list[tuple[int, Positions]]:
+        """Costs -1, 0, 1, and who can take one of the giver's replicas at that cost."""
+        if giver not in self._reach:
+            found = np.zeros((3, self._spus), dtype=np.bool_)
+            rows = self._rows_of(giver)
+            plain = rows[~self._is_ruled[rows]]
+            is_own = (self._at_first[plain] == giver).any(axis=1)
+            for some, refund in ((plain[~is_own], 1), (plain[is_own], 0)):
+                if len(some):
+                    found[2 - refund] |= self._open_to(some, giver)
+                    found[1 - refund, self._back(some, giver)] = True
+            for unit in self._ruled_units(rows, giver):
+                owner = int(self._at_first[unit])
+                found[1 + (owner == giver)] |= self._takers(unit)
+                if owner != giver:
+                    found[0, owner] = True
+            found[:, giver] = False
+            self._reach[giver] = [
+                (cost, np.flatnonzero(takers)) for cost, takers in enumerate(found, -1)
+            ]
+        return self._reach[giver]
+
+    def find(self, giver: int, taker: int, cost: int) -> Unit:
+        """A replica that can pass so, of the topic of which the taker has the fewest."""
+        rows = self._rows_of(giver)
+        is_own, was_there = (
+            (self._at_first[rows] == spu).any(axis=1).astype(np.int8) for spu in (giver, taker)
+        )
+        fit = ~(self._now[rows] == taker).any(axis=1) & (is_own - was_there == cost)
+        if self._rack_of[giver] != self._rack_of[taker]:
+            full, _ = self._full(rows)
+            fit &= ~(full == self._rack_of[taker]).any(axis=1)
+        fit &= ~self._is_ruled[rows] & ~self._closed[taker]
+        for unit in self._ruled_units(rows, giver):
+            is_back = self._at_first[unit] == taker
+            if (self._at_first[unit] == giver) - int(is_back) == cost and (
+                is_back or self._takers(unit)[taker]
+            ):
+                fit[rows == unit[0]] = True
+                break
+        rows = rows[fit]
+        if len(rows) == 0:
+            raise InvariantError(f"no replica that {giver} can pass to {taker} at cost {cost}")
+        known, topics = self._topics[self._rows_of(taker)], self._topics[rows]
+        counts = np.searchsorted(known, topics, "right") - np.searchsorted(known, topics)
+        return self._unit(int(rows[np.argmin(counts)]), giver)
+
+    def is_narrow(self, unit: Unit, taker: int) -> bool:
+        """Whether another replica of the list might hinder this one from passing to that SPU."""
+        is_ruled, giver = self._is_ruled[unit[0]], self._now[unit]
+        return bool(not is_ruled and self._rack_of[giver] != self._rack_of[taker])
+
+    def transfer(self, unit: Unit, taker: int) -> None:
+        """Let an SPU have a replica."""
+        row, giver = unit[0], int(self._now[unit])
+        for spu in (giver, taker) if self._is_ruled[row] else (*self._now[row].tolist(), taker):
+            self._reach.pop(spu, None)
+        self._rows[giver] = self._rows[giver][self._rows[giver] != row]
+        at = np.searchsorted(self._rows[taker], row)
+        self._rows[taker] = np.insert(self._rows[taker], at, row)
+        self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
+
+    def changes(self) -> list[Step]:
+        """What is elsewhere now, by row.
+
+        In a row without rules, replicas that stay in their rack are paired first. Then any of the
+        changes of a row may be made without the others.
+        """
+        found = []
+        for row in np.flatnonzero((self._now != self._at_first).any(axis=1)).tolist():
+            before, now = self._at_first[row].tolist(), self._now[row].tolist()
+            pairs = list(zip(before, now, strict=True))
+            if not self._is_ruled[row]:
+                pairs = list(self._paired(before, now))
+            found += [Step(row, *pair) for pair in pairs if pair[0] != pair[1]]
+        return found
+
+    def _paired(self, before: list[int], now: list[int]) -> Iterator[tuple[int, int]]:
+        taken, left = [spu for spu in now if spu not in before], []
+        for giver in [spu for spu in before if spu not in now]:
+            rack = self._rack_of[giver]
+            taker = next((spu for spu in taken if self._rack_of[spu] == rack), None)
+            if taker is None:
+                left.append(giver)
+            else:
+                taken.remove(taker)
+                yield giver, taker
+        yield from zip(left, taken, strict=True)
+
+    def _rows_of(self, spu: int) -> Positions:
+        if not self._rows:
+            flat = self._now.ravel()
+            order = np.argsort(flat, kind="stable")
+            bounds = np.searchsorted(flat[order], np.arange(self._spus + 1)).tolist()
+            rows = order // self._now.shape[1]
+            self._rows = [rows[bounds[i] : bounds[i + 1]] for i in range(self._spus)]
+        return self._rows[spu]
+
+    def _unit(self, row: int, spu: int) -> Unit:
+        return row, int(np.flatnonzero(self._now[row] == spu)[0])
+
+    def _ruled_units(self, rows: Positions, spu: int) -> Iterator[Unit]:
+        """Those of an SPU, which has a replica in each of these rows."""
+        rows = rows[self._is_ruled[rows]]
+        columns = (self._now[rows] == spu).argmax(axis=1)
+        return zip(rows.tolist(), columns.tolist(), strict=True)
+
+    def _takers(self, unit: Unit) -> NDArray[np.bool_]:
+        return np.zeros(0, np.bool_) if self._ruled is None else self._ruled.takers(*unit)
+
+    def _full(self, rows: Positions) -> tuple[IdMatrix, NDArray[np.bool_]]:
+        """The racks that are full in rows, each once; which members are on racks with room."""
+        racks, at_first = self._racks[rows][:, :, None], self._racks_at_first[rows][:, None, :]
+        is_same = racks == self._racks[rows][:, None, :]
+        limits = np.maximum(1, (racks == at_first).sum(axis=2))
+        has_room = is_same.sum(axis=2) < limits
+        is_again = (is_same & np.tri(racks.shape[1], k=-1, dtype=np.bool_)).any(axis=2)
+        return np.where(has_room | is_again, self._rack_count, racks[:, :, 0]), has_room
+
+    def _open_to(self, rows: Positions, giver: int) -> NDArray[np.bool_]:
+        """Who may take the giver's replica of any of these rows."""
+        full, has_room = self._full(rows)
+        now = self._now[rows]
+        is_full = np.bincount(full.ravel(), minlength=self._rack_count + 1)
+        beside = np.bincount(now[has_room], minlength=self._spus + 1)[:-1]
+        closed = is_full[self._rack_of[:-1]] + beside  # rows whose rack is full, or have the SPU
+        held = np.bincount(now.ravel(), minlength=self._spus + 1)[:-1]
+        is_neighbour = self._rack_of[:-1] == self._rack_of[giver]
+        return np.asarray((np.where(is_neighbour, held, closed) < len(rows)) & ~self._closed)
+
+    def _back(self, rows: Positions, giver: int) -> Positions:
+        """Who may take the giver's replica of any of these rows and was a member at first."""
+        rows = rows[(self._now[rows] != self._at_first[rows]).any(axis=1)]
+        at_first = self._at_first[rows]
+        is_away = ~(at_first[:, :, None] == self._now[rows][:, None, :]).any(axis=2)
+        racks = self._rack_of[at_first]
+        is_full = (self._full(rows)[0][:, None, :] == racks[:, :, None]).any(axis=2)
+        return np.asarray(at_first[is_away & (~is_full | (racks == self._rack_of[giver]))])
+
+
+def _dealt(lack: CountArray, total: int, count: int) -> tuple[Positions, Positions]:
+    """Where among so many each SPU begins to look, and which SPU: in all those that lack most take
+    so many."""
+    takers = np.repeat(np.arange(len(lack)), lack)
+    before = np.arange(len(takers)) - np.repeat(np.cumsum(lack) - lack, lack)
+    order = np.lexsort((takers, before - lack[takers]))[: min(total, count)]
+    takers, before = takers[order], before[order]
+    known, shift, each = np.unique(takers, return_inverse=True, return_counts=True)
+    places = (before * len(known) + shift) * count // (each[shift] * max(len(known), 1))
+    order = np.lexsort((takers, places))
+    return places[order], takers[order]

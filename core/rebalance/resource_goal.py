@@ -1,0 +1,135 @@
+"""What a rebalance by resources is to come to: the fair dominant share.
+
+The *dominant share* of an SPU is the largest of used / capacity over its resources; replica slots
+are the first. The *fair dominant share* of a cluster is one number: the largest, over resources, of
+the level to which the SPUs must be used of it when all are used alike. Where racks must hold a
+replica of each list whatever their size, it is the level of the racks that must hold the most for
+what they have. SPUs that hold more for good (of topics that do not move) are left out.
+
+It is no less than what any one replica takes of the SPU that has the most of a resource: replicas
+are not divided. So no plan has a smaller largest share, whatever it moves.
+
+Amounts are integers; levels are exact fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from spu_assigner.core.rebalance.fair_share import Kinds, fair_shares, free_of
+from spu_assigner.core.rebalance.lists import ClusterLists
+from spu_assigner.core.rebalance.ruled_lists import RuledLists
+
+SHARE_BITS: Final = 107  # tell any two shares apart
+
+Amounts = list[int]  # by resource, slots first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNeed:
+    """What a replica of a topic takes of each resource, and the bytes copied to move it."""
+
+    follower: Amounts
+    leader: Amounts
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceGoal:
+    """What there is, by SPU in the order of `Loads`, and what is wanted."""
+
+    needs: Sequence[TopicNeed]  # of the topics that may move
+    capacities: list[Amounts]
+    used: list[Amounts]
+    band_percent: int  # above the fair dominant share
+    bytes_max: int | None = None  # to be moved
+
+    def movable(self, lists: ClusterLists) -> list[Amounts]:
+        """What the replicas that may move take on each SPU."""
+        found = [[0] * len(amounts) for amounts in self.used]
+        for topic, row in zip(lists.topics.tolist(), lists.places.tolist(), strict=True):
+            need = self.needs[topic]
+            for at, spu in enumerate(row):
+                if spu < lists.spus:
+                    add(found[spu], need.follower if at else need.leader)
+        return found
+
+    def change(self, lists: ClusterLists, fixed: Sequence[Amounts], fair: Fraction) -> ShareChange:
+        """What comes of it once the lists are these; `fixed` is what SPUs hold for good."""
+        after = self.movable(lists)
+        for amounts, held in zip(after, fixed, strict=True):
+            add(amounts, held)
+        return ShareChange(before=self._largest(self.used), after=self._largest(after), fair=fair)
+
+    def _largest(self, used: Sequence[Amounts]) -> Fraction:
+        """The largest dominant share; of what an SPU has none of nothing is counted."""
+        return max(
+            Fraction(amount, capacity)
+            for pair in zip(used, self.capacities, strict=True)
+            for amount, capacity in zip(*pair, strict=True)
+            if capacity
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareChange:
+    """Dominant shares: the largest before and after, and the fair one."""
+
+    before: Fraction
+    after: Fraction
+    fair: Fraction
+
+
+def add(amounts: Amounts, more: Amounts, sign: int = 1) -> None:
+    """Add to, or take from, amounts in place."""
+    for index, amount in enumerate(more):
+        amounts[index] += sign * amount
+
+
+def dominant_share(used: Amounts, capacities: Amounts) -> int:
+    """The largest of used / capacity, rounded down to so many bits."""
+    pairs = zip(used, capacities, strict=True)
+    return max((amount << SHARE_BITS) // (capacity or 1) for amount, capacity in pairs)
+
+
+def fair_level(
+    lists: ClusterLists, goal: ResourceGoal, fixed: Sequence[Amounts], ruled: RuledLists | None
+) -> Fraction:
+    """The fair dominant share; `fixed` is what SPUs hold for good.
+
+    Of each resource the largest of the fair shares by its capacities (`fair_share`), where a list
+    is as many units as its replicas take at least, and the rest in lists of its own.
+    """
+    zones = None if ruled is None else ruled.zones()
+    zone_of = lists.rack_of if zones is None else zones.of
+    free, is_movable = free_of(lists), lists.is_movable
+    room = free if zones is None else zones.rooms(free)
+    table = np.column_stack((is_movable.sum(axis=1), is_movable[:, 0], room)).astype(np.int32)
+    kinds, kind_of = np.unique(table, axis=0, return_inverse=True)  # of lists
+    units, leads, room = kinds[:, 0], kinds[:, 1], kinds[:, 2:]
+    pairs = np.stack((kind_of.ravel(), lists.topics))
+    pairs, counts = np.unique(pairs, axis=1, return_counts=True)
+    levels = [Fraction(0)]
+    for index in range(len(goal.capacities[0])):
+        capacities = [amounts[index] for amounts in goal.capacities]
+        held = [amounts[index] for amounts in fixed]
+        needs = [(need.follower[index], need.leader[index]) for need in goal.needs]
+        largest = max(map(max, needs))
+        if largest:
+            levels.append(Fraction(largest, max(*capacities, largest)))
+        weights = np.zeros((3, len(kinds)), dtype=object)  # each replica, follower, leader
+        for kind, topic, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+            least = min(needs[topic])
+            weights[0, kind] += count * least
+            weights[1, kind] += count * (needs[topic][0] - least)
+            weights[2, kind] += count * (needs[topic][1] - least)
+        units_of = np.concatenate((units, units - leads, leads))
+        weighed = Kinds(lists=weights.ravel(), units=units_of, room=np.tile(room, (3, 1)))
+        shares = fair_shares(capacities, held, zone_of, weighed)
+        triples = zip(shares, capacities, held, strict=True)
+        levels += [share / has for share, has, low in triples if has and share > low]
+    return max(levels)
