@@ -42,7 +42,7 @@ class LeaderKeys:
 
     def __init__(self, led: Numbers, capacities: Numbers, whole: int = 0) -> None:
         """`led`: over all topics; `whole`: the capacity of those that may lead lists of a topic."""
-        self.led, self.capacities, self.whole = led, capacities, whole
+        self.led, self.capacities, self.whole = led, capacities, whole or 1
         self.of_topic: dict[int, int] = {}  # lists of the topic that each leads,
         self.lists = 0  # and how many it has; 0: no topic is in question
         self.ranks: list[int] | None = None

@@ -21,6 +21,7 @@ PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
 ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
+ALL: Final = -1  # no SPU: what all together take over
 
 Rack = str | int  # an SPU without a rack fails alone: its id is its rack
 Counts = defaultdict[int, float]  # of each SPU
@@ -40,11 +41,10 @@ class Takeovers:
         self._capacities: dict[int, int] = {}
         self._slots: defaultdict[Rack, int] = defaultdict(int)
         self._all_slots = 0
-        self._totals: dict[Rack, float] = {}  # what all together take over
         self._from_racks: dict[Rack, Counts] = {}
         self._from_spus: defaultdict[int, Counts] = defaultdict(lambda: defaultdict(int))
         self._pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
-        self._known: dict[int, tuple[Counts, Counts, Rack, float]] = {}  # of leaders
+        self._known: dict[int, FromLeader] = {}  # with the mean of one list, by leader
         for spu_id, rack, capacity in spus:
             self.enter(spu_id, rack, capacity)
         for lists in maps:
@@ -63,7 +63,6 @@ class Takeovers:
         self._slots[home] += more
         self._all_slots += more
         self._known.clear()
-        self._totals.setdefault(home, 0)
         self._from_racks.setdefault(home, defaultdict(int))[spu_id] = NEVER
         if len(self.rack_of) > PAIRS_SPUS_MAX:
             self._pair_weight = 0
@@ -71,23 +70,23 @@ class Takeovers:
 
     def from_leader(self, leader: int) -> FromLeader:
         """What is taken over from an SPU."""
-        known = self._known.get(leader)
-        if known is None:
-            home, weight = self.rack_of[leader], self._pair_weight
-            slots, of_spu = self._slots[home], self._from_spus[leader if weight else -1]
-            part = 1 + weight * self._capacities[leader] / slots
-            mean = part / (self._all_slots - slots or 1)
-            known = self._known[leader] = self._from_racks[home], of_spu, home, mean
-        of_rack, of_spu, home, mean = known
-        return of_rack, of_spu, self._totals[home] * mean
+        of_rack, of_spu, mean = self._known.get(leader) or self._counts_of(leader)
+        return of_rack, of_spu, of_rack[ALL] * mean
+
+    def _counts_of(self, leader: int) -> FromLeader:
+        home, weight = self.rack_of[leader], self._pair_weight
+        slots, of_spu = self._slots[home], self._from_spus[leader if weight else ALL]
+        part = 1 + weight * self._capacities[leader] / slots
+        mean = part / (self._all_slots - slots or 1)
+        known = self._known[leader] = self._from_racks[home], of_spu, mean
+        return known
 
     def add(self, leader: int, target: int, lists: int = 1) -> None:
         """Count so many lists of this leader and failover target; below 0 they are gone."""
-        home = self.rack_of[leader]
-        self._from_racks[home][target] += lists
-        self._totals[home] += lists
-        if self._pair_weight:
-            self._from_spus[leader][target] += lists * PAIR_WEIGHT
+        of_rack, of_spu, _ = self._known.get(leader) or self._counts_of(leader)
+        of_rack[target] += lists
+        of_rack[ALL] += lists
+        of_spu[target] += lists * self._pair_weight
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
@@ -121,7 +120,7 @@ class Takeovers:
         counts = sign * np.bincount(keys, minlength=len(of_giver) * len(ids))
         for giver, of_each in zip(of_giver, counts.reshape(-1, len(ids)).tolist(), strict=True):
             of_rack, of_spu, _ = self.from_leader(giver)
-            self._totals[self.rack_of[giver]] += sum(of_each)
+            of_rack[ALL] += sum(of_each)
             for target, taken in zip(ids, of_each, strict=True):
                 if taken:
                     of_rack[target] += taken

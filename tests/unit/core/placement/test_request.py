@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
@@ -183,6 +184,18 @@ def test_what_a_process_keeps_beside_the_state_changes_no_list(seed: int) -> Non
         cold.state = restored(warm)
         created = events.create(f"t{number}", *size, policy=Policy.BALANCED)
         assert life.apply(created) == cold.apply(created)
+
+
+def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -> None:
+    """None of them has a fair share of anything."""
+    life = OneCluster(*Events().joins(0, 1, 2, capacity=10))
+    life.apply(life.build.adopt("t", [0, 1], [1, 2], policy=Policy.BALANCED))
+    life.apply(life.build.constraints("t", Constraints(leaders=("spu_id in (1)",))))
+    for spu_id in range(3):
+        life.join(spu_id, capacity=0)
+    [answer] = life.apply(life.build.grow("t", 5))
+    assert isinstance(answer, TopicStatus)
+    assert answer.code is Code.INSUFFICIENT_SPUS
 
 
 def restored(state: ClusterState) -> ClusterState:
