@@ -96,12 +96,12 @@ class RuleTable:
         if not ignore_rack and not is_named and labels.groups(RACK)[1] > 1:
             spread.insert(0, (SpreadLevel(RACK), ""))
         self.levels: list[Level] = []  # in order of preference
-        first = 0
+        self.size = 0  # cells
         for each, name in spread:
             groups, size = labels.groups(each.label)
-            cells = range(first, first + size)
+            cells = range(self.size, self.size + size)
             self.levels.append(Level(each.label, groups, cells, each.max, each.min, name))
-            first += size
+            self.size += size
         self.excluded = union(self.rules)
         self.fields: dict[Hashable, object] = {}  # of `placement.eligibility`
 
@@ -181,10 +181,10 @@ class BoundRules:
     def mins(self) -> list[int]:
         """Of each cell the replicas of a list that it is to have."""
         admitted = flags_of(self.admitted, len(self.table.labels.ids))
-        found = [0] * len(self.table.maxes)
+        found = [0] * self.table.size
         for level in self.table.levels:
             if level.min is not None:
-                for group in np.unique(level.groups[admitted]).tolist():
+                for group in np.flatnonzero(np.bincount(level.groups[admitted])).tolist():
                     found[level.cells[group]] = level.min
         return found
 
