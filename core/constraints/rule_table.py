@@ -89,12 +89,19 @@ class RuleTable:
             self.rules.append(HardRule(f"require[{at}] {text!r}", excluded))
         for at, text in enumerate(constraints.forbid):
             self.rules.append(HardRule(f"forbid[{at}] {text!r}", mask_of(labels.holding(text))))
-        self.levels: list[Level] = []  # in order of preference
-        is_named = any(level.label == RACK for level in constraints.spread)
+        spread = [
+            (each, f"spread[{at}] {each.label!r}") for at, each in enumerate(constraints.spread)
+        ]
+        is_named = any(each.label == RACK for each in constraints.spread)
         if not ignore_rack and not is_named and labels.groups(RACK)[1] > 1:
-            self._add_level(SpreadLevel(RACK), "")
-        for at, given in enumerate(constraints.spread):
-            self._add_level(given, f"spread[{at}] {given.label!r}")
+            spread.insert(0, (SpreadLevel(RACK), ""))
+        self.levels: list[Level] = []  # in order of preference
+        self.size = 0  # cells
+        for each, name in spread:
+            groups, size = labels.groups(each.label)
+            cells = range(self.size, self.size + size)
+            self.levels.append(Level(each.label, groups, cells, each.max, each.min, name))
+            self.size += size
         self.excluded = union(self.rules)
         self.fields: dict[Hashable, object] = {}  # of `placement.eligibility`
 
@@ -112,12 +119,6 @@ class RuleTable:
             name = f"taint … and {len(others)} others"
             rules[TAINT_RULES_MAX:] = [HardRule(name, union(others), is_given=False)]
         return rules
-
-    def _add_level(self, given: SpreadLevel, name: str) -> None:
-        groups, size = self.labels.groups(given.label)
-        first = self.levels[-1].cells.stop if self.levels else 0
-        cells = range(first, first + size)
-        self.levels.append(Level(given.label, groups, cells, given.max, given.min, name))
 
     @cached_property
     def maxes(self) -> list[int]:
@@ -180,10 +181,10 @@ class BoundRules:
     def mins(self) -> list[int]:
         """Of each cell the replicas of a list that it is to have."""
         admitted = flags_of(self.admitted, len(self.table.labels.ids))
-        found = [0] * len(self.table.maxes)
+        found = [0] * self.table.size
         for level in self.table.levels:
             if level.min is not None:
-                for group in np.unique(level.groups[admitted]).tolist():
+                for group in np.flatnonzero(np.bincount(level.groups[admitted])).tolist():
                     found[level.cells[group]] = level.min
         return found
 

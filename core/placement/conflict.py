@@ -48,7 +48,7 @@ class RuledRequest:
     def _found(self, rules: Sequence[HardRule], work: Work) -> bool | None:
         table, excluded = self.rules.table, union(rules)
         barred = sum(rule.barred for rule in rules)
-        maxes, mins = [REPLICATION_FACTOR_MAX] * len(table.maxes), [0] * len(table.maxes)
+        maxes, mins = [REPLICATION_FACTOR_MAX] * table.size, [0] * table.size
         hard: set[int] = set()  # levels
         for rule in rules:
             for at, level in enumerate(table.levels):

@@ -130,7 +130,5 @@ def strides(count: int) -> list[int]:
     """Numbers up to half of the count without a common divisor with it, 1 first; then by the
     golden section, so that cycles close to each other have strides that are not."""
     found = [each for each in range(1, max(count // 2, 1) + 1) if gcd(each, count) == 1]
-    found = (
-        found[:STRIDES_MAX] if len(found) <= STRIDES_MAX else found[:: len(found) // STRIDES_MAX]
-    )
+    found = found[:: max(len(found) // STRIDES_MAX, 1)]
     return found[:1] + sorted(found[1:], key=lambda each: each * GOLDEN % 1)
