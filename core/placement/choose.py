@@ -366,13 +366,17 @@ class Chooser:
         """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
         with room has none for so many lists."""
         asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
-        is_short = ((used + takes * lists > has) & (takes > 0)).any(axis=0)
-        asks, takes, used, has = (each[:, np.newaxis] for each in (asks, takes, used, has))
-        after = used + takes * np.arange(1, ahead + 1)[:, np.newaxis]
-        is_full = np.any((after + (asks - takes) > has) & (asks > 0), axis=0)
-        largest = (slot_shares if self._is_plain else shares)(after, has).max(axis=0)
-        has_few = bool((is_short & ~is_full[0]).any())
-        return np.where(is_full, NEVER, largest << SHARE_SHIFT), has_few
+        is_short = used + takes * lists > has
+        after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
+        is_full = after > has[:, np.newaxis]
+        if not self._is_plain:
+            is_short &= takes > 0
+            is_full = after + (asks - takes)[:, np.newaxis] > has[:, np.newaxis]
+            is_full &= (asks > 0)[:, np.newaxis]
+        is_full = is_full.any(axis=0)
+        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
+        has_few = bool(is_short.any()) and bool((is_short & ~is_full[0]).any())
+        return np.where(is_full, NEVER, largest.max(axis=0) << SHARE_SHIFT), has_few
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""
