@@ -55,7 +55,7 @@ class Ledger:
         at = np.searchsorted(known, ids)
         if len(known) and (known.take(at, mode="clip") == ids).all():
             return
-        unknown = np.unique(ids[~np.isin(ids, known)])
+        unknown = sorted({*ids.tolist()}.difference(known.tolist()))  # `unique` loads `numpy.ma`.
         places = np.searchsorted(known, unknown)
         self._table = np.insert(self._table, places, 0, axis=1)
         places += np.arange(len(unknown))
