@@ -4,8 +4,7 @@ A map records what its step was decided on (`Reason`): the ring's members, as th
 and the SPUs that were not in it. So the step of a policy that places by a rule is placed again
 (`replay`) and must give the very lists of the record; then each replica is explained: which
 position of which order was read, and which SPUs were skipped and why. Of `balanced`, repairs and
-rebalances, which weigh what all SPUs hold, the moves and loads are shown. What cannot be known is
-reported in `unknown`, and never guessed.
+rebalances moves and loads are shown. What is not known is named in `unknown`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A step of a rule, computed again from what its map records; the same lists must come out.
 
 It is placed by the function that decided it: the reason names the ring's members, as the rule read
-them, and the SPUs that the step saturated, which have as many free slots as they took replicas. To
-explain a list a cursor goes to it from the step's first list, and loses those SPUs where they left
-the ring.
+them, and the SPUs that the step saturated, which have as many free slots as they took replicas. A
+cursor goes from list to list, and loses those SPUs where they left the ring.
 """
 
 from __future__ import annotations

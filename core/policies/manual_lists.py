@@ -88,10 +88,7 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
 
 
 def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault]:
-    """Every fault of the lists of a living topic, which are lists of SPU ids alone, of any lengths.
-
-    The path of a fault is partition and place.
-    """
+    """Every fault of the lists of a living topic, plain ones of any lengths."""
     if not 1 <= len(lists) <= PARTITIONS_MAX:
         yield _wrong_count(len(lists))
         return

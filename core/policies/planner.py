@@ -31,10 +31,7 @@ BLOCK_ROWS_FIRST: Final = 64  # at once near a saturation; doubled while none ha
 
 
 class ShortRingError(AssignerError):
-    """Fewer SPUs in the ring than the replicas still to place.
-
-    Caught by `decide`, answered with a rejection.
-    """
+    """Fewer SPUs in the ring than the replicas still to place: the request is rejected."""
 
     def __init__(self, *, partition: int, needed: int, found: int) -> None:
         self.partition = partition
@@ -44,7 +41,7 @@ class ShortRingError(AssignerError):
 
 
 class TooManyLooksError(AssignerError):
-    """A request takes more looks at SPUs than one may; caught like `ShortRingError`."""
+    """A request takes more looks at SPUs than one may: likewise."""
 
     def __init__(self, *, done: int, partitions: int) -> None:
         self.done = done  # partitions that were placed within the limit

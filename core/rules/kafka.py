@@ -57,9 +57,9 @@ def shifted_over_racks(
     rack_at = np.tile(racks, 3)
     leaders = np.arange(position, position + rows, dtype=np.int32)
     turns_done = leaders // np.int32(size)
-    first, offset = leaders - turns_done * np.int32(size), offset_of_turn[turns_done]
-    columns = map(ring.take, _walk(nearest, rack_at, first, offset, replicas))
-    return repeat_rows(np.stack([*columns], axis=1), partitions)
+    first = leaders - turns_done * np.int32(size)
+    places = _walk(nearest, rack_at, first, offset_of_turn[turns_done], replicas)
+    return repeat_rows(np.stack([*map(ring.take, places)], axis=1), partitions)
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
@@ -106,10 +106,7 @@ def _walk(
 
 
 def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
-    """At [t][place], places from 0 to 2N - 1: where the (t + 1)th rack is met on the way on.
-
-    There must be so many racks.
-    """
+    """At [t][place], t < depth, place < 2N: where the (t + 1)th rack is met on the way on."""
     size = len(racks)
     # Places from one on, each of another rack, the nearest first.
     met = [size + racks.index(rack) for rack in [*dict.fromkeys(racks)][:depth]]

@@ -62,11 +62,6 @@ class FailureOutcome:
     """What the SPUs that take new replicas have left."""
 
     @property
-    def lost(self) -> int:
-        """How many partitions are lost."""
-        return len(self.lost_rows)
-
-    @property
     def without_slot(self) -> int:
         """Replicas for which there is certainly no room."""
         return max(0, self.replicas - self.free_slots, int(self.lists_short.sum()))
@@ -76,7 +71,8 @@ class FailureOutcome:
         without a slot, SPUs over capacity; then leaders lost, partitions under-replicated, and
         leaders of one SPU."""
         over, most = int(self.exceeds.any(axis=0).sum()), int(self.leaders.max(initial=0))
-        return self.lost, self.without_slot, over, self.leaders_lost, self.under_replicated, most
+        is_bad = (len(self.lost_rows), self.without_slot, over)
+        return (*is_bad, self.leaders_lost, self.under_replicated, most)
 
     def spus_to_add(self, slots: int) -> int | None:
         """SPUs of so many slots that are needed at least; None: no number of them will do."""

@@ -225,7 +225,7 @@ def _failure(
         racks=sorted(map(str, racks)),
         leaders_lost=outcome.leaders_lost,
         under_replicated=outcome.under_replicated,
-        lost=outcome.lost,
+        lost=len(outcome.lost_rows),
         lost_partitions=[
             LostPartition(topic=topic, partition=partition)
             for topic, partition in map(analysis.partition_of, outcome.lost_rows.tolist())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,72 +113,39 @@ def ids_of(ids: list[int]) -> IdArray:
     return np.array(ids, dtype=np.int32)
 
 
-def place_round_robin(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = fluvio.round_robin(
-        case.ring, start=start, partitions=partitions, replicas=case.replicas
-    )
+RULES: dict[str, Any] = {
+    "round_robin": fluvio.round_robin,
+    "walk": fluvio.walk,
+    "shifted": kafka.shifted,
+    "shifted_over_racks": kafka.shifted_over_racks,
+}
+each_rule = pytest.mark.parametrize("rule", RULES)
+
+
+def place(rule: str, case: Case, start: int, partitions: int) -> list[list[int]]:
+    given = {"start": start, "partitions": partitions, "replicas": case.replicas}
+    given |= {"shift": case.shift} if rule.startswith("shifted") else {}
+    racks = [case.rack_numbers] if rule == "shifted_over_racks" else []
+    placed = RULES[rule](case.ring, *racks, **given)
     assert placed.dtype == np.int32
-    return placed.tolist()
+    found: list[list[int]] = placed.tolist()
+    return found
 
 
-def place_walk(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = fluvio.walk(case.ring, start=start, partitions=partitions, replicas=case.replicas)
-    assert placed.dtype == np.int32
-    return placed.tolist()
-
-
-def place_shifted(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = kafka.shifted(
-        case.ring, start=start, shift=case.shift, partitions=partitions, replicas=case.replicas
-    )
-    assert placed.dtype == np.int32
-    return placed.tolist()
-
-
-def place_over_racks(case: Case, start: int, partitions: int) -> list[list[int]]:
-    placed = kafka.shifted_over_racks(
-        case.ring,
-        case.rack_numbers,
-        start=start,
-        shift=case.shift,
-        partitions=partitions,
-        replicas=case.replicas,
-    )
-    assert placed.dtype == np.int32
-    return placed.tolist()
-
-
-def plain_round_robin(case: Case, index: int) -> list[int]:
-    return plain.fluvio_list(case.ids, index=index, replicas=case.replicas)
-
-
-def plain_walk(case: Case, index: int) -> list[int]:
-    return plain.fluvio_rack_list(case.ids, index=index, replicas=case.replicas)
-
-
-def plain_shifted(case: Case, index: int) -> list[int]:
-    turn, first = divmod(index, len(case.ids))
+def place_one(rule: str, case: Case, index: int) -> list[int]:
+    """By the plain rule."""
+    ids, replicas = case.ids, case.replicas
+    turn, first = divmod(index, len(ids))
     shift = case.shift + turn
-    return plain.kafka_list(case.ids, first=first, shift=shift, replicas=case.replicas)
-
-
-def plain_over_racks(case: Case, index: int) -> list[int]:
-    turn, first = divmod(index, len(case.ids))
-    shift = case.shift + turn
-    racks = dict(zip(case.ids, case.racks, strict=True))
-    return plain.kafka_rack_list(case.ids, racks, first=first, shift=shift, replicas=case.replicas)
-
-
-Place = Callable[[Case, int, int], list[list[int]]]
-each_function = pytest.mark.parametrize(
-    ("place", "place_one"),
-    [
-        pytest.param(place_round_robin, plain_round_robin, id="round_robin"),
-        pytest.param(place_walk, plain_walk, id="walk"),
-        pytest.param(place_shifted, plain_shifted, id="shifted"),
-        pytest.param(place_over_racks, plain_over_racks, id="shifted_over_racks"),
-    ],
-)
+    match rule:
+        case "round_robin":
+            return plain.fluvio_list(ids, index=index, replicas=replicas)
+        case "walk":
+            return plain.fluvio_rack_list(ids, index=index, replicas=replicas)
+        case "shifted":
+            return plain.kafka_list(ids, first=first, shift=shift, replicas=replicas)
+    racks = dict(zip(ids, case.racks, strict=True))
+    return plain.kafka_rack_list(ids, racks, first=first, shift=shift, replicas=replicas)
 
 
 def orders_of(rows: dict[str, list[int]]) -> tuple[list[int], list[int]]:
@@ -316,53 +283,41 @@ def test_what_kafka_promises_of_uneven_racks_holds(
     assert all(len(set(ids)) == replicas for ids in lists)
 
 
-@each_function
+@each_rule
 @given(case=cases())
-def test_every_row_equals_the_plain_rule(
-    place: Place, place_one: Callable[[Case, int], list[int]], case: Case
-) -> None:
+def test_every_row_equals_the_plain_rule(rule: str, case: Case) -> None:
     """Turn by turn and all at once give what one list at a time gives, however large the index."""
     indexes = range(case.start, case.start + case.partitions)
-    expected = [place_one(case, index) for index in indexes]
-    assert place(case, case.start, case.partitions) == expected
+    expected = [place_one(rule, case, index) for index in indexes]
+    assert place(rule, case, case.start, case.partitions) == expected
 
 
-@each_function
-@given(case=cases())
-def test_no_list_names_an_spu_twice(place: Place, place_one: object, case: Case) -> None:
-    """Two replicas on one SPU are one copy."""
-    for ids in place(case, case.start, case.partitions):
-        assert len(set(ids)) == case.replicas
-        assert set(ids) <= set(case.ids)
-
-
-@each_function
+@each_rule
 @given(case=cases(), turns=st.integers(0, 10**30))
-def test_placement_repeats_after_its_period(
-    place: Place, place_one: object, case: Case, turns: int
-) -> None:
+def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -> None:
     """Tables of rows are kept and sliced on the strength of this."""
     size = len(case.ids)
-    period = {
-        place_round_robin: size * (size - case.replicas + 1),
-        place_walk: size,
-    }.get(place, size * max(1, size - 1))
+    period = {"round_robin": size * (size - case.replicas + 1), "walk": size}.get(
+        rule, size * max(1, size - 1)
+    )
     later = case.start + turns * period
-    assert place(case, later, case.partitions) == place(case, case.start, case.partitions)
+    assert place(rule, case, later, case.partitions) == place(
+        rule, case, case.start, case.partitions
+    )
 
 
-@pytest.mark.parametrize("place", [place_round_robin, place_walk, place_shifted])
+@pytest.mark.parametrize("rule", ["round_robin", "walk", "shifted"])
 @given(case=cases())
-def test_over_a_period_each_spu_leads_and_follows_as_often(place: Place, case: Case) -> None:
+def test_over_a_period_each_spu_leads_and_follows_as_often(rule: str, case: Case) -> None:
     """Without racks nobody is favoured."""
     size = len(case.ids)
-    span = size - case.replicas + 1 if place is place_round_robin else max(1, size - 1)
-    placed = np.array(place(case, case.start, size * span))
+    span = size - case.replicas + 1 if rule == "round_robin" else max(1, size - 1)
+    placed = np.array(place(rule, case, case.start, size * span))
     for column in placed.T:
         assert np.unique(column, return_counts=True)[1].tolist() == [span] * size
 
 
-@each_function
+@each_rule
 @pytest.mark.parametrize(
     ("ids", "replicas"),
     [
@@ -373,13 +328,14 @@ def test_over_a_period_each_spu_leads_and_follows_as_often(place: Place, case: C
     ],
 )
 def test_the_smallest_and_widest_rings_are_placed_on(
-    place: Place, place_one: Callable[[Case, int], list[int]], ids: list[int], replicas: int
+    rule: str, ids: list[int], replicas: int
 ) -> None:
     """Where N - 1 and N - R are 0, and where a list is as long as it may be."""
     racks = [f"rack {number % 5}" for number in range(len(ids))]
     case = Case(ids=ids, racks=racks, start=10**20, shift=3, partitions=200, replicas=replicas)
     indexes = range(case.start, case.start + case.partitions)
-    assert place(case, case.start, 200) == [place_one(case, index) for index in indexes]
+    expected = [place_one(rule, case, index) for index in indexes]
+    assert place(rule, case, case.start, 200) == expected
 
 
 def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
@@ -401,19 +357,19 @@ def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
     assert {len({racks[spu_id] for spu_id in spu_ids}) for spu_ids in lists} == {3}
 
 
-@each_function
+@each_rule
 @pytest.mark.parametrize(
     ("replicas", "start", "partitions"), [(3, 0, 1), (0, 0, 1), (1, -1, 1), (1, 0, 0)]
 )
 def test_what_cannot_be_placed_is_a_bug_of_the_caller(
-    place: Place, place_one: object, replicas: int, start: int, partitions: int
+    rule: str, replicas: int, start: int, partitions: int
 ) -> None:
     """A list that is too short or names an SPU twice must never come out."""
     case = Case(
         ids=[1, 2], racks=["a", "b"], start=start, shift=0, partitions=partitions, replicas=replicas
     )
     with pytest.raises(InvariantError):
-        place(case, start, partitions)
+        place(rule, case, start, partitions)
 
 
 @given(case=cases())

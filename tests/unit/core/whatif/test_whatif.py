@@ -12,7 +12,7 @@ import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, SpuChanged
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need, amounts_of
@@ -291,41 +291,6 @@ def test_a_cluster_is_read_as_its_lists_are(first: int) -> None:
         named = [("a", row) for row in range(cluster.cut)]
         named += [("b", row) for row in range(len(cluster.lists) - cluster.cut)]
         assert [*map(analysis.partition_of, range(analysis.partitions))] == named
-
-
-def test_the_documents_own_example_overwhelms_the_small_racks() -> None:
-    """Without rack c, with half of the SPUs, one of those that are left leads half of all."""
-    events, assigner = Events(), Assigner(Policy.FLUVIO)
-    for event in [
-        *events.racks({"a": [0], "b": [1, 2], "c": [3, 4, 5]}, capacity=6),
-        events.create("t", 6, 3, policy=Policy.FLUVIO),
-    ]:
-        assigner.apply(event)
-    analysis = FailureAnalysis(assigner.clusters["c1"])
-    assert analysis.leaders.tolist() == [1] * 6
-    outcome = analysis.outcome([3, 4, 5])
-    assert (outcome.leaders_lost, outcome.under_replicated, outcome.lost) == (3, 6, 0)
-    # [3,2,0] → 2, [2,0,4] → 2, [0,4,1] → 0, [4,1,5] → 1, [1,5,3] → 1, [5,3,2] → 2
-    assert outcome.leaders.tolist() == [1, 2, 3, 0, 0, 0]
-    assert (outcome.replicas, outcome.free_slots, outcome.without_slot) == (9, 9, 0)
-    assert outcome.spus_to_add(6) == 0
-
-
-def test_an_offline_spu_leads_nothing_and_its_failure_costs_nothing() -> None:
-    """The next online one of the list has led since it left."""
-    events, assigner = Events(), Assigner(Policy.FLUVIO)
-    for event in [
-        *events.joins(0, 1, 2),
-        events.manual("t", [0, 1], [2, 1], policy=Policy.MANUAL),
-        events.leave(0, mode=LeaveMode.OFFLINE),
-    ]:
-        assigner.apply(event)
-    analysis = FailureAnalysis(assigner.clusters["c1"])
-    assert analysis.leaders.tolist() == [0, 1, 1]
-    assert analysis.under_replicated == 1
-    nothing = analysis.outcome([0])
-    assert (nothing.leaders_lost, nothing.lost, nothing.replicas) == (0, 0, 0)
-    assert analysis.outcome([1]).lost_rows.tolist() == [0]
 
 
 def test_an_spu_with_a_taint_against_new_replicas_takes_none() -> None:
