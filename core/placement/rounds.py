@@ -332,14 +332,18 @@ def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) 
     is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.
     for begin in range(0, len(leads), len(order)):
         of_round = leads[begin : begin + len(order)]
-        others = list(order)
-        for leader in of_round:
+        leading = {*of_round}
+        others = [each for each in order if is_mixed or each not in leading]
+        for leader in of_round if is_mixed else ():
             if leader != NOBODY:
                 others.remove(leader)
         turn, count = number + begin // len(order), len(others)
-        first, steps = int(turn * STEP * count), strides(max(count, 1)) if is_mixed else [1]
-        step = steps[turn % len(steps)]
-        others = [others[(first + at * step) % count] for at in range(count)]
+        first = int(turn * STEP * count) % max(count, 1)
+        others = others[first:] + others[:first]
+        if is_mixed and others:
+            steps = strides(count)
+            step = steps[turn % len(steps)]
+            others = [others[at * step % count] for at in range(count)]
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
