@@ -51,7 +51,6 @@ CHANGES: Final = (
 )
 NAMED_MAX: Final = 10  # SPUs in a line
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
-OVER_RACKS: Final = (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.RACK_SCORED)
 NOT_REPEATED: Final = (
     "computed again from the record, other lists come out than the recorded; this should not be: "
     "please report it with the record"
@@ -115,11 +114,9 @@ def explain_map(
     """How the lists that one map set came to be, by partition.
 
     Args:
-        state: of the topic's cluster.
-        replica_map: the map.
         before: the lists of the revision before; None: there was none, or it is not retained.
         wanted: the partitions to explain; all if None.
-        is_before: the state is the one that the map was decided on; else it is that of now.
+        is_before: the state is that on which the map was decided; else it is that of now.
     """
     reason, lists = replica_map.reason, _lists(replica_map)
     if reason is None or replica_map.replicas is None:
@@ -194,7 +191,8 @@ def _racks_read(
     if reason.mode in (*BY_SHARES, *CHANGES):
         return now
     is_striped = reason.mode is Mode.STRIPED and not replica_map.ignore_rack
-    if reason.ring is None or not (is_striped or reason.mode in OVER_RACKS):
+    is_over_racks = reason.mode in (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.RACK_SCORED)
+    if reason.ring is None or not (is_striped or is_over_racks):
         return {}
     members, fenced = map(ring_of_text, (reason.ring.members, reason.ring.fenced))
     then = members.racks_of_members() | fenced.racks_of_members()

@@ -63,8 +63,7 @@ class PlacementStep:
     filled: tuple[int, ...]
     """SPUs that left the ring earlier in the step."""
     index: int | None = None
-    """Of the chain, or of the request's own cursor; of `kraft`, whose draws follow from it, at the
-    step's first partition; None: SPUs were taken by score."""
+    """Of the chain, or the request's own; of `kraft` that of the draws; None: taken by score."""
     order: Order | None = None
     """The order that was read; None: SPUs were drawn, or taken by score, as all below."""
     cycle: int | None = None

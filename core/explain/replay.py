@@ -36,7 +36,6 @@ def replay(
     """Place the step of a map again; empty: it is of no policy that places by a rule.
 
     Args:
-        reason: of the map.
         rows: the lists of the step.
         partitions: which of them to explain, ascending, counted from 0.
 
@@ -136,7 +135,7 @@ class _RuleReplay:
             self._pass(self._lasts.popleft())
         self._go_to(partition)
         cursor, row = self._cursor, self._rows[partition]
-        step = PlacementStep(ring_size=len(cursor.order), filled=(*self._left,))
+        step = PlacementStep(ring_size=cursor.ring.size, filled=(*self._left,))
         if cursor.rule in SCORING:
             return step, _as_led([*self._scored()], row)
         placed = self._placed[partition].tolist()

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
 from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.records import Mode
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining
 
@@ -46,7 +47,7 @@ _Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where the
 _SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
 
 
-class Cursor:
+class Cursor(Struct):
     """A place in the order of a ring that a rule reads, and how it moves when the ring shrinks.
 
     It stands at the chain index (of a rule in SCORING: at a partition of the topic), or at the
@@ -54,20 +55,26 @@ class Cursor:
     the index counts partitions and index // N the completed rounds.
     """
 
-    is_own = False  # whether the request names its start
-    shift = 0
-    _emptied_cycle = 0  # of a ring that was emptied: an index says no more
+    ring: Ring  # not empty at first
+    rule: Mode
+    index: int
+    topic: str = ""
+    is_own: bool = False  # whether the request names its start
+    shift: int = 0
+    head: int | None = None  # the SPU with which the order begins; None: as the ring's does
+    emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
 
-    def __init__(self, ring: Ring, rule: Mode, index: int, topic: str = "") -> None:
-        """The ring must not be empty."""
-        self.ring, self.rule, self.index, self.topic = ring, rule, index, topic
-        self.order = ring.order(ORDER_OF[rule])
+    @property
+    def order(self) -> IdArray:
+        """The SPUs in the order that the rule reads."""
+        order = self.ring.order(ORDER_OF[self.rule])
+        return order if self.head is None else np.roll(order, -_position(order, self.head))
 
     def start_at(self, start: int, shift: int | None) -> None:
         """Leave the chain for the start that a request names."""
         self.is_own, self.index = True, start
         if self.rule in SHIFTING:
-            self.order = np.roll(self.order, -(start % len(self.order)))
+            self.head = int(self.order[start % self.ring.size])
             self.index, self.shift = 0, start if shift is None else shift
 
     def rows(self, count: int, replicas: int) -> IdMatrix:
@@ -101,28 +108,27 @@ class Cursor:
         """Go on in the ring without these: who was to lead next, or the first after it."""
         old: list[int] = self.order.tolist()
         self.ring = self.ring.without(gone)
-        self.order = self.ring.order(ORDER_OF[self.rule])
         if self.rule in SCORING:
             return
         cycle, position = divmod(self.index, len(old))
-        if self.is_own and self.rule in SHIFTING and len(self.order):
-            _, head = next_remaining(old, 0, gone)
-            self.order = np.roll(self.order, -self._position(head))
+        if self.head is not None:
+            _, self.head = next_remaining(old, 0, gone)
         stands, lead = next_remaining(old, position, gone)
         if lead is None:
-            self.index, self._emptied_cycle = 0, cycle
+            self.index, self.emptied_cycle = 0, cycle
         else:
             turns = cycle + stands // len(old)
-            self.index = turns * len(self.order) + self._position(lead)
-
-    def _position(self, spu_id: int | None) -> int:
-        return int(np.flatnonzero(self.order == spu_id)[0])
+            self.index = turns * self.ring.size + _position(self.order, lead)
 
     def chain(self) -> Chain:
         """Where the cursor stands, as the chain of its order."""
-        if len(self.order) == 0:
-            return Chain(cycle=self._emptied_cycle, lead=None, moved=True)
+        if self.ring.size == 0:
+            return Chain(cycle=self.emptied_cycle, lead=None, moved=True)
         return self.ring.chain_at(ORDER_OF[self.rule], self.index)
+
+
+def _position(order: IdArray, spu_id: int) -> int:
+    return int(np.flatnonzero(order == spu_id)[0])
 
 
 class RowsAhead(NamedTuple):

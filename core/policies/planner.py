@@ -65,18 +65,18 @@ def place(
         ShortRingError: the ring became too small on the way.
         TooManyLooksError: too many SPUs are scored, or become saturated on a large ring.
     """
-    rule = cursor.rule
-    if rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
+    is_alone = cursor.is_own or cursor.rule not in REPEATING or partitions > TABLE_REQUEST_MAX
+    if free is None and not is_alone:
+        lists = rows_ahead(cursor, partitions, replicas)
+        cursor.index += partitions
+        return lists, ()
+    if cursor.rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
         done = PLACING_LOOKS_MAX // cursor.ring.size
         raise TooManyLooksError(done=done, partitions=partitions)
     if free is not None:
         return _place_in_blocks(cursor, partitions, replicas, free.copy())
-    if cursor.is_own or rule not in REPEATING or partitions > TABLE_REQUEST_MAX:
-        lists = ReplicaLists(cursor.rows(partitions, replicas))
-        cursor.advance(partitions, replicas)
-    else:
-        lists = rows_ahead(cursor, partitions, replicas)
-        cursor.index += partitions
+    lists = ReplicaLists(cursor.rows(partitions, replicas))
+    cursor.advance(partitions, replicas)
     return lists, ()
 
 

@@ -4,8 +4,7 @@ A rule turns an order of the ring into replica lists and knows nothing of cluste
 topics. For all rules:
 - An index counts partitions of one long topic. It may grow for ever, so it is reduced before numpy
   sees it: placement repeats after a period, stated at each function, N the length of the ring.
-- Results are new int32 arrays of shape (partitions, replicas), SPU ids, leader first, distinct in
-  a row.
+- Results are int32 arrays of shape (partitions, replicas), SPU ids, leader first, all distinct.
 - 1 <= replicas <= N, partitions >= 1, start >= 0 and shift >= 0 are the caller's to check; asking
   for anything else is a bug and raises `InvariantError`.
 """

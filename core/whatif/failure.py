@@ -114,7 +114,6 @@ class FailureAnalysis:
         lead = [{name: more - amount for name, amount, more in need} for need in needs]
         self._follower = _amounts(self.resources, follower)  # what a replica of a topic needs
         self._lead = _amounts(self.resources, lead)  # and a leader beyond that
-
         is_there = self._live != PADDING
         rows, columns = np.nonzero(is_there)
         numbers, led = self._live[rows, columns], np.flatnonzero(is_there[:, 0])
