@@ -13,6 +13,7 @@ fewest replicas.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ from spu_assigner.core.rebalance.lists import ClusterLists, Step
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 from spu_assigner.core.state.ledger import CountArray
 
-TURNS: Final = 4  # of one deal
-WINDOW: Final = 16  # replicas on either side, among which one is dealt
+TURNS: Final = 3  # of one deal
+LOOKS_EACH: Final = 32  # at replicas, for one that an SPU may take; fewer, where there are
+LOOKS_MAX: Final = 400_000  # more in all; some 1 s
+LOOKS_LEAST: Final = 6
 
 Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
 Unit = tuple[int, int]  # row and column
@@ -68,49 +71,62 @@ class ReplicaPool:
         return change
 
     def _deal_once(
-        self, left: CountArray, lack: CountArray, change: CountArray, *, is_one_each: bool
+        self, excess: CountArray, lack: CountArray, change: CountArray, *, is_one_each: bool
     ) -> None:
-        """Give each SPU replicas at even distances among all that may go, which are by topic; where
-        one may not, the next one of the topic that is near."""
-        may_go = np.append(left > 0, False)[self._now] & (self._now == self._at_first)
+        """Give each SPU replicas at even distances among all that may go, which are by topic. Of
+        those near in the topic the SPU gives that holds most of it, then that with most to give."""
+        may_go = np.append(excess > 0, False)[self._now] & (self._now == self._at_first)
         may_go[self._is_ruled] = False
+        units = np.flatnonzero(may_go)
+        rows, columns = (each.tolist() for each in np.divmod(units, self._now.shape[1]))
+        of_topics, givers = self._topics[rows], self._now.ravel()[units].tolist()
+        first_of, topics = np.searchsorted(of_topics, of_topics).tolist(), of_topics.tolist()
+        left, count = excess.tolist(), len(units)
+        following = list(range(count + 1))  # of each unit itself, or one behind it if it is gone
+        moved = set[int]()
         if is_one_each:
-            may_go[(self._now != self._at_first).any(axis=1)] = False
-        rows, columns = np.nonzero(may_go)
-        givers, topics = self._now[rows, columns], self._topics[rows]
-        is_gone, is_done = np.zeros(len(rows), np.bool_), np.zeros(len(self._now), np.bool_)
-        at, takers = _dealt(lack, int(min(left.sum(), lack.sum())), len(rows))
-        first = np.searchsorted(topics, topics[at])
-        last = np.searchsorted(topics, topics[at], "right")
-        for offset in sorted(range(-WINDOW, WINDOW), key=abs):
-            tries = np.flatnonzero((first <= at + offset) & (at + offset < last))
-            units = at[tries] + offset
-            fit = (left[givers[units]] > 0) & ~is_gone[units] & ~is_done[rows[units]]
-            tries, units = tries[fit], units[fit]
-            fit = self._fit(rows[units], givers[units], takers[tries])
-            _, once = np.unique(rows[units[fit]], return_index=True)
-            tries, units = tries[fit][once], units[fit][once]
-            order = np.argsort(givers[units], kind="stable")
-            tries, units = tries[order], units[order]
-            of = givers[units]
-            fit = np.arange(len(of)) - np.searchsorted(of, of) < left[of]
-            tries, units, of = tries[fit], units[fit], of[fit]
-            self._now[rows[units], columns[units]] = takers[tries]
-            self._racks[rows[units], columns[units]] = self._rack_of[takers[tries]]
-            given = np.bincount(of, minlength=len(left))
-            left -= given
-            change += np.bincount(takers[tries], minlength=len(left)) - given
-            is_gone[units], is_done[rows[units]] = True, is_one_each
-            at, takers, first, last = (np.delete(each, tries) for each in (at, takers, first, last))
+            moved.update(np.flatnonzero((self._now != self._at_first).any(axis=1)).tolist())
+        held: dict[int, Counter[int]] = {}  # replicas of a topic, by SPU
+        total = int(min(excess.sum(), lack.sum()))
+        looks = min(LOOKS_EACH, max(LOOKS_LEAST, LOOKS_MAX // max(total, 1)))
+        for at, taker in _dealt(lack, total, count) if count else ():
+            unit, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
+            for _ in range(looks):
+                unit = _first_left(following, unit)
+                if unit == count or (best >= 0 and topics[unit] != topics[best]):
+                    break
+                giver, topic = givers[unit], topics[unit]
+                if left[giver] == 0 or rows[unit] in moved:
+                    following[unit] = unit + 1
+                    continue
+                if topic not in held:
+                    span = slice(*np.searchsorted(self._topics, (topic, topic + 1)))
+                    held[topic] = Counter(self._now[span].ravel().tolist())
+                key = held[topic][giver], left[giver]
+                if key > most and self._fits(rows[unit], giver, taker):
+                    best, most = unit, key
+                unit += 1
+            if best < 0:
+                continue
+            row, column, giver = rows[best], columns[best], givers[best]
+            self._now[row, column], self._racks[row, column] = taker, self._rack_of[taker]
+            following[best] = best + 1
+            if is_one_each:
+                moved.add(row)
+            left[giver] -= 1
+            for spu, more in ((giver, -1), (taker, 1)):
+                held[topics[best]][spu] += more
+                change[spu] += more
 
-    def _fit(self, rows: Positions, givers: Positions, takers: Positions) -> NDArray[np.bool_]:
-        """Which SPUs, in no list twice and not at first, may take the givers' replicas."""
-        theirs = takers[:, None]
-        is_new = ~((self._now[rows] == theirs) | (self._at_first[rows] == theirs)).any(axis=1)
-        racks = self._rack_of[theirs]
-        held = (self._racks[rows] == racks).sum(axis=1)
-        limits = np.maximum(1, (self._racks_at_first[rows] == racks).sum(axis=1))
-        return np.asarray(is_new & ((held < limits) | (self._rack_of[givers] == racks[:, 0])))
+    def _fits(self, row: int, giver: int, taker: int) -> bool:
+        """Whether an SPU that is in no list twice may take a replica that has not passed."""
+        if taker in self._now[row].tolist() or taker in self._at_first[row].tolist():
+            return False
+        rack = int(self._rack_of[taker])
+        if rack == self._rack_of[giver]:
+            return True
+        at_first = self._racks_at_first[row].tolist().count(rack)
+        return bool(self._racks[row].tolist().count(rack) < max(1, at_first))
 
     def reach(self, giver: int) -> list[tuple[int, Positions]]:
         """Costs -1, 0, 1, and who can take one of the giver's replicas at that cost."""
@@ -252,14 +268,24 @@ class ReplicaPool:
         return np.asarray(at_first[is_away & (~is_full | (racks == self._rack_of[giver]))])
 
 
-def _dealt(lack: CountArray, total: int, count: int) -> tuple[Positions, Positions]:
-    """Where among so many each SPU begins to look, and which SPU: in all those that lack most take
-    so many."""
+def _dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:
+    """Where among so many each SPU begins to look, ascending: in all those that lack most take so
+    many."""
     takers = np.repeat(np.arange(len(lack)), lack)
     before = np.arange(len(takers)) - np.repeat(np.cumsum(lack) - lack, lack)
-    order = np.lexsort((takers, before - lack[takers]))[: min(total, count)]
+    order = np.lexsort((takers, before - lack[takers]))[:total]
     takers, before = takers[order], before[order]
     known, shift, each = np.unique(takers, return_inverse=True, return_counts=True)
     places = (before * len(known) + shift) * count // (each[shift] * max(len(known), 1))
     order = np.lexsort((takers, places))
-    return places[order], takers[order]
+    return list(zip(places[order].tolist(), takers[order].tolist(), strict=True))
+
+
+def _first_left(following: list[int], unit: int) -> int:
+    """The first unit from here on that is not gone."""
+    last = unit
+    while following[last] != last:
+        last = following[last]
+    while following[unit] != last:  # The way is shorter the next time.
+        following[unit], unit = last, following[unit]
+    return last
