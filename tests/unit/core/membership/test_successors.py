@@ -21,7 +21,7 @@ def leaders(life: OneCluster, topic: str) -> Counter[int]:
     return Counter(row[0] for row in life.lists(topic))
 
 
-@pytest.mark.parametrize(("lists", "spus"), [(30, 3), (20, 4), (24, 3)])
+@pytest.mark.parametrize(("lists", "spus"), [(30, 3), (24, 3)])
 def test_spus_replaced_one_after_the_other_lead_as_many_lists_each(lists: int, spus: int) -> None:
     """Not the first of each list: then the first of the new SPUs would lead them all."""
     life = OneCluster(*Events().joins(*range(2 * spus)))
@@ -109,10 +109,10 @@ def test_each_successor_leads_least_when_it_is_chosen(data: st.DataObject) -> No
         twice = -(-2 * len(before[name]) // max(len(able), 1))
         for was, now in zip(before[name], life.lists(name), strict=True):
             copies = [i for i in was if i in able]
-            if was[0] != gone or now[0] == gone:
+            if now[0] == was[0]:
                 continue
-            if copies:
+            if was[0] == gone and copies:
                 best = min((own[i] >= twice, led[i], own[i]) for i in copies)
                 assert (own[now[0]] >= twice, led[now[0]], own[now[0]]) == best
-            led.update({now[0]: 1, gone: -1})
-            own.update({now[0]: 1, gone: -1})
+            led.update({now[0]: 1, was[0]: -1})
+            own.update({now[0]: 1, was[0]: -1})
