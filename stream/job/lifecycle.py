@@ -25,7 +25,6 @@ from spu_assigner.stream.checkpoint.data_loss import (
     check_inputs,
     require_same_ids,
 )
-from spu_assigner.stream.checkpoint.earlier_operator import rename_operator
 from spu_assigner.stream.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
@@ -299,7 +298,6 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         check_inputs(settings, inputs)
         watch.health.done(StartStep.TOPICS)
         topic_ids = note_topics(spark, settings, place, inputs.ids)
-        rename_operator(spark, place)
         plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
         register_sink(spark, run, sink)
 
