@@ -170,11 +170,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "Read, Write, DescribeConfigs",
             "reads the last marker, and writes that of the new checkpoint",
         ),
-        Grant(
-            (ASSIGNER_AUDIT,),
-            "Read, Write, DescribeConfigs",
-            "writes it here too; reads all markers where the last is of a release before 0.3",
-        ),
+        Grant((ASSIGNER_AUDIT,), "Write, DescribeConfigs", "writes it here too"),
         Grant(
             ("prefix and query name",),
             "Write",

@@ -36,7 +36,7 @@ from spu_assigner.stream.plan.model import (
 from spu_assigner.stream.plan.outlook import PlanOutlook
 from spu_assigner.stream.plan.wanted_maps import checked_rows
 
-FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
+FORMAT: Final = 2
 SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
 CHANGES_REPORTED_MAX: Final = 3
 

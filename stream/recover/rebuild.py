@@ -45,7 +45,7 @@ from spu_assigner.stream.checkpoint.files import (
     write_text,
 )
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.checkpoint.past_positions import Skipped, positions_of, retained_positions
+from spu_assigner.stream.checkpoint.past_positions import Skipped, retained_positions
 from spu_assigner.stream.checkpoint.recovered import (
     FOLDER,
     METADATA_FILE,
@@ -164,7 +164,7 @@ def recover(
     Raises:
         NothingToRecoverError: the query has never committed anything.
         FolderTakenError: there is something at that place.
-        NoPositionsError, LostInputError: where to resume in the input is not known, or is gone.
+        LostInputError: input that was not read yet is gone.
         PublishedError: the outputs do not hold a whole state.
         FencedError: another process has taken over meanwhile.
         AssignerError: Kafka, Java or the place cannot be reached.
@@ -206,9 +206,8 @@ def _read(
     settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
 ) -> tuple[RecoverReport, PublishedState]:
     """Read and check all that a new checkpoint is made of."""
-    before = positions_of(settings, marker)
     positions, topic_ids, skipped = retained_positions(
-        settings, before, marker.topic_ids, skip_lost=skip_lost
+        settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
     counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
@@ -238,7 +237,7 @@ def _shards(settings: Settings, marker: CommitMarker) -> int:
     profile = settings.profile
     if settings.shards is not None:
         return settings.shards
-    if marker.shards and (profile is None or suits(profile, marker.shards)):
+    if profile is None or suits(profile, marker.shards):
         return marker.shards
     return shards_at_first(profile)
 

@@ -34,7 +34,6 @@ MAPS: Final = "maps"
 STATE: Final = "state"
 
 STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
-STREAMS_MAP_VERSION: Final = 11  # that the product writes
 STREAMS_THREADS: Final = 2
 STREAMS_LOG: Final = "-Dorg.apache.logging.log4j.level=WARN"
 QUIX_LOCK: Final = HERE / "quix.lock"
@@ -211,11 +210,7 @@ class KafkaStreams(Contestant):
         path = os.pathsep.join(map(str, [self._classes, *self._jars]))
         joined, created = encode_event(joins()[0]), encode_event(creates(0, 1)[0])
         ids = [int.from_bytes(each[1:5], "big") for each in (joined, created)]
-        ids += [
-            entry.id
-            for entry in Registry.load().versions("ReplicaMap")
-            if entry.version == STREAMS_MAP_VERSION
-        ]
+        ids.append(Registry.load().current("ReplicaMap").id)
         return [
             *(str(self._java.executable), STREAMS_LOG, "-cp", path, STREAMS_SOURCE.stem),
             *(place.bootstrap, place.prefix, str(place.folder / "state")),

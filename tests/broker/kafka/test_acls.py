@@ -11,7 +11,6 @@ import itertools
 import re
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, CommitMarker, Origin
+from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
@@ -326,25 +325,6 @@ def adopted(user: str) -> list[str]:
 MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted, Role.MOVER: mapped}
 
 
-def mark_as_before_0_3(secured: Secured) -> None:
-    """A marker that does not say how far the input was read: `assigner-audit` must be asked."""
-    sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
-    try:
-        sink.take_over()
-        sink.mark(
-            CommitMarker(
-                query=QUERY,
-                checkpoint_id=str(uuid.uuid4()),
-                batch=0,
-                count=0,
-                digest="",
-                offsets={},
-            )
-        )
-    finally:
-        sink.close()
-
-
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
@@ -458,8 +438,6 @@ def prepare(
         remove(secured, f"{prefix_of(role, user)}{APPLIED_TOPICS}")
     if spoiled is not None:
         spoil(secured, spoiled)
-    if role is Role.RECOVERER:
-        mark_as_before_0_3(secured)
 
 
 @pytest.mark.usefixtures("spark")

@@ -267,7 +267,7 @@ def fill(operator: Operator, topic: str, *, partitions: int) -> None:
 
 
 def name_one_as_kafkas(file: Path, topic: str) -> None:
-    """A map of a topic of Kafka's own, as releases before 0.4.0 granted it."""
+    """A map of a topic of Kafka's own, which no job grants."""
     lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     (found,) = (
         line for line in lines if (line["type"], line.get("topic")) == ("replica_map", topic)

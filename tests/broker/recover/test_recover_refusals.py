@@ -12,12 +12,10 @@ from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.entries import EntryKind
-from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream.checkpoint.past_positions import LostInputError, NoPositionsError
+from spu_assigner.stream.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover import rebuild
@@ -216,21 +214,3 @@ def test_recreated_input_is_reported(settings: Settings, job: SmallJob) -> None:
     report = survey(settings, skip_lost=True)
     topic = f"{settings.topic_prefix}topic-events"
     assert report.positions[topic] == (PartitionPosition(partition=0, next=3),)
-
-
-def test_markers_of_an_older_release_give_positions_together(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has what its batch read; one that is missing leaves it open."""
-    monkeypatch.setattr(sink_module, "RELEASE", "")
-    events, topic = Events("c1"), f"{settings.topic_prefix}topic-events"
-    with small_job(settings) as job:
-        job.apply([*events.joins(0, 1), events.create("a")])
-        job.apply([events.create("b"), events.create("c")])
-    assert last_marker(settings).release == ""
-    assert survey(settings).positions[topic] == (PartitionPosition(partition=0, next=3),)
-    [first, *_] = committed(*_place(settings, "assigner-audit"))
-    assert decode_record(first.value() or b"").batch == 0  # type: ignore[union-attr]  # a marker
-    drop(settings, "assigner-audit", first.offset() + 1)
-    with pytest.raises(NoPositionsError, match=r"\(batch 0 is missing\)"):
-        survey(settings)

@@ -142,7 +142,7 @@ class Operator:
     def job(self, *, has_ledger: bool = True) -> Iterator[SmallJob]:
         """What the job leaves in Kafka: maps, statuses, state; with an SPU for each broker."""
         create_topics(self.cluster.client, prefix=self.prefix, partitions=2)
-        if not has_ledger:  # As an installation of before 0.4.
+        if not has_ledger:  # As before the first `apply`.
             self.remove("applied-topics")
         with small_job(self.settings()) as job:
             job.apply([self.events.join(n, rack=rack) for n, rack in self.cluster.racks.items()])

@@ -261,7 +261,6 @@ _NOT_OF_THE_JOB = {
     "DamagedOutputError",
     "FolderTakenError",
     "LostInputError",
-    "NoPositionsError",
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",

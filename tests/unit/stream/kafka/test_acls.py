@@ -22,9 +22,7 @@ def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:
 
 
 def test_the_jobs_topics_are_those_of_its_table() -> None:
-    """Also without prefix and query: the job looks at its own rights. `applied-topics` is not one:
-    an installation of before 0.4, whose rights are those of then, must start.
-    """
+    """Also without prefix and query: the job looks at its own rights."""
     given = acls(Role.JOB, query_name="", group="")
     topics = {acl.name for acl in given if acl.resource is Resource.TOPIC}
     assert topics == {spec.name for spec in JOB_TOPICS}
