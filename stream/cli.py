@@ -40,7 +40,6 @@ _COMMANDS: Final = {
     "explain": ("explain.command", "Explain why a topic's replicas are where they are."),
     "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow": ("follow.command", "Follow the brokers of a Kafka cluster, and its topics."),
-    "follow-brokers": ("follow.command", "The old name of `follow`."),
     "adopt": ("follow.adopt_command", "Take over the topics of a Kafka cluster as they are."),
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("plan.command", "Make Kafka's topics as their replica maps."),

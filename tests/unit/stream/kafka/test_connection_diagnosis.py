@@ -104,7 +104,7 @@ def test_settings_that_librdkafka_refuses_are_reported() -> None:
         ["explain", "c1", "t"],
         ["plan", "--cluster", "c1"],
         ["apply", "--cluster", "c1"],
-        ["follow-brokers", "--cluster", "c1", "--once"],
+        ["follow", "--cluster", "c1", "--once"],
         ["verify"],
         ["play"],
         ["ui", "--port", "0"],
