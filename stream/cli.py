@@ -32,7 +32,6 @@ _COMMANDS: Final = {
     "lint": ("lint.command", "Find faults of event files and replica lists before they are sent."),
     "run": ("run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),
-    "play": ("run.play_command", "Play the documents' examples through a job that runs."),
     "watch": ("client.watch", "Show replica maps and answers as they come."),
     "inspect": ("inspect.command", "Show what a job knows, from its checkpoint."),
     "recover": ("recover.command", "Make a new checkpoint out of what the job has published."),

@@ -106,7 +106,6 @@ def test_settings_that_librdkafka_refuses_are_reported() -> None:
         ["apply", "--cluster", "c1"],
         ["follow", "--cluster", "c1", "--once"],
         ["verify"],
-        ["play"],
         ["ui", "--port", "0"],
         ["run", "--checkpoint", "UNUSED"],
         ["recover", "--checkpoint", "UNUSED", "--dry-run"],
