@@ -106,15 +106,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
         PlanFileError: it cannot be written.
     """
-    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        PlanFileError: it cannot be written.
-    """
+    text = json.dumps(document, separators=(",", ":")) + "\n"
     name = None
     try:
         with tempfile.NamedTemporaryFile(

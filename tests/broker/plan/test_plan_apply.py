@@ -160,14 +160,12 @@ def test_moves_are_made_by_kafkas_own_tool(
     without = operator.apply()
     assert without.exit_code == 1
     assert " to move: run `apply --moves`, or give --reassignment-file" in without.stderr
-    page = tmp_path / "plan.html"
     shown = operator.plan(
-        *("--reassignment-file", file, "--throttle", "1MB/s", "--html", page),
+        *("--reassignment-file", file, "--throttle", "1MB/s"),
         *("--topics", operator.name("orders")),
     )
     assert shown.exit_code == 2
     shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
-    assert orders in page.read_text("utf-8")
     written = operator.apply("--reassignment-file", file)
     assert written.exit_code == 0, written.stderr
     assert operator.lists("orders") == first
