@@ -86,13 +86,11 @@ def copied(settings: Settings, job: Job, tmp_path: Path) -> str:
 
 
 @pytest.mark.smoke
-def test_a_running_job_is_inspected_and_not_touched(
-    settings: Settings, job: Job, tmp_path: Path
-) -> None:
+def test_a_running_job_is_inspected_and_not_touched(settings: Settings, job: Job) -> None:
     """The command in a process of its own; not one file of the checkpoint is made or changed."""
-    before, picture = files(settings.checkpoint), tmp_path / "load.html"
+    before = files(settings.checkpoint)
     done = subprocess.run(
-        [*COMMAND, "--checkpoint", settings.checkpoint, "--plot", str(picture), "-o", "json"],
+        [*COMMAND, "--checkpoint", settings.checkpoint, "-o", "json"],
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS_MAX,
@@ -111,7 +109,6 @@ def test_a_running_job_is_inspected_and_not_touched(
     [cluster] = report["clusters"]
     assert (cluster["cluster_id"], cluster["topics"], cluster["replicas"]) == ("c1", 3, 18)
     assert cluster["spus"]["online"] == 3
-    assert picture.read_text(encoding="utf-8").count('class="spu"') == 3
     assert job.query.isActive
 
 
