@@ -19,7 +19,6 @@ from spu_assigner.stream.jvm.jars import read_lock
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.doctor.installations import (
     AHEAD_SECONDS,
-    SHARDS_THEN,
     Installation,
     InstallationFactory,
     rewrite,
@@ -314,9 +313,15 @@ def newer_release(factory: InstallationFactory, folder: Path) -> Installation:
     last = [left for left in factory.messages if left.topic == "assigner-commits"][-1]
     marker = decode_record(last.value or b"")
     assert isinstance(marker, CommitMarker)
-    newer = encode_record(replace(marker, release="9.1.0", shards=SHARDS_THEN))
+    newer = encode_record(replace(marker, release="9.1.0"))
     factory.send(f"{prefix}assigner-commits", newer, last.key or b"")
     return factory.sound(folder, prefix)
+
+
+def repeated_under_another_policy(factory: InstallationFactory, folder: Path) -> Installation:
+    installation = factory.sound(folder, SPU_ASSIGNER_DEFAULT_POLICY="kafka")
+    (folder / "checkpoint/commits/12").unlink()
+    return installation
 
 
 def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:
