@@ -275,9 +275,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         )
         if recovery is not None:
             checkpoint = replace(checkpoint, shards=recovery.shards)
-        shards = choose_shards(
-            checkpoint, wanted=settings.shards, profile=settings.profile, place=place
-        )
+        shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
         ownership = Ownership(files, place, query=settings.query_name)
         sink = TransactionalSink(

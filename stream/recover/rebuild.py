@@ -55,7 +55,6 @@ from spu_assigner.stream.checkpoint.recovered import (
     Recovery,
 )
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.profile import shards_at_first, suits
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import innermost_line, unreachable
@@ -222,7 +221,7 @@ def _read(
         checkpoint=place,
         checkpoint_id=None,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
-        shards=_shards(settings, marker),
+        shards=settings.shards or marker.shards,
         positions=positions,
         topic_ids=topic_ids,
         skipped=skipped,
@@ -230,16 +229,6 @@ def _read(
         **counts,
     )
     return report, published
-
-
-def _shards(settings: Settings, marker: CommitMarker) -> int:
-    """As many as are asked for; else as many as before, if these suit a profile asked for."""
-    profile = settings.profile
-    if settings.shards is not None:
-        return settings.shards
-    if profile is None or suits(profile, marker.shards):
-        return marker.shards
-    return shards_at_first(profile)
 
 
 def _refuse_taken_folder(place: str, files: Files | None = None) -> None:

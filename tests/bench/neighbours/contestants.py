@@ -20,7 +20,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.jvm.jars import ROOTS
 from spu_assigner.stream.jvm.java import ensure_java
 from support.bench.preparing import compiled, environment
@@ -103,7 +102,7 @@ class Contestant(ABC):
 
 
 class Product(Contestant):
-    """The job as a user runs it, all defaults but policy and profile."""
+    """The job as a user runs it, all defaults but policy and shards."""
 
     guarantee = EXACTLY_ONCE
     answers = Answers.MAPS_WITH_REASONS
@@ -112,13 +111,13 @@ class Product(Contestant):
     maps = "replica-map"
     joined = "ring-events"
 
-    def __init__(self, policy: Policy, profile: Profile | None = None) -> None:
+    def __init__(self, policy: Policy, shards: int | None = None) -> None:
         self.policy = policy
         self.name = f"spu-assigner {policy}"
         self._options: list[str] = []
-        if profile is not None:
-            self.name += f" in profile {profile}"
-            self._options = ["--profile", profile.value]
+        if shards is not None:
+            self.name += f" in {shards} shards"
+            self._options = ["--shards", str(shards)]
         self._program = str(Path(sys.executable).with_name("spu-assigner"))
 
     def make_topics(self, place: Place) -> None:
@@ -245,8 +244,8 @@ REFERENCE: Final = "spu-assigner fluvio"  # the denominator of ratios
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.FLUVIO),
     Product(Policy.BALANCED),
-    Product(Policy.FLUVIO, Profile.LATENCY),
-    Product(Policy.BALANCED, Profile.LATENCY),
+    Product(Policy.FLUVIO, shards=2),
+    Product(Policy.BALANCED, shards=2),
     RawEcho(),
     PlainLoop(),
     PlainLoop(table=True),

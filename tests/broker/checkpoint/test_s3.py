@@ -25,8 +25,8 @@ from spu_assigner.stream.jvm.jars import ensure
 from spu_assigner.stream.jvm.java import Java
 from support.job import object_files, short_transactions
 from support.job.audits import audit
-from support.job.profiled import SHARDS
 from support.job.s3_server import BUCKET, KEYS, S3Server, s3_server
+from support.job.shards import SHARDS
 from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 
 PREFIX = "s3."

@@ -28,7 +28,7 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
@@ -62,7 +62,7 @@ def settings(kafka: SharedBroker, java: Java, tmp_path_factory: pytest.TempPathF
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ=ENVIRON,
+        environ={},
     )
 
 

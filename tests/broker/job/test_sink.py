@@ -30,7 +30,6 @@ from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import ENVIRON
 from support.kafka.one_topic import OneTopic
 from support.kafka.reading import committed, outputs, settled
 from support.kafka.shared_broker import SharedBroker
@@ -44,7 +43,7 @@ def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ=ENVIRON,
+        environ={},
     )
 
 

@@ -30,8 +30,8 @@ from spu_assigner.stream.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import SHARDS
 from support.job.programs import running
+from support.job.shards import SHARDS
 from support.kafka.traffic import Kafka
 
 PATIENCE_SECONDS = 180.0

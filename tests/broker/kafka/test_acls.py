@@ -66,7 +66,6 @@ from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.verify.reading import Spool, read_history
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import small_job
 from support.kafka.secured import PLAIN_PASSWORD, Secured
 
@@ -137,7 +136,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield
     session.stop()
 
@@ -145,9 +144,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
     """On the listener where all may do all."""
     servers = secured.broker.bootstrap_servers
-    return Settings.load(
-        flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ=ENVIRON
-    )
+    return Settings.load(flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ={})
 
 
 def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:

@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.entries import EntryKind
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.checkpoint.past_positions import LostInputError
-from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -29,7 +28,6 @@ from spu_assigner.stream.recover.rebuild import (
     survey,
 )
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
 from support.kafka.open_transaction import open_transaction
@@ -46,7 +44,7 @@ def settings(kafka: SharedBroker, topic_prefix: str, tmp_path: Path) -> Settings
             "topic_prefix": topic_prefix,
             "checkpoint": str(tmp_path / "new"),
         },
-        environ=ENVIRON,
+        environ={},
     )
 
 
@@ -61,10 +59,10 @@ def job(settings: Settings) -> Iterator[SmallJob]:
 
 
 @pytest.mark.usefixtures("job")
-def test_a_profile_gets_the_shards_that_suit_it(settings: Settings) -> None:
-    """As many as before where they do; a number that is asked for goes before."""
-    settings = replace(settings, profile=Profile.LATENCY)
-    assert survey(settings).shards == 1
+def test_there_are_as_many_shards_as_before_unless_a_number_is_asked_for(
+    settings: Settings,
+) -> None:
+    assert survey(replace(settings, shards=None)).shards == SHARDS_LEFT
     assert survey(replace(settings, shards=3)).shards == 3
 
 

@@ -27,7 +27,6 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
 
@@ -71,7 +70,7 @@ class Operator:
             "bootstrap_servers": self.cluster.bootstrap_servers,
             "topic_prefix": self.prefix,
         }
-        return Settings.load(flags=flags, environ=ENVIRON)
+        return Settings.load(flags=flags, environ={})
 
     def lists(self, *topics: str) -> dict[str, Lists]:
         """What the brokers report of topics, now."""
