@@ -21,10 +21,9 @@ WIDTH: Final = 160  # of tables, where there is no terminal to ask
     type=click.IntRange(min=0),
     help="The state after this batch. [default: the last committed one]",
 )
-@click.option("--cluster", "--cluster-id", "cluster_id", help="This cluster alone, in detail.")
+@click.option("--cluster", "cluster_id", help="This cluster alone, in detail.")
 @click.option("--topic", help="The map of this topic of the cluster.")
 @click.option(
-    "--format",
     "--output",
     "-o",
     "form",

@@ -100,7 +100,7 @@ class Followed:
     def command(self, *options: str) -> list[str]:
         program = [sys.executable, "-m", "spu_assigner.stream.cli", "follow"]
         servers, prefix = self.connection.bootstrap_servers, self.connection.prefix
-        given = ["--cluster", "c1", "-b", servers, "--prefix", prefix, "--interval", "0.2s"]
+        given = ["--cluster", "c1", "-b", servers, "--topic-prefix", prefix, "--interval", "0.2s"]
         return [*program, *given, *options]
 
     def events(self) -> list[SpuJoined | SpuLeft]:

@@ -214,7 +214,7 @@ def test_an_spu_that_is_offline_is_decommissioned_and_once(
     gone = GONE[0]
 
     def drain(wait: int) -> Result:
-        where = ("-b", kafka.bootstrap_servers, "--prefix", topic_prefix)
+        where = ("-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix)
         asked = ["drain", str(gone), "--cluster", "c1", "--wait", str(wait), *where]
         return CliRunner().invoke(cli, asked)
 

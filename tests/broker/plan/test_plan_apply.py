@@ -223,7 +223,7 @@ def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
 
 def target_findings(operator: Operator) -> list[dict[str, str]]:
     """What `doctor` says of the Kafka cluster whose topics are moved."""
-    result = operator("doctor", "--role", "applier", "--json", "--timeout", 60)
+    result = operator("doctor", "--role", "applier", "--output=json", "--timeout", 60)
     checks = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
     assert checks["target"]["left_out"] == []
     return [*checks["target"]["findings"]]

@@ -54,7 +54,7 @@ def desired(settings: Settings, tmp_path: Path) -> Call:
             f"topics: [{{name: {name}, partitions: {partitions}, replication_factor: {factor}}}]",
             "utf-8",
         )
-        where = ("-b", settings.bootstrap_servers, "--prefix", settings.topic_prefix)
+        where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
         asked = [command, "--cluster", "c1", "--desired", str(file), *where, *options]
         return CliRunner().invoke(cli, asked)
 

@@ -108,7 +108,7 @@ def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) 
         f"{prefix}spu-events": (PartitionPosition(partition=0, next=5),),
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),
     }
-    flags = ["-b", settings.bootstrap_servers, "--prefix", prefix, "--checkpoint"]
+    flags = ["-b", settings.bootstrap_servers, "--topic-prefix", prefix, "--checkpoint"]
     result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
     assert json.loads(result.stdout)["positions"] == {
         f"{prefix}spu-events": {"0": 5},

@@ -352,7 +352,7 @@ def test_clusters_are_listed_one_below_the_other_at_any_width() -> None:
 def test_long_tables_say_what_they_leave_out() -> None:
     """A cut that is not reported would be taken for the whole."""
     text = shown(state_of(Events().joins(*range(ROWS_SHOWN + 20))), cluster_id="c1")
-    assert "… 20 more (all with --format json)" in text
+    assert "… 20 more (all with --output json)" in text
 
 
 def test_what_could_move_a_cursor_is_spelt_out() -> None:
@@ -431,7 +431,7 @@ def test_the_command_prints_tables_or_json(monkeypatch: pytest.MonkeyPatch) -> N
     result = runner.invoke(cli, arguments)
     assert result.exit_code == 0
     assert "1 saturated" in result.stdout
-    result = runner.invoke(cli, [*arguments, "--format", "json"])
+    result = runner.invoke(cli, [*arguments, "--output", "json"])
     assert json.loads(result.stdout)["clusters"][0]["ring_size"] == 2
     assert asked == [("/data/checkpoint", 7)] * 2
 

@@ -31,7 +31,7 @@ def test_the_jobs_topics_are_those_of_its_table() -> None:
 
 def test_a_role_s_rights_are_printed_as_commands() -> None:
     """They are for whoever administers Kafka, who may have nothing of ours."""
-    asked = ["topics", "acls", "-b", "k:1", "--prefix", "p.", "--role", "producer"]
+    asked = ["topics", "acls", "-b", "k:1", "--topic-prefix", "p.", "--role", "producer"]
     done = CliRunner().invoke(cli, asked)
     assert done.exit_code == 0
     assert done.output.splitlines() == [
