@@ -320,9 +320,7 @@ churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency 
 
 .PHONY: asyncapi
 asyncapi: $(READY) ## write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
-	@mkdir -p build
-	@$(BIN)/spu-assigner asyncapi > build/asyncapi.yaml
-	@mv build/asyncapi.yaml asyncapi.yaml
+	@$(BIN)/python tests/support/project/asyncapi.py
 
 .PHONY: screenshots
 screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the documents

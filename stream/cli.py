@@ -48,7 +48,6 @@ _COMMANDS: Final = {
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),
-    "asyncapi": ("contract.command", "Print the contract of the topics as AsyncAPI."),
     "broker": ("broker.command", "Run the embedded Kafka broker alone."),
     "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }
