@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -24,6 +24,7 @@ from support.doctor.installations import (
     rewrite,
     write_sums,
 )
+from support.job.released import step_notes
 from support.kafka.open_transaction import OpenTransaction
 
 Prepare = Callable[[InstallationFactory, Path], Installation]
@@ -43,11 +44,13 @@ def cut_table(checkpoint: Path) -> None:
     write_sums(path)
 
 
+OWN_STATE, OTHER_STATE = (rf"\"stateName\":\"{name}\"" for name in ("shard", "count"))
+
+
 def be_of_another_program(checkpoint: Path) -> None:
-    rewrite(
-        checkpoint / "state/0/_metadata/v2/0",
-        lambda text: text.replace('\\"stateName\\":\\"shard\\"', '\\"stateName\\":\\"count\\"'),
-    )
+    for note in step_notes(checkpoint):
+        if not note.name.startswith("."):
+            rewrite(note, lambda text: text.replace(OWN_STATE, OTHER_STATE))
 
 
 def be_another(checkpoint: Path) -> None:
@@ -278,7 +281,7 @@ def input_lost(factory: InstallationFactory, folder: Path) -> Installation:
     topic = f"{prefix}topic-events"
     for _ in range(3):
         factory.send(topic, b"?", b"c1", partition=1)
-    place = TopicPartition(topic, 1, 20)
+    place = TopicPartition(topic, 1, OFFSET_END)
     with AdminClient(factory.client) as admin:
         for future in admin.delete_records([place]).values():
             future.result(timeout=60)
