@@ -221,6 +221,7 @@ def test_what_a_release_left_can_be_recovered(
         (topic.removeprefix(PREFIX), part.partition): part.next
         for topic, parts in report.positions.items()
         for part in parts
+        if part.next  # out of Spark's notes, which name empty partitions too
     }
     assert read == {
         (each.topic, each.partition): each.offset + 1 for each in left if each.topic in INPUTS
