@@ -19,11 +19,6 @@ SOURCES := core schemas stream tests docker docs
 PYTHON ?=
 ONCE ?=
 ONLY ?=
-# Set PROFILE to run a command's jobs in that profile: make test PROFILE=latency.
-PROFILE ?=
-ifneq ($(PROFILE),)
-export SPU_ASSIGNER_PROFILE := $(PROFILE)
-endif
 
 # Set SPARK to run the tests of Spark and of the job on another PySpark: make test SPARK=4.3.0. It
 # has an environment of its own, which takes all other packages from .venv.
@@ -153,7 +148,7 @@ PYTEST := $(OTHER)/bin/python -P -m pytest -q -rs $(PARALLEL) $(if $(SPARK),$(OF
 endif
 
 .PHONY: test
-test: $(TEST_READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; PROFILE=latency: in that profile; SPARK=4.3.0: what depends on Spark, on that one; LOWEST=1: on the lowest versions of all packages)
+test: $(TEST_READY) ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; SPARK=4.3.0: what depends on Spark, on that one; LOWEST=1: on the lowest versions of all packages)
 	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
 STORE ?=
@@ -317,10 +312,6 @@ growth: $(READY) ## what growth costs: a million topics, many clusters, SPUs, li
 neighbours: $(READY) ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
 	@$(BIN)/python tests/bench/neighbours/run.py --write
 
-.PHONY: profiles
-profiles: $(READY) ## what each part of the two profiles is worth, in turns; keeps results (10 minutes)
-	@$(BIN)/python tests/bench/profile_settings.py --write
-
 MINUTES ?= 30
 
 .PHONY: churn
@@ -329,9 +320,7 @@ churn: $(READY) ## a steady life of 50 clusters: memory, checkpoint and latency 
 
 .PHONY: asyncapi
 asyncapi: $(READY) ## write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
-	@mkdir -p build
-	@$(BIN)/spu-assigner asyncapi > build/asyncapi.yaml
-	@mv build/asyncapi.yaml asyncapi.yaml
+	@$(BIN)/python tests/support/project/asyncapi.py
 
 .PHONY: screenshots
 screenshots: $(READY) ## picture the pages of `spu-assigner ui` for the documents

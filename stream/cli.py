@@ -32,7 +32,6 @@ _COMMANDS: Final = {
     "lint": ("lint.command", "Find faults of event files and replica lists before they are sent."),
     "run": ("run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),
-    "play": ("run.play_command", "Play the documents' examples through a job that runs."),
     "watch": ("client.watch", "Show replica maps and answers as they come."),
     "inspect": ("inspect.command", "Show what a job knows, from its checkpoint."),
     "recover": ("recover.command", "Make a new checkpoint out of what the job has published."),
@@ -40,7 +39,6 @@ _COMMANDS: Final = {
     "explain": ("explain.command", "Explain why a topic's replicas are where they are."),
     "ui": ("ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow": ("follow.command", "Follow the brokers of a Kafka cluster, and its topics."),
-    "follow-brokers": ("follow.command", "The old name of `follow`."),
     "adopt": ("follow.adopt_command", "Take over the topics of a Kafka cluster as they are."),
     "plan": ("plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("plan.command", "Make Kafka's topics as their replica maps."),
@@ -50,7 +48,6 @@ _COMMANDS: Final = {
     "doctor": ("doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
     "schemas": ("contract.command", "Put schemas into a Schema Registry, or check one."),
-    "asyncapi": ("contract.command", "Print the contract of the topics as AsyncAPI."),
     "broker": ("broker.command", "Run the embedded Kafka broker alone."),
     "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }

@@ -65,7 +65,6 @@ class Code(StrEnum):
     TOPIC_EXISTS = "TOPIC_EXISTS"
     TOPIC_COLLIDES = "TOPIC_COLLIDES"  # differs from another in dots and underscores alone
     TOPIC_UNKNOWN = "TOPIC_UNKNOWN"
-    NOT_SUPPORTED = "NOT_SUPPORTED"  # given by release 0.1 only
     SPU_UNKNOWN = "SPU_UNKNOWN"
     INVALID_SPU_ID = "INVALID_SPU_ID"
     INVALID_CORES = "INVALID_CORES"

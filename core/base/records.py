@@ -109,7 +109,7 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
     is_named: bool = False
     """Whether the request named the start; else the chain did."""
     ring: RecordedRing | None = None
-    """The ring before the step; None: no ring was read, or an earlier release wrote the map."""
+    """The ring before the step; None: no ring was read."""
     filled: str = ""
     """Of a step of a rule: SPUs that it saturated, each with its last replica, as ranges."""
     moves: tuple[Move, ...] = ()
@@ -144,7 +144,7 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     own_events: tuple[int, ...] = ()
     """Hashes (64 bits) of the events that made and last changed it; none: `cause` made it."""
     reason: Reason | None = None
-    """Why the lists are as they are; None: the topic is gone, or an older release wrote the map."""
+    """Why the lists are as they are; None: the topic is gone."""
     is_released: bool = False
     """With `replicas` None: the topic is only forgotten, its data stay in Kafka."""
     pinned: bool = False

@@ -10,28 +10,9 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.entries import ChainEntry
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    Policy,
-    SpuEvent,
-    SpuJoined,
-    TopicAdopted,
-    TopicConstraints,
-    TopicCreate,
-)
+from spu_assigner.core.base.events import Event, SpuEvent, TopicAdopted, TopicCreate
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import (
-    RingChange,
-    RingEvent,
-    SpuChanged,
-    Status,
-    TopicStatus,
-    Waiting,
-)
 from spu_assigner.schemas.avro.meaning import Reader, Writer
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import Registered, Registry
@@ -56,56 +37,6 @@ _CONFLUENT_MARK: Final = b"\x00"
 _CONFLUENT_SIZE: Final = 5
 _SINGLE_OBJECT_MARK: Final = b"\xc3\x01"
 _SINGLE_OBJECT_SIZE: Final = 10
-
-# The version with which a type is written where that is not the current one. Later versions are
-# for what it cannot hold: so a batch of an earlier release that this one repeats has the same
-# bytes.
-_WRITTEN: Final = {
-    "TopicStatus": 2,
-    "RingEvent": 1,
-    "ChainState": 2,
-    "SpuState": 2,
-    "SpuJoined": 1,
-    "ClusterRebalance": 1,
-    "TopicCreate": 1,
-    "TopicAdopted": 1,
-    "TopicConstraints": 1,
-    "WaitingState": 1,
-}
-_STATUS_VERSIONS: Final = {Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}
-_CHANGE_VERSIONS: Final = {
-    RingChange.CORDONED: 2,
-    RingChange.UNCORDONED: 2,
-    RingChange.DEMOTED: 2,
-    RingChange.UNDEMOTED: 2,
-}
-
-_POLICY_VERSIONS: Final[dict[Policy | None, dict[str, int]]] = {
-    Policy.RENDEZVOUS: {"TopicCreate": 2, "TopicAdopted": 2, "WaitingState": 2},
-    Policy.KRAFT: {"TopicCreate": 3, "TopicAdopted": 3, "WaitingState": 3},
-}
-
-
-_RESOURCE_VERSIONS: Final = {  # each can hold what the versions before it can
-    "ClusterRebalance": 2,
-    "SpuJoined": 2,
-    "SpuState": 4,
-    "TopicAdopted": 4,
-    "TopicCreate": 4,
-    "RingEvent": 3,
-    "WaitingState": 4,
-}
-_CONSTRAINT_VERSIONS: Final = {
-    "SpuJoined": 3,
-    "SpuState": 5,
-    "TopicCreate": 5,
-    "WaitingState": 5,
-}
-_MIN_VERSIONS: Final = {  # with a `min` of a level
-    "TopicConstraints": 2,
-    "TopicCreate": 6,
-    "WaitingState": 6,
-}
 
 EVENT_KINDS: Final[dict[str, EventKind]] = {  # of each event's type: the input it may come on
     name: "spu" if cls in get_args(SpuEvent) else "topic" for name, cls in EVENT_TYPES.items()
@@ -154,7 +85,7 @@ def encode_event(event: Event, *, wire: Wire = Wire.CONFLUENT) -> bytes:
         EncodeError: a number beyond the schema's, lists that are no manual lists, or over 64 KiB
             (1 MiB with lists).
     """
-    header, write = _encoding(event, wire)
+    header, write = _ENCODINGS[wire][type(event)]
     data = header + write(event)
     if len(data) > MESSAGE_SIZE_MAX:
         brings = isinstance(event, (TopicCreate, TopicAdopted)) and event.replicas is not None
@@ -185,69 +116,8 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     Raises:
         EncodeError: the map is deleted.
     """
-    header, write = _encoding(record, wire)
+    header, write = _ENCODINGS[wire][type(record)]
     return header + write(record)
-
-
-def _encoding(message: Message | Event, wire: Wire) -> tuple[bytes, Writer]:
-    """The header and the writer of a message: of the earliest version that can hold it."""
-    version = _later_version(message)
-    if not version:
-        return _ENCODINGS[wire][type(message)]
-    return _LATER[wire][type_name_of(message), version]
-
-
-def _later_version(message: Message | Event) -> int:  # noqa: PLR0912  # a case for each
-    """The version that a message needs; 0: the usual one. Each holds what those before it do."""
-    match message:
-        case TopicStatus():
-            return _STATUS_VERSIONS.get(message.status, 0)
-        case TopicCreate() | TopicAdopted() | Waiting():
-            of_policy = _POLICY_VERSIONS.get(message.policy, {})
-            version = of_policy.get(type_name_of(message), 0)
-            needs = _names_demand(message)
-            rules = None if isinstance(message, TopicAdopted) else message.constraints
-        case TopicConstraints():  # Its first version holds all but a `min`.
-            return _MIN_VERSIONS["TopicConstraints"] if _names_min(message.constraints) else 0
-        case RingEvent():
-            version = _CHANGE_VERSIONS.get(message.change, 0)
-            needs, rules = message.resource is not None, None
-        case ChainEntry():
-            return 0 if message.retries is None else 3
-        case SpuJoined():
-            if message.taints:
-                return _CONSTRAINT_VERSIONS["SpuJoined"]
-            version, needs, rules = 0, message.resources is not None, None
-        case SpuChanged():
-            if message.unreachable or message.taints:
-                return 6 if message.unreachable else _CONSTRAINT_VERSIONS["SpuState"]
-            version = 3 if message.cordoned or message.demoted else 0
-            needs, rules = bool(message.resources), None
-        case ClusterRebalance():
-            version, rules = 0 if message.band is None else 3, None
-            needs = message.max_bytes is not None or message.band_percent is not None
-        case _:
-            return 0
-    if needs:
-        version = max(version, _RESOURCE_VERSIONS[type_name_of(message)])
-    if rules is not None:
-        versions = _MIN_VERSIONS if _names_min(rules) else _CONSTRAINT_VERSIONS
-        version = max(version, versions[type_name_of(message)])
-    return version
-
-
-def _names_min(rules: Constraints) -> bool:
-    return any(level.min is not None for level in rules.spread)
-
-
-def _names_demand(message: TopicCreate | TopicAdopted | Waiting) -> bool:
-    match message:
-        case TopicCreate():
-            return message.demand is not None or message.leader_demand is not None
-        case TopicAdopted():
-            return message.demand is not None
-        case Waiting():
-            return message.need is not None
 
 
 def type_name_of(record: Message | Event) -> str:
@@ -313,14 +183,6 @@ def _too_large(size: int) -> DecodeError:
     )
 
 
-def written_version(registry: Registry, type_name: str) -> Registered:
-    """The version with which messages of a type are written, but those that it cannot hold."""
-    version = _WRITTEN.get(type_name)
-    if version is None:
-        return registry.current(type_name)
-    return registry.versions(type_name)[version - 1]
-
-
 def confluent_header(entry: Registered) -> bytes:
     """What precedes the Avro bytes in Confluent's frame."""
     return _CONFLUENT_MARK + entry.id.to_bytes(4, "big")
@@ -341,26 +203,9 @@ _VERSIONS: Final = {
 }
 _ENTRANCES: Final[dict[bytes, _Entrance]] = {}  # by header
 _WRITERS: Final = {
-    name: compile_writer(written_version(_REGISTRY, name).expanded, MEANING)
-    for name in TYPE_NAMES.values()
+    name: compile_writer(_REGISTRY.current(name).expanded, MEANING) for name in TYPE_NAMES.values()
 }
 _ENCODINGS: Final[dict[Wire, dict[type[Event | Message], tuple[bytes, Writer]]]] = {
-    wire: {
-        cls: (make(written_version(_REGISTRY, name)), _WRITERS[name])
-        for cls, name in TYPE_NAMES.items()
-    }
-    for wire, make in _HEADER_MAKERS.items()
-}
-# Of the versions that are written for what the usual one cannot hold.
-_LATER_WRITERS: Final = {
-    (name, entry.version): compile_writer(entry.expanded, MEANING)
-    for name, usual in _WRITTEN.items()
-    for entry in _REGISTRY.versions(name)[usual:]
-}
-_LATER: Final[dict[Wire, dict[tuple[str, int], tuple[bytes, Writer]]]] = {
-    wire: {
-        (name, version): (make(_REGISTRY.versions(name)[version - 1]), write)
-        for (name, version), write in _LATER_WRITERS.items()
-    }
+    wire: {cls: (make(_REGISTRY.current(name)), _WRITERS[name]) for cls, name in TYPE_NAMES.items()}
     for wire, make in _HEADER_MAKERS.items()
 }

@@ -4,7 +4,6 @@ another form than the schema's.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from operator import methodcaller
 from typing import Any, Final, get_args
 
@@ -105,13 +104,6 @@ def _code(code: str) -> Code:
         raise undecodable(f"a code is {code!r}; this release knows none of that name") from None
 
 
-def _with_factor(record: ReplicaMap) -> ReplicaMap:
-    """Release 0.1 did not write the factor, and knew no short lists."""
-    if record.replication_factor == 0 and record.replicas is not None:
-        return replace(record, replication_factor=record.replicas.matrix.shape[1])
-    return record
-
-
 def _manual_lists(replicas: Any) -> list[dict[str, Any]]:
     """Manual lists; the list form and the object form are one in Avro."""
     match replicas:
@@ -181,7 +173,6 @@ MEANING: Final = Meaning(
                 array_reader(read_long, load=tuple), load=tuple, kept_max=PARTITIONS_MAX
             ),
         ),
-        "ReplicaMap": Form(load=_with_factor),
         "ReplicaMap.replicas": _LISTS,
         "ReplicaMap.cores": _LISTS,
         "TopicStatus.code": Form(load=_code),

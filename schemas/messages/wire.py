@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -100,14 +100,14 @@ class CommitMarker:
     count: int  # messages written beside the marker
     digest: str  # SHA-256 over them in their order, hexadecimal
     offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic
-    release: str = ""  # that wrote the batch; empty: one before 0.3, which wrote none of the below
-    shards: int = 0
-    default_policy: str = ""
+    release: str  # that wrote the batch
+    shards: int
+    default_policy: str
     # By input topic, with all batches before: where this one ended, behind all it has read.
-    positions: Mapping[str, tuple[PartitionPosition, ...]] = field(default_factory=dict)
+    positions: Mapping[str, tuple[PartitionPosition, ...]]
     recovered_from: RecoveredFrom | None = None
     # By input topic, Kafka's: one that is recreated has another. None of a broker that gives none.
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    topic_ids: Mapping[str, str]
 
 
 class Origin(StrEnum):
@@ -182,8 +182,8 @@ class MovesRun:
     moves_done: int
     bytes_total: int
     bytes_done: int
-    began_at: int = 0  # ms since the epoch; 0: not known
-    waves: int = 0  # of the run; 0: not known
+    began_at: int  # ms since the epoch
+    waves: int = 0  # of the run; 0: not known yet
     moves_failed: int = 0
     bytes_failed: int = 0
     failures: tuple[str, ...] = ()  # why it stopped, what failed first

@@ -19,7 +19,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.checkpoint.local_files import LocalFiles, local_path
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.config.profile import Profile, shards_at_first, suits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +29,7 @@ Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
 STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
+SHARDS_AT_FIRST: Final = 1  # of a new checkpoint where the settings do not say
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
@@ -68,25 +68,6 @@ class ShardsChangedError(CheckpointError):
             f"cannot be changed in it; leave the setting out (or set it to {found}), or make a new "
             f"checkpoint of {wanted} shards out of the outputs: stop the job, then `spu-assigner "
             f"recover --checkpoint NEW --shards {wanted}`"
-        )
-
-
-class ProfileShardsError(CheckpointError):
-    """The state is divided otherwise than the profile that was asked for keeps it."""
-
-    exit_status = 2
-
-    def __init__(self, *, checkpoint: str, found: int, profile: Profile) -> None:
-        self.found = found
-        self.profile = profile
-        has = "1 shard" if found == 1 else f"{found} shards"
-        wants = "several shards" if found == 1 else "1 shard"
-        super().__init__(
-            f"profile {profile} keeps the state in {wants}, but checkpoint {checkpoint} has it in "
-            f"{has}, which was fixed at its first start and cannot be changed in it; leave the "
-            f"profile out, or give shards {found} besides to have all else of it, or make a new "
-            "checkpoint out of the outputs: stop the job, then `spu-assigner recover --checkpoint "
-            f"NEW --profile {profile}`"
         )
 
 
@@ -212,27 +193,20 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
     }
 
 
-def choose_shards(
-    checkpoint: Checkpoint, *, wanted: int | None, profile: Profile | None, place: str
-) -> int:
+def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:
     """The number of shards to run with.
 
     Args:
-        wanted: as the settings say; goes before what the profile would have.
-        profile: the one that was asked for by name, if any.
+        wanted: as the settings say.
 
     Raises:
-        ShardsChangedError: the checkpoint has another number than the one asked for.
-        ProfileShardsError: it has not what the profile asked for.
+        ShardsChangedError: the checkpoint has another number.
     """
     found = checkpoint.shards
     if found is None:
-        return wanted or shards_at_first(profile)
-    if wanted is not None:
-        if wanted != found:
-            raise ShardsChangedError(checkpoint=place, found=found, wanted=wanted)
-    elif profile is not None and not suits(profile, found):
-        raise ProfileShardsError(checkpoint=place, found=found, profile=profile)
+        return wanted or SHARDS_AT_FIRST
+    if wanted is not None and wanted != found:
+        raise ShardsChangedError(checkpoint=place, found=found, wanted=wanted)
     return found
 
 

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
+from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.checkpoint.data_loss import input_spans, topic_ids
 from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topic_ids import renewed_topics
-from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, INPUTS, topic_name
+from spu_assigner.stream.kafka.topics import INPUTS
 
 GAPS_REPORTED_MAX: Final = 5  # gaps in one message
-
-
-class NoPositionsError(AssignerError):
-    """It is not known how far the input was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,45 +60,6 @@ class LostInputError(AssignerError):
             f"input that was not read is gone: {'; '.join(gaps)}. Restore it, or continue without "
             "it: --skip-lost"
         )
-
-
-def positions_of(settings: Settings, marker: CommitMarker) -> Positions:
-    """How far the input was read with a marker's batch.
-
-    Markers of releases before 0.3 have no positions; then those of its checkpoint are summed up.
-
-    Raises:
-        NoPositionsError: not all of them are there any more.
-        ClientError: Kafka cannot be reached.
-    """
-    if marker.release:
-        return marker.positions
-    following: dict[str, dict[int, int]] = {}
-    batch_next = 0
-    with Reader(settings.connection(), [ASSIGNER_AUDIT], from_beginning=True) as reader:
-        for _, message in reader.drain_messages():
-            value = message.value()
-            each = None if value is None else decode_record(value)
-            if not isinstance(each, CommitMarker) or each.batch != batch_next:
-                continue
-            if (each.query, each.checkpoint_id) == (marker.query, marker.checkpoint_id):
-                batch_next += 1
-                for topic, parts in each.offsets.items():
-                    at = following.setdefault(topic, {})
-                    at.update({part.partition: part.last + 1 for part in parts})
-    if batch_next != marker.batch + 1:
-        topic = topic_name(ASSIGNER_AUDIT, prefix=settings.topic_prefix)
-        raise NoPositionsError(
-            f"the last marker (batch {marker.batch}) is of a release before 0.3, which did not "
-            f"note how far the input was read, and {topic} does not hold all markers of its "
-            f"checkpoint from batch 0 on (batch {batch_next} is missing); bring the checkpoint "
-            "back and run one batch with this release, or start with another query name and topic "
-            "prefix"
-        )
-    return {
-        topic: tuple(PartitionPosition(partition=p, next=at[p]) for p in sorted(at))
-        for topic, at in following.items()
-    }
 
 
 def retained_positions(

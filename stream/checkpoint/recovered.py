@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from spu_assigner.schemas.messages.wire import RecoveredFrom
@@ -61,7 +61,7 @@ class Recovery:
     positions: Positions  # the input's, with the last batch
     shards: int
     state_sha256: str  # of the file of the state
-    topic_ids: Mapping[str, str] = field(default_factory=dict)  # Kafka's, of the input topics
+    topic_ids: Mapping[str, str]  # Kafka's, of the input topics
 
     def to_json(self) -> str:
         """As it is written."""

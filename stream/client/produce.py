@@ -93,23 +93,14 @@ def _sending(command: Command) -> Command:
 
 def _common(command: Command) -> Command:
     """The fields of every event."""
-    cluster = click.option(
-        "--cluster", "--cluster-id", "cluster_id", required=True, help="The cluster."
-    )
+    cluster = click.option("--cluster", "cluster_id", required=True, help="The cluster.")
     event_id = click.option(
         "--event-id",
         default=lambda: str(uuid.uuid4()),
         help="An id of its own; an event whose id was seen is not answered again. "
         "[default: a random UUID]",
     )
-    occurred_at = click.option(
-        "--occurred-at",
-        type=int,
-        default=lambda: time.time_ns() // 1_000_000,
-        metavar="MS",
-        help="When it happened, in ms since 1970. [default: now]",
-    )
-    return cluster(event_id(occurred_at(_sending(command))))
+    return cluster(event_id(_sending(command)))
 
 
 _spu = click.option("--spu-id", type=int, required=True, help="The SPU.")
@@ -204,9 +195,6 @@ def spu_undemote(**given: Any) -> int:
     type=click.Choice([policy.value for policy in Policy]),
     help="[default: the job's; manual with --replica-assignment]",
 )
-@click.option("--ignore-rack", is_flag=True, help="Place as if no SPU had a rack.")
-@click.option("--start-index", type=int, help="Start there instead of where the last one stopped.")
-@click.option("--shift", type=int, help="Kafka's follower shift; with --start-index only.")
 @click.option(
     "--replica-assignment",
     type=click.Path(path_type=Path),
@@ -222,13 +210,12 @@ def spu_undemote(**given: Any) -> int:
     help="What to do while there are too few SPUs.",
 )
 @amounts("--demand", "What each replica of a partition needs of a resource.")
-@amounts("--leader-demand", "What a leader needs of it instead.")
 @constraints()
 @_common
 def topic_create(
     policy: str | None, replica_assignment: Path | None, on_shortage: str, **given: Any
 ) -> int:
-    """A topic is asked for."""
+    """Request a new topic."""
     return _send_one(
         TopicCreate,
         {
@@ -299,7 +286,6 @@ def topic_replication(**given: Any) -> int:
 @produce.command("topic-demand")
 @_topic
 @amounts("--demand", "What each replica of a partition needs of a resource.", required=True)
-@amounts("--leader-demand", "What a leader needs of it instead.")
 @_common
 def topic_demand(**given: Any) -> int:
     """A topic needs other amounts of resources than was known; no replica moves because of it."""
@@ -358,7 +344,7 @@ def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:
 def _send_one(kind: Callable[..., Event], given: dict[str, Any]) -> int:
     connection, output, wait = (given.pop(name) for name in ("connection", "output", "wait"))
     try:
-        event = kind(**given)
+        event = kind(occurred_at=time.time_ns() // 1_000_000, **given)
     except InvalidEventError as error:
         raise click.UsageError(str(error)) from error
     return _send([("the event", event)], connection, output, wait)

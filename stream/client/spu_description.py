@@ -10,7 +10,7 @@ from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.events import SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import default_capacity
 
-MARK: Final = "follow-brokers"  # the ids of the events of `follow` begin so
+MARK: Final = "follow"  # the ids of the events of `follow` begin so
 LABEL: Final = "kafka-cluster"  # of the SPUs it joins: the id of the watched cluster
 
 Announcement = SpuJoined | SpuLeft

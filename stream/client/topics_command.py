@@ -84,7 +84,6 @@ def check(output: str, connection: Connection) -> int:
 @click.option("--group", default="my-group", show_default=True, help="Of a consumer of your own.")
 @click.option(
     "--cluster",
-    "--cluster-id",
     "cluster_id",
     default="my-cluster",
     show_default=True,

@@ -32,7 +32,7 @@ def _topics(_ctx: click.Context, _parameter: click.Parameter, value: str) -> lis
 
 
 @click.command()
-@click.option("--cluster", "--cluster-id", "cluster_id", help="Show this cluster alone.")
+@click.option("--cluster", "cluster_id", help="Show this cluster alone.")
 @click.option("--from-beginning", is_flag=True, help="Begin with what the topics still hold.")
 @click.option(
     "--topics",

@@ -28,7 +28,7 @@ Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
 
 _METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
-_SHORT: Final = {"bootstrap_servers": ["-b"], "topic_prefix": ["--prefix"]}
+_SHORT: Final = {"bootstrap_servers": ["-b"]}
 
 
 class BytesType(click.ParamType[int]):
@@ -155,9 +155,7 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
             raise click.BadParameter(f"{value!r} is not {expected}{name_fault(value)}")
         return value
 
-    return click.option(
-        "--cluster", "--cluster-id", "cluster_id", required=True, callback=checked, help=what
-    )
+    return click.option("--cluster", "cluster_id", required=True, callback=checked, help=what)
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:

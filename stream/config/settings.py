@@ -23,7 +23,6 @@ from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.config.profile import DEFAULT_PROFILE, Profile, tuning
 from spu_assigner.stream.config.secret import read_secret
 from spu_assigner.stream.config.security import Security, check
 from spu_assigner.stream.config.setting_spec import (
@@ -82,20 +81,13 @@ class Settings:
         what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
         reason="the product's",
     )
-    profile: Profile | None = setting(
-        or_empty(Profile),
-        expected=", ".join(Profile),
-        what=f"what the job is to be good at: {' or '.join(Profile)}",
-        reason=f"empty: {DEFAULT_PROFILE}, the better compromise, in as many shards as the "
-        "checkpoint has; one that is named must suit these",
-    )
     shards: int | None = setting(
         or_empty(integer(1, SHARDS_MAX)),
         expected=f"1 to {SHARDS_MAX}",
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
-        reason="empty: the checkpoint's; at the first start one for each core, at most 8, since "
-        "every batch costs a task for each; with profile latency one",
+        reason="empty: the checkpoint's; at the first start 1, whose task reads the input too, so "
+        "single requests are answered soonest; several work side by side on a backlog",
     )
     default_policy: Policy = setting(
         Policy,
@@ -111,13 +103,13 @@ class Settings:
         what="the encoding that is written; both are read",
         reason="what most Avro consumers of Kafka expect",
     )
-    topic_events_per_batch: int | None = setting(
-        or_empty(integer(1, TOPIC_EVENTS_PER_BATCH_MAX)),
+    topic_events_per_batch: int = setting(
+        integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
+        "50000",
         expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
         what="the most topic events a batch takes; joins and leaves are never held back",
-        reason=f"empty: {tuning(None).topic_events_per_batch}, with profile latency "
-        f"{tuning(Profile.LATENCY).topic_events_per_batch}: a larger batch costs less for each "
-        "event, but all of it is answered at once, and a shard's part is held in memory",
+        reason="a larger batch costs less for each event, but all of it is answered at once, and a "
+        "shard's part is held in memory",
     )
     master: str | None = setting(
         or_empty(matching(r"\S+")),

@@ -1,4 +1,4 @@
-"""The contract of the topics: AsyncAPI document, Schema Registry.
+"""The messages' schemas in a Schema Registry.
 
-Imports `verify`, `shard`, `kafka`, `config` and `common`.
+Imports `config` and `common`.
 """

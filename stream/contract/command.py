@@ -1,4 +1,4 @@
-"""`spu-assigner asyncapi` and `schemas`: the contract as a document, and in a Schema Registry."""
+"""`spu-assigner schemas`: the messages' schemas in a Schema Registry."""
 
 from __future__ import annotations
 
@@ -12,17 +12,6 @@ from spu_assigner.stream.config.command_options import output_option
 
 if TYPE_CHECKING:
     from spu_assigner.schemas.avro.registry import Registered
-
-
-@click.command()
-def asyncapi() -> None:
-    """Print topics, messages, schemas and wire formats as an AsyncAPI 3.0 document (YAML).
-
-    Needs no broker: it is the contract of this release, with a topic prefix left open.
-    """
-    from spu_assigner.stream.contract.asyncapi import text
-
-    click.echo(text(), nl=False)
 
 
 @click.group()

@@ -24,7 +24,6 @@ from spu_assigner.stream.checkpoint.files import (
     CheckpointError,
     CheckpointFormatError,
     Files,
-    ProfileShardsError,
     ShardsChangedError,
     absolute,
     batches_in,
@@ -221,8 +220,8 @@ def _check_files(
         if recovery is not None:
             checkpoint = replace(checkpoint, shards=recovery.shards)
         try:
-            choose_shards(checkpoint, wanted=settings.shards, profile=settings.profile, place=place)
-        except (ShardsChangedError, ProfileShardsError) as reason:
+            choose_shards(checkpoint, wanted=settings.shards, place=place)
+        except ShardsChangedError as reason:
             check.report_error(reason, {CheckpointError: "D406"})
         inputs = read_inputs(files, place, recovery)
     except CheckpointError as reason:

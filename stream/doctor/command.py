@@ -71,7 +71,6 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @click.option(
-    "--format",
     "--output",
     "-o",
     "form",
@@ -80,7 +79,6 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     show_default=True,
     help="A table for people, or one JSON object.",
 )
-@click.option("--json", "is_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--explain",
     metavar="CODE",
@@ -97,7 +95,6 @@ def doctor(
     timeout: float | None,
     strict: bool,
     form: str,
-    is_json: bool,
     config: Path | None,
     target_connection: Connection | None,
     **flags: Any,
@@ -135,7 +132,7 @@ def doctor(
     reports = run_checks(target, limit)
     severities = [finding.rule.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
-    if is_json or form == "json":
+    if form == "json":
         summary = {"role": role, "right": not faults, "faults": faults, "warnings": warnings}
         click.echo(json.dumps({**summary, "checks": [report.as_json() for report in reports]}))
     else:

@@ -29,7 +29,6 @@ from spu_assigner.stream.kafka.retry import list_offsets
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, INPUTS
 
 HELD_SECONDS_MAX: Final = 1.0  # a batch of a job that runs is sent by then
-OLDEST: Final = "before 0.3"  # releases whose markers name none
 
 _INPUT_CODES: Final = {CheckpointError: "D506", DataLossError: "D504", InputError: "D505"}
 _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -82,7 +81,7 @@ def check_marker(
             said = f"the checkpoint is at batch {checkpoint.batch_next}, and {topic} has {missing}"
             check.report("D503", said)
         return
-    check.summary = f"batch {marker.batch}, by release {marker.release or OLDEST}"
+    check.summary = f"batch {marker.batch}, by release {marker.release}"
     _check_release(check, marker)
     try:
         check_checkpoint(checkpoint.id, marker)
@@ -113,7 +112,7 @@ def _check_batches(
     elif marker.batch > progress_of(found):
         check.report("D502", f"{said}: an older copy of the checkpoint is in use")
     elif marker.batch == found.batch_next == progress_of(found):
-        sent = (marker.release or OLDEST, f"default policy {marker.default_policy}")
+        sent = (marker.release, f"default policy {marker.default_policy}")
         now = (RELEASE, f"default policy {settings.default_policy.value}")
         differing = [(a, b) for a, b in zip(sent, now, strict=True) if a != b]
         if differing:
@@ -125,7 +124,7 @@ def _check_batches(
 def _check_release(check: Check, marker: CommitMarker) -> None:
     then, now = _NUMBERS.match(marker.release), _NUMBERS.match(RELEASE)
     if then is None or now is None:
-        return  # Markers of releases before 0.3 name none.
+        return  # Another build's, which has no number.
     if tuple(map(int, then.groups())) > tuple(map(int, now.groups())):
         check.report(
             "D507",

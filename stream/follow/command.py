@@ -1,7 +1,6 @@
 """`spu-assigner follow`: what others do to a Kafka cluster enters the state.
 
-Its brokers join and leave, and with `--topics` its topics are adopted. Its old name is
-`follow-brokers`.
+Its brokers join and leave, and with `--topics` its topics are adopted.
 """
 
 from __future__ import annotations
@@ -175,12 +174,8 @@ def follow(
     options = FollowOptions(size=size, excluded=frozenset(exclude), **given)
     watched = _watched(connection, watch_bootstrap_servers, watch_config)
     check = Interrupts(lambda: None).check
-    called = str(click.get_current_context().info_name)
-    shown = FollowOutput(output, dry_run=options.dry_run, command=called)
+    shown = FollowOutput(output, dry_run=options.dry_run)
     return follow_cluster(connection, watched, options, shown, check=check)
-
-
-follow_brokers = follow
 
 
 def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:

@@ -27,16 +27,15 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 class FollowOutput:
     """Prints, and remembers what was reported."""
 
-    def __init__(self, form: Form, *, dry_run: bool = False, command: str = "follow") -> None:
+    def __init__(self, form: Form, *, dry_run: bool = False) -> None:
         self._form = form
-        self._command = command  # as it was called
         self._dry_run = dry_run
         self._reported: dict[str, str | None] = {}  # by what it is about
         self._missing: list[int] = []
 
     def say(self, text: str) -> None:
         """A line on standard error."""
-        click.echo(f"{self._command}: {printable(text)}", err=True)
+        click.echo(f"follow: {printable(text)}", err=True)
 
     def report(self, about: str, text: str | None) -> None:
         """How one thing stands, if that is new; None: there is nothing to say of it."""

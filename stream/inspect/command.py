@@ -5,26 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from spu_assigner.stream.config.command_options import settings_options
 from spu_assigner.stream.config.settings import Settings
 
-if TYPE_CHECKING:
-    from spu_assigner.stream.inspect.checkpoint_reading import Inspection
-
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
-PLOT_SUFFIXES: Final = (".html", ".svg")
-PLOT_CLUSTERS_MAX: Final = 100  # in one picture; more could not be read
-
-
-def plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> Path | None:
-    if value is not None and value.suffix.lower() not in PLOT_SUFFIXES:
-        raise click.BadParameter(
-            f"{str(value)!r} is neither .html nor .svg; a browser makes an image of both"
-        )
-    return value
 
 
 @click.command("inspect")
@@ -34,10 +21,9 @@ def plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | No
     type=click.IntRange(min=0),
     help="The state after this batch. [default: the last committed one]",
 )
-@click.option("--cluster", "--cluster-id", "cluster_id", help="This cluster alone, in detail.")
+@click.option("--cluster", "cluster_id", help="This cluster alone, in detail.")
 @click.option("--topic", help="The map of this topic of the cluster.")
 @click.option(
-    "--format",
     "--output",
     "-o",
     "form",
@@ -46,12 +32,6 @@ def plot_file(_ctx: click.Context, _parameter: click.Parameter, value: Path | No
     show_default=True,
     help="Tables for people, or one JSON object.",
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=plot_file,
-    help="Also draw the load of each SPU to FILE.html or FILE.svg.",
-)
 def inspect(
     *,
     checkpoint: str | None,
@@ -59,7 +39,6 @@ def inspect(
     cluster_id: str | None,
     topic: str | None,
     form: str,
-    plot: Path | None,
     config: Path | None,
 ) -> int:
     """Show what a job knows: clusters, SPUs, topics, what waits; from its checkpoint.
@@ -74,8 +53,6 @@ def inspect(
     place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
     found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
     clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
-    if plot is not None:
-        _draw(found, [each.cluster_id for each in clusters], plot)
     if form == "json":
         click.echo(json.dumps(report_json(found, clusters), ensure_ascii=False))
         return 0
@@ -85,8 +62,6 @@ def inspect(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     for piece in tables(found, clusters, asked_topic=topic):
         console.print(piece)
-    if plot is not None:
-        click.echo(f"\nplot        {plot}")
     return 0
 
 
@@ -94,25 +69,3 @@ def _say_starting() -> None:
     """To a person who waits; a program that reads both streams expects no such line."""
     if sys.stderr.isatty():
         click.echo("inspect: starts Spark to read the checkpoint, which takes seconds", err=True)
-
-
-def _draw(found: Inspection, cluster_ids: list[str], file: Path) -> None:
-    from spu_assigner.stream.inspect.plot import picture
-    from spu_assigner.stream.inspect.report import spu_loads
-
-    if len(cluster_ids) > PLOT_CLUSTERS_MAX:
-        raise click.UsageError(
-            f"--plot draws at most {PLOT_CLUSTERS_MAX} clusters and there are {len(cluster_ids)}; "
-            "name one with --cluster"
-        )
-    drawn = picture(
-        {each: spu_loads(found.clusters[each]) for each in cluster_ids},
-        subtitle=f"after batch {found.batch} of {found.checkpoint}",
-        form=file.suffix.lower().removeprefix("."),
-    )
-    try:
-        file.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise click.BadParameter(
-            f"cannot write {str(file)!r}: {error.strerror}", param_hint="--plot"
-        ) from error

@@ -244,7 +244,7 @@ def _table(title: str, items: Sequence[Any], columns: Columns) -> Table:
 
 
 def _more(count: int) -> str:
-    return f"… {count - ROWS_SHOWN} more (all with --format json)"
+    return f"… {count - ROWS_SHOWN} more (all with --output json)"
 
 
 def _spread(spread: Spread | None, sign: str = "") -> str:

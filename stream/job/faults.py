@@ -49,6 +49,7 @@ _DAMAGE: Final = (  # conditions begin with one of these
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
     "STREAMING_STATEFUL_OPERATOR_",
 )
+_OTHER_STEP: Final = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
 _NO_DAMAGE: Final = ("OUT_OF_MEMORY", "UNRELEASED_THREAD_ERROR", "CANNOT_WRITE_STATE_STORE")
 _SHARED: Final = (  # what Spark finds in its logs, or beside its query, was not written by it
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -174,6 +175,7 @@ def named(
         _lost(chain, look)
         or _own(chain, checkpoint)
         or store_failure(chain, checkpoint)
+        or other_step(chain, checkpoint)
         or _damaged(chain, checkpoint)
     )
     return known or JobError(f"the query stopped: {_innermost_line(chain)}")
@@ -312,6 +314,19 @@ def unreachable(checkpoint: str, reason: str) -> str:
         f"checkpoint {checkpoint} cannot be read or written: {reason}; {S3_FIX}; a job resumes "
         "where it stopped"
     )
+
+
+def other_step(chain: list[Cause], checkpoint: str) -> AssignerError | None:
+    """The state is of a query with another stateful step; Spark's message names both."""
+    for cause in chain:
+        if cause.condition == _OTHER_STEP:
+            found, expected = map(cause.parameters.get, ("OpsInMetadataSeq", "OpsInCurBatchSeq"))
+            return CheckpointFormatError(
+                f"checkpoint {checkpoint} has the state of another stateful step, {found}; "
+                f"expected {expected}, as releases from 1.0 on write it. Start the release that "
+                f"wrote it, or {RECOVER}"
+            )
+    return None
 
 
 def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:

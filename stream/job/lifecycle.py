@@ -25,7 +25,6 @@ from spu_assigner.stream.checkpoint.data_loss import (
     check_inputs,
     require_same_ids,
 )
-from spu_assigner.stream.checkpoint.earlier_operator import rename_operator
 from spu_assigner.stream.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
@@ -276,9 +275,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         )
         if recovery is not None:
             checkpoint = replace(checkpoint, shards=recovery.shards)
-        shards = choose_shards(
-            checkpoint, wanted=settings.shards, profile=settings.profile, place=place
-        )
+        shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
         ownership = Ownership(files, place, query=settings.query_name)
         sink = TransactionalSink(
@@ -299,7 +296,6 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         check_inputs(settings, inputs)
         watch.health.done(StartStep.TOPICS)
         topic_ids = note_topics(spark, settings, place, inputs.ids)
-        rename_operator(spark, place)
         plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
         register_sink(spark, run, sink)
 

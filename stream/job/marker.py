@@ -5,7 +5,8 @@ Rules:
   producer hides what was committed after its beginning. So the last stable offset has to reach the
   end that the topic has when it is asked; until then no marker is read.
 - A topic prefix has one query: its topics hold the answers of one. A marker of another query after
-  the last own one, or without an own one, is a named error.
+  the last own one, or without an own one, is a named error; so is a last one that is not of a form
+  which this release reads.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from spu_assigner.core.base.errors import AssignerError, InvariantError
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
@@ -43,6 +45,19 @@ class PrefixTakenError(AssignerError):
         )
 
 
+class MarkerFormatError(AssignerError):
+    """The last marker is not of a form that this release reads."""
+
+    def __init__(self, *, topic: str, offset: int, query: str, found: str) -> None:
+        self.found = found
+        super().__init__(
+            f"the last marker of query {query!r} on {topic} (offset {offset}) cannot be read: "
+            f"{found}; expected a CommitMarker as releases from 1.0 on write it. Resume with the "
+            "release that wrote it, or begin anew: give the job another topic prefix and a new "
+            "checkpoint"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMarker:
     """A marker, and when it was written."""
@@ -57,7 +72,8 @@ def read_marker(
     """The same without the time.
 
     Raises:
-        KafkaException, OpenTransactionError, PrefixTakenError: as `read_placed_marker`.
+        KafkaException, OpenTransactionError, PrefixTakenError, MarkerFormatError: as
+            `read_placed_marker`.
     """
     found = read_placed_marker(
         settings, topic=topic, seconds_max=seconds_max, held_seconds=held_seconds
@@ -81,6 +97,7 @@ def read_placed_marker(
         KafkaException: the broker does not answer within `seconds_max` seconds.
         OpenTransactionError: a transaction stays open, so the last marker may be hidden.
         PrefixTakenError: the last marker is of another query.
+        MarkerFormatError: it is not of a form that this release reads.
     """
     place = (topic, 0)
     client = settings.connection().client()
@@ -119,7 +136,7 @@ def read_placed_marker(
     finally:
         consumer.close()
     _require_own_prefix(last, topic=topic, query=settings.query_name)
-    return None if own is None else _placed(own)
+    return None if own is None else _placed(own, settings.query_name)
 
 
 def _require_own_prefix(last: Mapping[str, Message], *, topic: str, query: str) -> None:
@@ -156,10 +173,16 @@ def _offset(message: Message) -> int:
     return int(message.offset() or 0)
 
 
-def _placed(message: Message) -> PlacedMarker:
-    marker = decode_record(message.value() or b"")
+def _placed(message: Message, query: str) -> PlacedMarker:
+    refused = partial(
+        MarkerFormatError, topic=str(message.topic()), offset=_offset(message), query=query
+    )
+    try:
+        marker = decode_record(message.value() or b"")
+    except DecodeError as reason:
+        raise refused(found=reason.message) from reason
     if not isinstance(marker, CommitMarker):
-        raise InvariantError(f"the marker's topic holds a {type(marker).__name__}")
+        raise refused(found=f"it is a {type(marker).__name__}")
     _, milliseconds = message.timestamp()
     return PlacedMarker(marker=marker, written_at=milliseconds / 1000)
 

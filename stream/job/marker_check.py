@@ -206,7 +206,7 @@ def _why_other(marker: CommitMarker, last: CommitMarker) -> str:
             "it read other messages than before, so an older copy of the checkpoint is in use, or "
             f"a damaged one; bring back the latest copy, or {RECOVER}"
         )
-    then, now = last.release or "0.2 or older", marker.release
+    then, now = last.release, marker.release
     if then != now:
         return (
             f"it was sent by release {then}, this is {now} and gives other bytes; start once with "

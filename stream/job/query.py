@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spu_assigner.stream.checkpoint.files import absolute
 from spu_assigner.stream.checkpoint.recovered import Recovery, initial_state, starting_offsets
-from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.jvm.callback_auth import require_token
 from spu_assigner.stream.kafka.topic_admin import partition_counts
@@ -54,7 +53,7 @@ def build_query(
         begins = _begins(settings, recovery)
         state = initial_state(spark, absolute(settings.checkpoint))
     events = read_events(spark, settings, shards=shards, group=run, begins=begins)
-    if shards == 1 and tuning(settings.profile).in_one_task:
+    if shards == 1:  # Its task reads the input: a stage less to plan, start and clear up.
         events = events.coalesce(1)
     if is_here and not master.startswith("local-cluster"):
         extension(spark).ShardServers.prepare(

@@ -258,6 +258,7 @@ class TransactionalSink:
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
+            positions={},  # set where it is sent: they follow those of the marker before
             topic_ids=self._inputs.ids,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -336,20 +337,12 @@ class TransactionalSink:
                 f"{self._transactional_id!r}: {error_text(error)}; check that all of "
                 "Kafka's brokers run, and start the job again"
             ) from reason
-        self._positions = self._positions_then(self._marker)
+        self._positions = {} if found is None else found.marker.positions
         if found is not None:
             self.metrics.begin(
                 batch=found.marker.batch, at=found.written_at, positions=by_place(self._positions)
             )
         self._producer = producer
-
-    def _positions_then(self, marker: CommitMarker | None) -> Positions:
-        """How far the input had been read with a marker's batch."""
-        if marker is None:
-            return {}
-        if marker.release or self._positions_after is None:
-            return marker.positions
-        return self._positions_after(marker.batch)
 
     def _note_undelivered(self, error: Any, _message: object) -> None:
         if self._undelivered is None and error.code() not in PURGED:

@@ -16,7 +16,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, topic_name
 from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, InputSource
@@ -33,6 +32,9 @@ FETCH_WAIT_MS_MAX: Final = 1
 # the next call Spark takes a new client, which finds the new leader. In all as long as before.
 CALL_MS_MAX: Final = 10_000
 CALLS_MAX: Final = 17  # 1 s apart; by default 3
+# At least, from a batch of several events to the next one: under a steady load batches would follow
+# each other at once, and what they cost would be most of the job's work.
+BATCH_INTERVAL_MS: Final = 500
 LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
 
@@ -56,7 +58,7 @@ def read_events(
     sources = {
         "longPollGroup": group,
         "longPollSources": "2",
-        "longPollIntervalMs": str(tuning(settings.profile).batch_interval_ms),
+        "longPollIntervalMs": str(BATCH_INTERVAL_MS),
         "eventShards": ",".join(map(str, shard_labels(shards))),
     }
     topics = _source(
@@ -68,7 +70,7 @@ def read_events(
         heldBehind=topic_name(SPU_EVENTS, prefix=settings.topic_prefix),
         **sources,
         # Only this one is limited: in a backlog membership is caught up first.
-        maxOffsetsPerTrigger=str(topic_events_per_batch(settings)),
+        maxOffsetsPerTrigger=str(settings.topic_events_per_batch),
     )
     return topics.union(_source(spark, settings, InputSource.SPU_EVENTS, begins, **sources))
 
@@ -77,11 +79,6 @@ def triggers_begun(spark: SparkSession, group: str) -> int:
     """How many triggers the query of this group has begun: one a second at least while it lives."""
     source = getattr(spark._jvm, LONG_POLL_SOURCE)
     return int(source.triggersBegun(group))
-
-
-def topic_events_per_batch(settings: Settings) -> int:
-    """How many a batch takes at most: as the settings say, else as the profile has it."""
-    return settings.topic_events_per_batch or tuning(settings.profile).topic_events_per_batch
 
 
 def _require_secrets(spark: SparkSession, settings: Settings) -> None:

@@ -170,11 +170,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "Read, Write, DescribeConfigs",
             "reads the last marker, and writes that of the new checkpoint",
         ),
-        Grant(
-            (ASSIGNER_AUDIT,),
-            "Read, Write, DescribeConfigs",
-            "writes it here too; reads all markers where the last is of a release before 0.3",
-        ),
+        Grant((ASSIGNER_AUDIT,), "Write, DescribeConfigs", "writes it here too"),
         Grant(
             ("prefix and query name",),
             "Write",
@@ -195,13 +191,13 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
             "whose one partition the followers' group is about; nothing is read",
         ),
         Grant(
-            ("prefix, `follow-brokers.` and cluster",),
+            ("prefix, `follow.` and cluster",),
             "Read",
             "one of its members leads",
             resource=Resource.GROUP,
         ),
         Grant(
-            ("prefix, `follow-brokers.` and cluster",),
+            ("prefix, `follow.` and cluster",),
             "Write",
             "shuts out a leader of before; of the watched cluster no right is needed",
             resource=Resource.TRANSACTIONAL_ID,
@@ -319,7 +315,7 @@ def mover_name(*, prefix: str = "") -> str:
 
 def follower_name(cluster_id: str, *, prefix: str = "") -> str:
     """The group, and the transactional id, of those that follow brokers for a cluster."""
-    return f"{prefix}follow-brokers.{cluster_id}"
+    return f"{prefix}follow.{cluster_id}"
 
 
 def acls(

@@ -72,7 +72,8 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @click.option(
-    "--format",
+    "--output",
+    "-o",
     "form",
     type=click.Choice(["text", "json"]),
     default="text",

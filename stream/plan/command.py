@@ -129,12 +129,6 @@ def _plan_options(command: Command) -> Command:
     "such as 50MB/s.",
 )
 @click.option(
-    "--html",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Write the plan and the brokers' load before and after it as one page.",
-)
-@click.option(
     "--read-only",
     is_flag=True,
     help="Do not record in applied-topics which topics were seen as mapped.",
@@ -147,7 +141,6 @@ def plan(
     is_json: bool,
     out: Path | None,
     throttle: int | None,
-    html: Path | None,
     reassignment_file: Path | None,
     read_only: bool,
 ) -> int:
@@ -189,36 +182,27 @@ def plan(
         if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
             with suppress(ClientError):  # A plan is as good without it.
                 found.ledger.record(noted)
-        with_load = bool(found_plan.changes or is_json or out is not None or html is not None)
+        with_load = bool(found_plan.changes or is_json or out is not None)
         outlook = outlook_now(
             found_plan, found, request, target, throttle=throttle, with_load=with_load
         )
     if reassignment_file is not None:
         write_json(reassignment_file, reassignment_json(found_plan))
-    _show(found_plan, outlook, is_json=is_json, out=out, html=html)
+    _show(found_plan, outlook, is_json=is_json, out=out)
     if found_plan.refused:
         return 1
     return 2 if found_plan.changes else 0
 
 
-def _show(
-    plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | None, html: Path | None
-) -> None:
-    """Print a plan, and write its file and its page."""
-    from spu_assigner.stream.plan.outlook_rendering import (
-        last_lines,
-        outlook_lines,
-        outlook_page,
-    )
-    from spu_assigner.stream.plan.plan_file import plan_json, write_json, write_text
+def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | None) -> None:
+    """Print a plan, and write its file."""
+    from spu_assigner.stream.plan.outlook_rendering import last_lines, outlook_lines
+    from spu_assigner.stream.plan.plan_file import plan_json, write_json
     from spu_assigner.stream.plan.rendering import plan_lines
 
     document = plan_json(plan, outlook)
     if out is not None:
         write_json(out, document)
-    if html is not None:
-        lines = [*plan_lines(plan), *last_lines(outlook)]
-        write_text(html, outlook_page(plan, outlook, lines))
     if is_json:
         click.echo(json.dumps(document, separators=(",", ":")))
         return

@@ -1,7 +1,6 @@
-"""What a plan means for the brokers, for people: lines with a table, or a page of HTML.
+"""What a plan means for the brokers, for people: lines with a table.
 
-A table fits any width: cells are folded, never cut. The page needs nothing but itself; its template
-escapes what is foreign.
+It fits any width: cells are folded, never cut.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from spu_assigner.stream.common.printable import counted, listed, printable
+from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
-from spu_assigner.stream.plan.model import TopicsPlan
 from spu_assigner.stream.plan.outlook import BrokerOutlook, PlanOutlook
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 BROKERS_SHOWN_MAX: Final = 100  # of the table; --json has all
 TABLE_WIDTH_MIN: Final = 60  # below, rich leaves out columns that have no room
-LINES_DRAWN_MAX: Final = 5_000  # of the plan in the page, some megabytes
 DESCRIBE_RIGHT: Final = "brokers report them to users who may Describe the cluster"
 
 
@@ -173,58 +170,3 @@ def _table(brokers: Sequence[BrokerOutlook]) -> Table:
     for broker in brokers[:BROKERS_SHOWN_MAX]:
         table.add_row(*(cell(broker) for cell in _COLUMNS.values()))
     return table
-
-
-def outlook_page(plan: TopicsPlan, outlook: PlanOutlook, lines: Sequence[str]) -> str:
-    """A page that shows the plan and the load of brokers before and after it.
-
-    Args:
-        lines: the plan's, as a terminal shows them.
-    """
-    from jinja2 import Environment, PackageLoader
-
-    templates = Environment(
-        loader=PackageLoader("spu_assigner.stream.plan"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return templates.get_template("outlook.html").render(
-        cluster_id=printable(plan.cluster_id),
-        kafka_id=printable(plan.kafka_id),
-        copies=copy_text(outlook) if outlook.replicas_to_copy else "No replica is to be copied",
-        charts=_charts(outlook.brokers),
-        columns=_COLUMNS,
-        brokers=outlook.brokers,
-        lines=[printable(line) for line in lines[:LINES_DRAWN_MAX]],
-        more=max(0, len(lines) - LINES_DRAWN_MAX),
-    )
-
-
-def _charts(brokers: Sequence[BrokerOutlook]) -> list[dict[str, Any]]:
-    """Bars of what each broker holds: by measure, the most and each broker's before and after."""
-    measures: dict[str, tuple[Callable[[BrokerOutlook], tuple[int | None, int | None]], Any]] = {
-        "replicas": (lambda each: (each.before.replicas, each.after.replicas), "{:,}".format),
-        "leaders": (lambda each: (each.before.leaders, each.after.leaders), "{:,}".format),
-        "bytes": (lambda each: (each.before.size_bytes, each.after.size_bytes), bytes_text),
-    }
-    charts = []
-    for name, (pair, text) in measures.items():
-        pairs = [(each.broker, *pair(each)) for each in brokers]
-        most = max((value or 0 for _, *values in pairs for value in values), default=0)
-        rows = [
-            {
-                "broker": broker,
-                "bars": [
-                    {
-                        "kind": kind,
-                        "percent": round(100 * (value or 0) / most, 2) if most else 0,
-                        "text": "not known" if value is None else text(value),
-                    }
-                    for kind, value in (("before", before), ("after", after))
-                ],
-            }
-            for broker, before, after in pairs
-        ]
-        charts.append({"name": name, "rows": rows})
-    return charts

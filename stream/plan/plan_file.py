@@ -36,7 +36,7 @@ from spu_assigner.stream.plan.model import (
 from spu_assigner.stream.plan.outlook import PlanOutlook
 from spu_assigner.stream.plan.wanted_maps import checked_rows
 
-FORMAT: Final = 2  # 1: of 0.3.0, which recorded nothing of topics
+FORMAT: Final = 2
 SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
 CHANGES_REPORTED_MAX: Final = 3
 
@@ -106,15 +106,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
         PlanFileError: it cannot be written.
     """
-    write_text(path, json.dumps(document, separators=(",", ":")) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        PlanFileError: it cannot be written.
-    """
+    text = json.dumps(document, separators=(",", ":")) + "\n"
     name = None
     try:
         with tempfile.NamedTemporaryFile(

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence nobody.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@settings_options("profile", "query_name", "bootstrap_servers", "topic_prefix")
+@settings_options("query_name", "bootstrap_servers", "topic_prefix")
 @output_option
 def recover(
     *, skip_lost: bool, dry_run: bool, yes: bool, config: Path | None, output: str, **flags: Any
 ) -> int:
     """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.
 
-    For a checkpoint that is lost or damaged, or to change the number of shards or the profile. A
-    job of this query that still runs is fenced. Start the job with the new checkpoint; it resumes
-    where the last batch ended.
+    For a checkpoint that is lost or damaged, or to change the number of shards. A job of this query
+    that still runs is fenced. Start the job with the new checkpoint; it resumes where the last
+    batch ended.
     """
     from spu_assigner.stream.recover import rebuild
 

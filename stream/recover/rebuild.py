@@ -45,7 +45,7 @@ from spu_assigner.stream.checkpoint.files import (
     write_text,
 )
 from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.checkpoint.past_positions import Skipped, positions_of, retained_positions
+from spu_assigner.stream.checkpoint.past_positions import Skipped, retained_positions
 from spu_assigner.stream.checkpoint.recovered import (
     FOLDER,
     METADATA_FILE,
@@ -55,7 +55,6 @@ from spu_assigner.stream.checkpoint.recovered import (
     Recovery,
 )
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.profile import shards_at_first, suits
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import innermost_line, unreachable
@@ -164,7 +163,7 @@ def recover(
     Raises:
         NothingToRecoverError: the query has never committed anything.
         FolderTakenError: there is something at that place.
-        NoPositionsError, LostInputError: where to resume in the input is not known, or is gone.
+        LostInputError: input that was not read yet is gone.
         PublishedError: the outputs do not hold a whole state.
         FencedError: another process has taken over meanwhile.
         AssignerError: Kafka, Java or the place cannot be reached.
@@ -206,9 +205,8 @@ def _read(
     settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
 ) -> tuple[RecoverReport, PublishedState]:
     """Read and check all that a new checkpoint is made of."""
-    before = positions_of(settings, marker)
     positions, topic_ids, skipped = retained_positions(
-        settings, before, marker.topic_ids, skip_lost=skip_lost
+        settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
     counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
@@ -223,7 +221,7 @@ def _read(
         checkpoint=place,
         checkpoint_id=None,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
-        shards=_shards(settings, marker),
+        shards=settings.shards or marker.shards,
         positions=positions,
         topic_ids=topic_ids,
         skipped=skipped,
@@ -231,16 +229,6 @@ def _read(
         **counts,
     )
     return report, published
-
-
-def _shards(settings: Settings, marker: CommitMarker) -> int:
-    """As many as are asked for; else as many as before, if these suit a profile asked for."""
-    profile = settings.profile
-    if settings.shards is not None:
-        return settings.shards
-    if marker.shards and (profile is None or suits(profile, marker.shards)):
-        return marker.shards
-    return shards_at_first(profile)
 
 
 def _refuse_taken_folder(place: str, files: Files | None = None) -> None:

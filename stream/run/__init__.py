@@ -1,4 +1,4 @@
-"""`run` and `play`: broker, job and the bundled scenario.
+"""`run`: broker, job and the bundled scenario; `play` sends that to a job that runs.
 
 Imports `job`, `client`, `broker` and what these import.
 """

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from spu_assigner.core.base.errors import InvariantError
 
@@ -32,14 +32,11 @@ CLEANED_SIZE: Final = 256 * 1024  # of each cleaning, beside twice what the batc
 CLEANED_SIZE_MAX: Final = 64 * 1024 * 1024  # the server holds the segments that are cleaned
 SLACK_SIZE: Final = 256 * 1024  # outdated bytes that are not worth a cleaning
 
-_VERSION: Final = 1
+_FORMAT: Final = 2  # of head and segments; 1 was that of the releases before 1.0
 _TOKEN_SIZE: Final = 16
 _NO_TOKEN: Final = bytes(_TOKEN_SIZE)  # of a shard that nothing was written to
-# Version, token before the first step, first segment and end, steps. One step is written, the last
-# batch with all that is inline; releases up to 0.3 wrote one for each of the last batches.
-_HEAD: Final = struct.Struct(">B16sQQI")
-_STEP: Final = struct.Struct(">16sQQI")  # token, two numbers of former use, size of the entries
-_SEGMENT: Final = struct.Struct(">BII")  # version, sizes of two parts: releases up to 0.3 had two
+_HEAD: Final = struct.Struct(">B16sQQI")  # format, token, first segment, end, size of the entries
+_SEGMENT: Final = struct.Struct(">BI")  # format, size of the entries
 _ENTRY: Final = struct.Struct(">Ii")  # size of the key, of the value (-1: none)
 _INLINE: Final = 2**40  # stands for a segment's number while an entry is inline
 _SIZE_BITS: Final = 32
@@ -149,7 +146,7 @@ class Shard(Generic[CopyT]):
             yield segment_key(number), None
         self._cleaned = []
         for piece in _pieces({**valid, **written} if valid else written):
-            data = _SEGMENT.pack(_VERSION, len(packed := _pack_entries(piece)), 0) + packed
+            data = _SEGMENT.pack(_FORMAT, len(packed := _pack_entries(piece))) + packed
             self._add_segment(self._end, len(data), piece)
             self._written_size += len(data)
             yield segment_key(self._end), data
@@ -165,12 +162,7 @@ class Shard(Generic[CopyT]):
             yield from self.write_ahead(entries)
         token = os.urandom(_TOKEN_SIZE)
         inline = _pack_entries(self._inline)
-        yield (
-            HEAD,
-            _HEAD.pack(_VERSION, _NO_TOKEN, self._first, self._end, 1)
-            + _STEP.pack(token, 0, 0, len(inline))
-            + inline,
-        )
+        yield HEAD, _HEAD.pack(_FORMAT, token, self._first, self._end, len(inline)) + inline
         self._token = token
 
     def _fits_inline(self, entries: Entries) -> bool:
@@ -301,8 +293,7 @@ def unpack_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 def _read_segment(number: int, data: bytes) -> list[tuple[bytes, bytes | None]]:
     if not data:
         raise ShardDamagedError(f"a shard's segments have a gap: {segment_key(number)} is missing")
-    version, *sizes = _SEGMENT.unpack_from(data)
-    _check(version, size=len(data), expected=_SEGMENT.size + sum(sizes))
+    _checked_numbers(_SEGMENT, data)
     return list(unpack_entries(data[_SEGMENT.size :]))
 
 
@@ -310,24 +301,24 @@ def _read_head(data: bytes | None) -> tuple[bytes, int, int, dict[bytes, bytes |
     """Token, first segment and end, and what is inline."""
     if data is None:
         return _NO_TOKEN, 0, 0, {}
-    version, token, first, end, count = _HEAD.unpack_from(data)
-    _check(version, size=0, expected=0)
-    position = _HEAD.size
-    inline: dict[bytes, bytes | None] = {}
-    for _ in range(count):
-        token, _, _, size = _STEP.unpack_from(data, position)
-        position += _STEP.size
-        inline.update(unpack_entries(data[position : position + size]))
-        position += size
-    _check(version, size=len(data), expected=position)
-    return token, first, end, inline
+    _, token, first, end, _ = _checked_numbers(_HEAD, data)
+    return token, first, end, dict(unpack_entries(data[_HEAD.size :]))
 
 
-def _check(version: int, *, size: int, expected: int) -> None:
-    if version != _VERSION:
+def _checked_numbers(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
+    """What a piece begins with: its format first, the size of its entries last.
+
+    Raises:
+        ShardFormatError, ShardDamagedError: it is of another format or size.
+    """
+    if data[0] != _FORMAT:
         raise ShardFormatError(
-            f"a shard's state has format {version}, this release reads {_VERSION}; "
+            f"a shard's state has format {data[0]}, this release reads {_FORMAT}; "
             "run the release that wrote the checkpoint"
         )
-    if size != expected:
-        raise ShardDamagedError(f"a piece of a shard's state has {size} bytes; expected {expected}")
+    numbers = form.unpack(data[: form.size].ljust(form.size, b"\0"))
+    if len(data) != form.size + numbers[-1]:
+        raise ShardDamagedError(
+            f"a piece of a shard's state has {len(data)} bytes; expected {form.size + numbers[-1]}"
+        )
+    return numbers

@@ -27,7 +27,6 @@ from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.explain.rendering import decision_lines
-from spu_assigner.stream.inspect.plot import bars, foreign, style
 from spu_assigner.stream.inspect.report import (
     ClusterReport,
     rack_loads,
@@ -41,6 +40,7 @@ from spu_assigner.stream.kafka.moves_record import move_of
 from spu_assigner.stream.kafka.outputs import read_cluster
 from spu_assigner.stream.ui.known import ClusterDamagedError, Known
 from spu_assigner.stream.ui.live import Live
+from spu_assigner.stream.ui.plot import bars, foreign, style
 from spu_assigner.stream.ui.views import (
     ORDER_NAMES,
     NotFoundError,

@@ -164,7 +164,7 @@ class MovesView:
 def moves_view(run: MovesRun, *, now_ms: int) -> MovesView:
     """What the page shows of a run."""
     rates = (each.value for each in run.throttles if each.broker is not None)
-    seconds = max(0, run.recorded_at - run.began_at) / 1000 if run.began_at else 0.0
+    seconds = max(0, run.recorded_at - run.began_at) / 1000
     return MovesView(
         run=run,
         is_running=run.state is MovesState.RUNNING and not is_silent(run, now_ms=now_ms),

@@ -132,10 +132,10 @@ class _Audit:
             if marker.recovered_from is not None and not placed:
                 return  # The state stays as it is.
             if marker.release != RELEASE:
-                release = marker.release or "before 0.3"
-                self._report.not_checked(f"not replayed: written by release {release}", self._index)
+                said = f"not replayed: written by release {marker.release}"
+                self._report.not_checked(said, self._index)
                 order = self._without_replay(marker, messages, inputs)
-                self._restore(messages, order, release)
+                self._restore(messages, order, marker.release)
                 return
             if inputs.lacking is not None:
                 self._stop(inputs.lacking)

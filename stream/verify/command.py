@@ -27,7 +27,6 @@ KEY_SHOWN: Final = 300  # bytes
     "--strict", is_flag=True, help="End with 1 also where something could not be checked."
 )
 @click.option(
-    "--format",
     "--output",
     "-o",
     "form",

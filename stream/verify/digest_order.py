@@ -30,7 +30,6 @@ from spu_assigner.stream.shard.input_batch import merge_order
 from spu_assigner.stream.verify.batch_walk import OutputMessages, Placed
 from spu_assigner.stream.verify.model import Headers, Read
 
-SHARDS_TRIED_MAX: Final = 64  # where a marker does not say how many there are
 GUESSES_MIN: Final = 64  # orders of a batch that are tried, however large it is
 GUESSED_MAX: Final = 1_000_000  # messages in all of them
 
@@ -86,22 +85,20 @@ def order_by_digest(
     if inputs is not None:
         keys = {event: read.key or b"" for event, read in inputs.items()}
         times = {event: read.time_ms for event, read in inputs.items()}
-    counts = (marker.shards,) if marker.shards > 0 else range(1, SHARDS_TRIED_MAX + 1)
     guesses_max = max(GUESSES_MIN, GUESSED_MAX // max(1, len(placed)))
+    guesses = (
+        (labels, guess)
+        for labels in _possible_labels(keys, max(1, marker.shards))
+        for guess in (_possible_times(times) if inputs is None else [times])
+    )
     tried: set[tuple[bytes, ...]] = set()
-    for shards in counts:
-        guesses = (
-            (labels, guess)
-            for labels in _possible_labels(keys, shards)
-            for guess in (_possible_times(times) if inputs is None else [times])
-        )
-        for labels, guess in islice(guesses, guesses_max):
-            order = _order(placed, labels, guess)
-            ids = tuple(each.ce_id for each in order)
-            if ids not in tried:
-                tried.add(ids)
-                if _digest(messages, order) == marker.digest:
-                    return order
+    for labels, guess in islice(guesses, guesses_max):
+        order = _order(placed, labels, guess)
+        ids = tuple(each.ce_id for each in order)
+        if ids not in tried:
+            tried.add(ids)
+            if _digest(messages, order) == marker.digest:
+                return order
     return None
 
 

@@ -88,19 +88,17 @@ class MarkerChain:
         for spans in self._spans.values():
             spans.sort()
         self._starts: dict[Place, int] = {}  # what was read before the first entry
-        self._starts_known = True  # for partitions that are not in _starts, too
         if entries:
             marker = entries[0].marker
             positions, reads = positions_of(marker, prefix), dict(offsets_of(marker, prefix))
             # After a recovery there is a batch 0 as well: if anything has expired, only one that
             # reads from the very beginning is the first.
-            is_first = bool(marker.release) and all(
+            is_first = all(
                 position == 0 or (place in reads and reads[place][0] == 0)
                 for place, position in positions.items()
             )
             self.is_whole = marker.batch == 0 and (history.audit.begin == 0 or is_first)
             self._starts = positions | {place: first for place, (first, _, _) in reads.items()}
-            self._starts_known = bool(marker.release)
 
     def origin(self, ce_id: bytes | None) -> MessageOrigin | None:
         """What a `ce_id` says; None: it is none of this job's."""
@@ -118,11 +116,7 @@ class MarkerChain:
             return spans[at][2]
         if self.is_whole:
             return STRAY
-        start = self._starts.get(place)
-        if start is None and spans and not self._starts_known:
-            start = spans[0][0]
-        is_before = not self._starts_known if start is None else origin.offset < start
-        return BEFORE if is_before else STRAY
+        return BEFORE if origin.offset < self._starts.get(place, 0) else STRAY
 
 
 def offsets_of(marker: CommitMarker, prefix: str) -> Iterator[tuple[Place, tuple[int, int, int]]]:
@@ -199,7 +193,7 @@ class _Links:
         self._history = history
         self._report = report
         self._chain = chain
-        self._shards: dict[str, int] = {}  # by checkpoint; 0: not known
+        self._shards: dict[str, int] = {}  # by checkpoint
         self._following: dict[Place, int] = {}  # where the next batch begins, at the earliest
         self._ids: dict[str, str] = {}  # of the input topics, Kafka's
 
@@ -212,13 +206,12 @@ class _Links:
             elif problem := _gap(before, marker):
                 self._chain.broken.add(index)
                 self._add(entry, *problem)
-            shards = self._shards.setdefault(marker.checkpoint_id, marker.shards) or marker.shards
+            shards = self._shards.setdefault(marker.checkpoint_id, marker.shards)
             if shards != marker.shards:
                 self._add(entry, f"{marker.shards} shards", f"{shards}, as the checkpoint has")
             if marker.recovered_from is not None and (marker.count or marker.offsets):
                 self._add(entry, "a recovery marker with messages or offsets", "none of both")
-            is_batch = marker.release and marker.recovered_from is None
-            if marker.count < 0 or (is_batch and not marker.shards > 0):
+            if marker.count < 0 or marker.shards < 1:
                 found = f"count {marker.count}, {marker.shards} shards"
                 self._add(entry, found, "no number below 0, and at least 1 shard")
             self._check_ids(entry, marker)
@@ -273,8 +266,6 @@ class _Links:
             self._following[place] = max(following, last + 1)
 
     def _check_positions(self, entry: Entry, marker: CommitMarker) -> None:
-        if not marker.release:
-            return  # It has none.
         positions = positions_of(marker, self._history.prefix)
         for place in sorted(self._following.keys() | positions):
             position, least = positions.get(place, -1), self._following.get(place, 0)
@@ -324,8 +315,8 @@ def _gap(before: CommitMarker, marker: CommitMarker) -> tuple[str, str] | None:
 
 
 def _has_its_headers(read: Read, marker: CommitMarker) -> bool:
-    """They say what the marker says; only they say when it was sent. Older releases wrote none."""
-    return not read.headers or _timeless(read.headers) == _timeless(marker_headers(marker, 0))
+    """They say what the marker says; only they say when it was sent."""
+    return _timeless(read.headers) == _timeless(marker_headers(marker, 0))
 
 
 def _timeless(headers: Headers) -> list[tuple[str, bytes | None]]:

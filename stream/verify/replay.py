@@ -71,7 +71,7 @@ class Replay:
                 bundles = ShardBatch(self._clusters, options).apply(batch)
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
-        except (AssignerError, ValueError) as reason:
+        except (AssignerError, ValueError, ZeroDivisionError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
     def restore(self, messages: OutputMessages, order: Sequence[Placed]) -> None:

@@ -51,7 +51,6 @@ def _spec(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Failu
 )
 @click.option(
     "--cluster",
-    "--cluster-id",
     "cluster_id",
     metavar="ID",
     help="The cluster; may be left out where there is one alone.",

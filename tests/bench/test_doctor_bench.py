@@ -32,7 +32,11 @@ def examined(installation: Installation, byte_code: Path) -> tuple[float, dict[s
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begun = time.perf_counter()
     done = subprocess.run(
-        [*program(installation), "--json"], capture_output=True, text=True, check=False, env=environ
+        [*program(installation), "--output=json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
     )
     seconds = time.perf_counter() - begun
     assert done.returncode in {0, 1}, done.stderr

@@ -13,7 +13,7 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.kafka_operator import Operator
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.secured import Secured, secured_broker
 from support.kafka.shared_broker import SharedBroker
@@ -42,7 +42,7 @@ def settings(kafka: SharedBroker, topic_prefix: str, java: Java, tmp_path: Path)
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ=ENVIRON,
+        environ={},
     )
 
 

@@ -1,15 +1,17 @@
-"""Make what a release leaves behind: its checkpoint, and all messages of its topics.
+"""Make what a release leaves behind: its checkpoint, all messages of its topics, its schemas.
 
     PYTHONPATH=VIEW python tests/data/make_release.py tests/data/release-X.Y.Z.tar.gz
 
-VIEW is a folder where `spu_assigner` is that release. It starts a broker and a job of the release,
-sends the events below in several batches, stops the job and packs
+VIEW is a folder where `spu_assigner` is that release. It starts a broker, has a job of the release
+process each batch of the events below, and packs
 
     checkpoint/       as the job left it
     messages.jsonl    {"topic", "partition", "offset", "time_ms", "key", "value", "headers"} a line,
                       bytes in base64; topics with the prefix
+    registry.json     its schemas with their ids
 
-Run it once for a release; `tests/broker/job/test_upgrade.py` then holds the next one to it.
+Run it once for a release; `tests/unit/schemas/test_released.py` and
+`tests/broker/job/test_upgrade.py` then hold the next one to it.
 """
 
 from __future__ import annotations
@@ -19,64 +21,97 @@ import json
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.core.base.events import SpuEvent
+from spu_assigner.schemas.avro.registry import FILE_NAME, FOLDER
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.checkpoint.files import batches_in
+from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import TOPICS
 
 PREFIX = "released."
-PATIENCE_SECONDS = 120.0
 
 
 def events() -> Iterator[list[dict[str, Any]]]:
     """Batches of events of three clusters: all policies, what waits, what leaves, what is gone."""
     for cluster in ("c1", "c2", "c3"):
-        common = {"cluster_id": cluster}
+        yield [_of(cluster, each) for each in _joins()]
+        yield [_of(cluster, each) for each in _creates()]
+        yield [_of(cluster, each) for each in _changes()]
+        yield [_of(cluster, _event("spu_left", "l", spu_id=1, mode="decommission"))]
+    yield [_of(cluster, _create("last", "fluvio")) for cluster in ("c1", "c2", "c3")]
 
-        def create(name: str, policy: str, _common: dict[str, str] = common, **more: Any) -> Any:
-            return {
-                "type": "topic_create",
-                "event_id": f"create-{name}",
-                "topic": name,
-                "partitions": 4,
-                "replication_factor": 2,
-                "policy": policy,
-                **_common,
-                **more,
-            }
 
-        yield [
-            {
-                "type": "spu_joined",
-                "event_id": f"join-{spu_id}",
-                "spu_id": spu_id,
-                "rack": "ab"[spu_id % 2],
-                "cores": 2,
-                "capacity": 40,
-                **common,
-            }
-            for spu_id in range(4)
-        ]
-        yield [create(policy, policy) for policy in ("fluvio", "kafka", "redpanda", "balanced")]
-        yield [
-            create("waits", "fluvio", replication_factor=9, on_shortage="wait"),
-            {"type": "topic_grow", "event_id": "g", "topic": "kafka", "partitions": 7, **common},
-            {"type": "topic_delete", "event_id": "d", "topic": "fluvio", **common},
-            create("manual", "manual", replicas=[{"id": 0, "replicas": [3]}]),
-        ]
-        yield [{"type": "spu_left", "event_id": "l", "spu_id": 1, "mode": "decommission", **common}]
-    yield [{**create("last", "fluvio"), "cluster_id": name} for name in ("c1", "c2", "c3")]
+def _of(cluster: str, event: dict[str, Any]) -> dict[str, Any]:
+    return {**event, "cluster_id": cluster}
+
+
+def _event(kind: str, event_id: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "event_id": event_id, **fields}
+
+
+def _create(name: str, policy: str, **fields: Any) -> dict[str, Any]:
+    size = {"partitions": 4, "replication_factor": 2}
+    return _event("topic_create", f"create-{name}", topic=name, policy=policy, **{**size, **fields})
+
+
+def _joins() -> Iterator[dict[str, Any]]:
+    for spu_id in range(6):
+        yield _event(
+            "spu_joined",
+            f"join-{spu_id}",
+            spu_id=spu_id,
+            rack="ab"[spu_id % 2],
+            cores=2,
+            capacity=60,
+            labels={"zone": "xyz"[spu_id // 2]},
+            resources={"disk_bytes": 1_000},
+            taints=[{"key": "k", "value": "v", "effect": "no_leaders"}] if spu_id == 5 else [],
+        )
+
+
+def _creates() -> Iterator[dict[str, Any]]:
+    for policy in ("fluvio", "kafka", "redpanda", "balanced", "rendezvous", "kraft"):
+        yield _create(policy, policy)
+    yield _create(
+        "ruled",
+        "balanced",
+        demand={"disk_bytes": 10},
+        leader_demand={"disk_bytes": 12},
+        constraints={
+            "tolerations": [{"key": "k", "value": "v"}],
+            "forbid": ["zone in (q)"],
+            "prefer": [{"select": "zone in (x)", "weight": 10}],
+            "spread": [{"label": "zone", "max": 1}],
+        },
+    )
+
+
+def _changes() -> Iterator[dict[str, Any]]:
+    yield _create("waits", "fluvio", replication_factor=9, on_shortage="wait")
+    yield _create("refused", "kafka", replication_factor=9)
+    yield _create("seen", "kraft", validate_only=True)
+    yield _create("manual", "manual", replicas=[{"id": 0, "replicas": [3]}])
+    yield _event("topic_grow", "g", topic="kafka", partitions=7)
+    yield _event("topic_delete", "d", topic="fluvio")
+    yield _event("topic_adopted", "a", topic="adopted", replicas=[[0, 1], [2]], pinned=True)
+    yield _event("topic_replication", "r", topic="kraft", replication_factor=3)
+    yield _event("topic_demand", "n", topic="balanced", demand={"disk_bytes": 5})
+    yield _event("topic_constraints", "c", topic="balanced", constraints={"require": ["zone"]})
+    yield _event("topic_release", "f", topic="rendezvous")
+    yield _event("spu_cordon", "o", spu_id=4)
+    yield _event("spu_demote", "m", spu_id=2)
+    yield _event("cluster_rebalance", "b", max_moves=10)
 
 
 def read(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
@@ -132,19 +167,17 @@ def main() -> None:
             environ={},
         )
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-        job = start(settings)
-        for batch in events():
+        batches = list(events())
+        for batch in batches:  # All of it is there when the job looks: it is one batch.
             for each in batch:
                 event = event_from_json(json.dumps(each))
-                is_spu = isinstance(event, SpuJoined | SpuLeft)
-                topic = PREFIX + ("spu-events" if is_spu else "topic-events")
+                topic = PREFIX + ("spu-events" if isinstance(event, SpuEvent) else "topic-events")
                 producer.produce(topic, encode_event(event), event.cluster_id.encode())
             producer.flush()
-            before = time.monotonic()
-            job.query.processAllAvailable()
-            if time.monotonic() - before > PATIENCE_SECONDS:
-                raise RuntimeError("the job takes too long")
-        job.stop()
+            with start(settings) as job:
+                job.query.processAllAvailable()
+        if len(batches_in(LocalFiles(), f"{checkpoint}/commits")) != len(batches):
+            raise RuntimeError("the job has made other batches of the events")
         lines = [
             json.dumps(message)
             for spec in TOPICS
@@ -152,6 +185,7 @@ def main() -> None:
         ]
         with tarfile.open(sys.argv[1], "w:gz") as archive:
             archive.add(checkpoint, "checkpoint")
+            archive.add(FOLDER / FILE_NAME, FILE_NAME)
             data = "".join(f"{line}\n" for line in lines).encode()
             info = tarfile.TarInfo("messages.jsonl")
             info.size = len(data)

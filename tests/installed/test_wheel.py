@@ -28,7 +28,6 @@ CALLS = {
     "schemas": None,  # `check` and `publish` ask a Schema Registry alone
     "broker": ["start"],
     "follow": ["--cluster", "c1"],
-    "follow-brokers": ["--cluster", "c1"],
     "adopt": ["--cluster", "c1"],
     "plan": ["--cluster", "c1"],
     "apply": ["plan.json"],

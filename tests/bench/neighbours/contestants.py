@@ -20,7 +20,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.jvm.jars import ROOTS
 from spu_assigner.stream.jvm.java import ensure_java
 from support.bench.preparing import compiled, environment
@@ -34,7 +33,6 @@ MAPS: Final = "maps"
 STATE: Final = "state"
 
 STREAMS_SOURCE: Final = HERE / "java" / "StreamsAssigner.java"
-STREAMS_MAP_VERSION: Final = 12  # that the product writes
 STREAMS_THREADS: Final = 2
 STREAMS_LOG: Final = "-Dorg.apache.logging.log4j.level=WARN"
 QUIX_LOCK: Final = HERE / "quix.lock"
@@ -104,7 +102,7 @@ class Contestant(ABC):
 
 
 class Product(Contestant):
-    """The job as a user runs it, all defaults but policy and profile."""
+    """The job as a user runs it, all defaults but policy and shards."""
 
     guarantee = EXACTLY_ONCE
     answers = Answers.MAPS_WITH_REASONS
@@ -113,13 +111,13 @@ class Product(Contestant):
     maps = "replica-map"
     joined = "ring-events"
 
-    def __init__(self, policy: Policy, profile: Profile | None = None) -> None:
+    def __init__(self, policy: Policy, shards: int | None = None) -> None:
         self.policy = policy
         self.name = f"spu-assigner {policy}"
         self._options: list[str] = []
-        if profile is not None:
-            self.name += f" in profile {profile}"
-            self._options = ["--profile", profile.value]
+        if shards is not None:
+            self.name += f" in {shards} shards"
+            self._options = ["--shards", str(shards)]
         self._program = str(Path(sys.executable).with_name("spu-assigner"))
 
     def make_topics(self, place: Place) -> None:
@@ -211,11 +209,7 @@ class KafkaStreams(Contestant):
         path = os.pathsep.join(map(str, [self._classes, *self._jars]))
         joined, created = encode_event(joins()[0]), encode_event(creates(0, 1)[0])
         ids = [int.from_bytes(each[1:5], "big") for each in (joined, created)]
-        ids += [
-            entry.id
-            for entry in Registry.load().versions("ReplicaMap")
-            if entry.version == STREAMS_MAP_VERSION
-        ]
+        ids.append(Registry.load().current("ReplicaMap").id)
         return [
             *(str(self._java.executable), STREAMS_LOG, "-cp", path, STREAMS_SOURCE.stem),
             *(place.bootstrap, place.prefix, str(place.folder / "state")),
@@ -250,8 +244,8 @@ REFERENCE: Final = "spu-assigner fluvio"  # the denominator of ratios
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.FLUVIO),
     Product(Policy.BALANCED),
-    Product(Policy.FLUVIO, Profile.LATENCY),
-    Product(Policy.BALANCED, Profile.LATENCY),
+    Product(Policy.FLUVIO, shards=2),
+    Product(Policy.BALANCED, shards=2),
     RawEcho(),
     PlainLoop(),
     PlainLoop(table=True),

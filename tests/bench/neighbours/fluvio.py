@@ -35,4 +35,7 @@ def replica_map(event: dict[str, Any], lists: list[list[int]], index: int) -> di
         "chain_index": index,
         "cause": event["event_id"],
         "replication_factor": event["replication_factor"],
+        "ignore_rack": False,
+        "own_events": [],
+        "pinned": False,
     }

@@ -16,24 +16,16 @@ import fastavro
 _REGISTRY: Final = Path(__file__).parents[3] / "schemas" / "registry.json"
 _HEADER_SIZE: Final = 5  # 0x00 and the schema's id
 
-MAP_VERSION: Final = 12  # that the product writes
-
 _entries: Final = json.loads(_REGISTRY.read_text(encoding="utf-8"))["schemas"]
-_headers: Final = {
-    (entry["type_name"], entry["version"]): b"\x00" + entry["id"].to_bytes(4, "big")
-    for entry in _entries
-}
+_headers: Final = {entry["id"]: b"\x00" + entry["id"].to_bytes(4, "big") for entry in _entries}
 _READERS: Final = {
-    _headers[name, entry["version"]]: (name, fastavro.parse_schema(entry["schema"]))
+    _headers[entry["id"]]: (name, fastavro.parse_schema(entry["schema"]))
     for entry in _entries
     if (name := entry["type_name"]) in ("SpuJoined", "TopicCreate")
 }
-MAP_HEADER: Final = _headers["ReplicaMap", MAP_VERSION]
-(_MAP_SCHEMA,) = (
-    fastavro.parse_schema(entry["schema"])
-    for entry in _entries
-    if (entry["type_name"], entry["version"]) == ("ReplicaMap", MAP_VERSION)
-)
+_map: Final = [entry for entry in _entries if entry["type_name"] == "ReplicaMap"][-1]  # the newest
+MAP_HEADER: Final = _headers[_map["id"]]
+_MAP_SCHEMA: Final = fastavro.parse_schema(_map["schema"])
 
 
 def decode(value: bytes) -> tuple[str, dict[str, Any]]:
@@ -44,7 +36,7 @@ def decode(value: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def encode_map(fields: dict[str, Any]) -> bytes:
-    """The message of a replica map; fields that are not given take their defaults."""
+    """The message of a replica map; fields that may be null need not be given."""
     out = BytesIO()
     out.write(MAP_HEADER)
     fastavro.schemaless_writer(out, _MAP_SCHEMA, fields)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.session import Jars, build_session
-from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX, topic_events_per_batch
+from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX
 from spu_assigner.stream.jvm.jars import ensure_all
 from spu_assigner.stream.jvm.java import ensure_java
 
@@ -31,7 +31,7 @@ def source(spark: Any, settings: Settings) -> Any:
                 "failOnDataLoss": "true",
                 "kafka.isolation.level": "read_committed",
                 "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS_MAX),
-                "maxOffsetsPerTrigger": str(topic_events_per_batch(settings)),
+                "maxOffsetsPerTrigger": str(settings.topic_events_per_batch),
             }
         )
         .load()

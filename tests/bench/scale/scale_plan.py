@@ -27,8 +27,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.profile import tuning
-from spu_assigner.stream.config.settings import TOPIC_EVENTS_PER_BATCH_MAX
+from spu_assigner.stream.config.settings import TOPIC_EVENTS_PER_BATCH_MAX, Settings
 from support.bench.figures import RESULTS, STORED, keep
 from support.bench.loadrun import say
 from support.bench.workload import creates
@@ -38,7 +37,7 @@ CORES: Final = 2  # of an executor
 CLUSTERS: Final = 100_000
 TOPICS: Final = 100  # of a cluster
 JOBS: Final = (4, 10, 25)
-BATCH: Final = tuning(None).topic_events_per_batch  # creates of a batch of a backlog
+BATCH: Final = Settings().topic_events_per_batch  # creates of a batch of a backlog
 BROKERS: Final = 6
 BROKER_CORES: Final = 8
 COPIES: Final = 3  # of each message, on the brokers

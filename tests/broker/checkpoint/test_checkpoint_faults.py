@@ -41,7 +41,6 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import TOPICS, topic_name
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, expected_maps
 from support.model.pictures import picture
@@ -176,7 +175,7 @@ def world(
             "master": "local[2]",
             "topic_events_per_batch": 2,
         },
-        environ=ENVIRON,
+        environ={},
     )
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])

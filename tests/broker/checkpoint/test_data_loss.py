@@ -34,7 +34,6 @@ from spu_assigner.stream.metrics import watcher
 from spu_assigner.stream.recover.rebuild import recover, survey
 from support.events.builders import Events
 from support.job.audits import audit
-from support.job.profiled import ENVIRON
 from support.kafka.one_topic import OneTopic
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
@@ -79,7 +78,7 @@ def spark(
     flags = {"checkpoint": str(tmp_path_factory.mktemp("x")), "ui_port": 0, "master": "local[2]"}
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield session
     session.stop()
 

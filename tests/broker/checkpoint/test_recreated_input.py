@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from spu_assigner.stream.config.settings import Settings
 from support.events.builders import Events
-from support.job.profiled import SHARDS
 from support.job.programs import running
+from support.job.shards import SHARDS
 from support.kafka.one_topic import OneTopic
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 

@@ -25,8 +25,8 @@ from spu_assigner.stream.jvm.jars import ensure
 from spu_assigner.stream.jvm.java import Java
 from support.job import object_files, short_transactions
 from support.job.audits import audit
-from support.job.profiled import SHARDS
 from support.job.s3_server import BUCKET, KEYS, S3Server, s3_server
+from support.job.shards import SHARDS
 from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 
 PREFIX = "s3."
@@ -99,7 +99,9 @@ def test_doctor_and_inspect_look_at_it(
     options += ["--checkpoint", trial.checkpoint, "--ui-port", "0", "--metrics-port", "off"]
 
     def checks() -> dict[str, Any]:
-        done = call(store, "doctor", *options, "--json", "--timeout", str(COMMAND_SECONDS_MAX))
+        done = call(
+            store, "doctor", *options, "--output=json", "--timeout", str(COMMAND_SECONDS_MAX)
+        )
         return {each["check"]: each for each in json.loads(done.stdout)["checks"]}
 
     found = checks()
@@ -109,7 +111,7 @@ def test_doctor_and_inspect_look_at_it(
     ] * 4
     summary = rf"{trial.checkpoint}, batch \d+ in {SHARDS} shards?"
     assert re.fullmatch(summary, found["checkpoint"]["found"])
-    inspected = call(store, "inspect", "--checkpoint", trial.checkpoint, "--format", "json")
+    inspected = call(store, "inspect", "--checkpoint", trial.checkpoint, "--output", "json")
     assert inspected.returncode == 0, inspected.stderr
     assert json.loads(inspected.stdout)["batch"] == newest
 

@@ -38,7 +38,7 @@ def test_what_is_not_named_stays(kafka: SharedBroker, topic_prefix: str) -> None
     def join(*options: str) -> SpuJoined:
         """The event that the command writes."""
         common = ["--spu-id", "1", "--cluster", "c1", "-b", kafka.bootstrap_servers]
-        given = ["produce", "spu-joined", *common, "--prefix", topic_prefix, *options]
+        given = ["produce", "spu-joined", *common, "--topic-prefix", topic_prefix, *options]
         done = CliRunner().invoke(cli, given, catch_exceptions=False)
         assert done.exit_code == 0, done.stderr
         message = committed(kafka.bootstrap_servers, f"{topic_prefix}spu-events")[-1]

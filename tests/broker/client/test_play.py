@@ -1,7 +1,8 @@
-"""`spu-assigner play` where it cannot play; that it does is shown by `make docker-test`."""
+"""The scenario's program where it cannot play; that it does is shown by `make docker-test`."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -10,11 +11,15 @@ from support.kafka.shared_broker import SharedBroker
 
 
 @pytest.mark.smoke
-def test_play_without_topics_is_refused_at_once(kafka: SharedBroker, topic_prefix: str) -> None:
+def test_a_scenario_without_topics_is_refused(kafka: SharedBroker, topic_prefix: str) -> None:
     """It would wait three minutes for answers that cannot come."""
-    command = [sys.executable, "-m", "spu_assigner.stream.cli", "play"]
+    place = {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix,
+    }
     done = subprocess.run(
-        [*command, "-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix],
+        [sys.executable, "-m", "spu_assigner.stream.run.play"],
+        env={**os.environ, **place},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -79,6 +79,7 @@ def seen_of(record: ReplicaMap | TopicStatus | RingEvent) -> dict[str, Any] | No
                 "message": record.message,
                 "ring_size": record.ring_size,
                 "cause": record.cause,
+                "resource": record.resource,
             }
 
 

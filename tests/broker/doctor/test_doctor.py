@@ -83,7 +83,7 @@ def test_a_seeded_fault_is_found_and_no_other(
     """With its code, what to do about it, and the exit status that a script goes by."""
     installation = seed.prepare(factory, tmp_path)
     result = call(
-        installation, monkeypatch, "--json", seconds=FEW_SECONDS if seed.waits else SECONDS
+        installation, monkeypatch, "--output=json", seconds=FEW_SECONDS if seed.waits else SECONDS
     )
     found = findings(result)
     assert sorted({each["code"] for each in found}) == seed.codes.split(), found
@@ -123,7 +123,7 @@ def test_of_a_cluster_that_is_new_no_topic_is_made(
     """Kafka makes its own topics when a consumer or a producer of transactions comes first."""
     with AdminClient(factory.secured.plain) as admin:
         before = {*admin.list_topics(timeout=30).topics}
-        result = call(factory.user(tmp_path), monkeypatch, "--json", "--strict")
+        result = call(factory.user(tmp_path), monkeypatch, "--output=json", "--strict")
         assert findings(result) == []
         assert {*admin.list_topics(timeout=30).topics} == before
 
@@ -138,7 +138,7 @@ def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(
     # As the job does at its start: the first consumer of a cluster makes Kafka's topic of groups.
     read_marker(settings, topic=f"{PREFIX}assigner-commits", seconds_max=float(SECONDS))
     before = traces(factory, tmp_path)
-    result = call(installation, monkeypatch, "--json", "--strict")
+    result = call(installation, monkeypatch, "--output=json", "--strict")
     assert findings(result) == []
     assert result.return_value == 0
     checks = json.loads(result.stdout)["checks"]
@@ -156,14 +156,14 @@ def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
 ) -> None:
     """Exactly those of the table are enough for every check; another role's are missing."""
     installation = factory.user(tmp_path)
-    result = call(installation, monkeypatch, "--json", "--strict")
+    result = call(installation, monkeypatch, "--output=json", "--strict")
     assert findings(result) == []
     (broker,) = [each for each in json.loads(result.stdout)["checks"] if each["check"] == "broker"]
     assert "1 broker, SASL_SSL, metadata.version" in broker["found"]
-    found = findings(call(installation, monkeypatch, "--json", "--role", "auditor"))
+    found = findings(call(installation, monkeypatch, "--output=json", "--role", "auditor"))
     assert {each["code"] for each in found} == {"D301"}
     assert f"{PREFIX}replica-map: this user has" in " ".join(each["message"] for each in found)
-    found = findings(call(installation, monkeypatch, "--json", "--role", "applier"))
+    found = findings(call(installation, monkeypatch, "--output=json", "--role", "applier"))
     (moving,) = (each for each in found if each["code"] == "D602")
     assert moving["mend"].startswith("grant Alter, AlterConfigs, Describe on the cluster")
 
@@ -179,7 +179,7 @@ def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
     for user in given:
         factory.secured.add_user(user, PASSWORD)
     factory.secured.allow(given)
-    role = ("--json", "--strict", "--role", "consumer")
+    role = ("--output=json", "--strict", "--role", "consumer")
     result = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
     assert (findings(result), result.return_value) == ([], 0)
     (rights_of_plain,) = sections(result, "rights")
@@ -200,7 +200,7 @@ def test_a_mover_is_not_asked_for_what_other_commands_need(
     described = acls(Role.APPLIER, prefix=PREFIX, query_name="q", group="")
     factory.secured.add_user("doctor-mover", PASSWORD)
     factory.secured.allow({"doctor-mover": {*given, *described}})
-    role = ("--json", "--strict", "--role", "mover")
+    role = ("--output=json", "--strict", "--role", "mover")
     result = call(factory.user(tmp_path, "doctor-mover"), monkeypatch, *role)
     # Another test of the cluster's may have left a throttle.
     assert [each for each in findings(result) if each["check"] != "target"] == []
@@ -217,7 +217,7 @@ def test_a_throttle_that_a_move_left_behind_is_reported(
     """Replicas that fall back later would catch up no faster, and nobody would know why."""
     installation = factory.sound(tmp_path)
     topic = f"{PREFIX}topic-status"
-    role = ("--json", "--role", "applier")
+    role = ("--output=json", "--role", "applier")
     (target,) = sections(call(installation, monkeypatch, *role), "target")
     assert (target["state"], target["left_out"]) == ("ok", [])
     with AdminClient(factory.client) as admin:
@@ -281,8 +281,8 @@ def test_what_apply_has_not_made_yet_is_no_fault(
         while name in admin.list_topics(timeout=60).topics:
             time.sleep(0.02)
     try:
-        assert findings(call(installation, monkeypatch, "--json", "--strict")) == []
-        result = call(installation, monkeypatch, "--json", "--strict", "--role", "applier")
+        assert findings(call(installation, monkeypatch, "--output=json", "--strict")) == []
+        result = call(installation, monkeypatch, "--output=json", "--strict", "--role", "applier")
         assert findings(result) == []
         (topics,) = (
             each for each in json.loads(result.stdout)["checks"] if each["check"] == "topics"

@@ -1,4 +1,4 @@
-"""`follow-brokers` beside three real brokers: what it sends, and that two of it send it once."""
+"""`follow` beside three real brokers: what it sends, and that two of it send it once."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Followed:
         return done.returncode, done.stdout, done.stderr
 
     def command(self, *options: str) -> list[str]:
-        program = [sys.executable, "-m", "spu_assigner.stream.cli", "follow-brokers"]
+        program = [sys.executable, "-m", "spu_assigner.stream.cli", "follow"]
         servers, prefix = self.connection.bootstrap_servers, self.connection.prefix
-        given = ["--cluster", "c1", "-b", servers, "--prefix", prefix, "--interval", "0.2s"]
+        given = ["--cluster", "c1", "-b", servers, "--topic-prefix", prefix, "--interval", "0.2s"]
         return [*program, *given, *options]
 
     def events(self) -> list[SpuJoined | SpuLeft]:
@@ -159,7 +159,7 @@ def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
     assert ring(followed) == [1, 2, 3]
     assert follower.end(signal.SIGTERM) == 143
     assert not any("Traceback" in line for line in follower.lines)
-    lines = [line for line in follower.lines if not line.startswith("follow-brokers: ")]
+    lines = [line for line in follower.lines if not line.startswith("follow: ")]
     assert lines[0] == "joined  SPU 1: rack a, 1 core, 50 slots"
     assert lines[3].startswith("left    SPU 3: missing for ")
 
@@ -182,7 +182,7 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
     second.waits_for("stands by: another follower leads")
     status, out, err = followed.once()
     assert (status, out) == (0, "")
-    assert err.endswith("follow-brokers: stands by: another follower leads\n")
+    assert err.endswith("follow: stands by: another follower leads\n")
     with kafka_cluster.stopped(2):
         first.waits_for("misses broker 2")
         first.end(signal.SIGKILL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.profile import TUNINGS, Profile
 from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job import source
 from spu_assigner.stream.job.lifecycle import Job
 from support.events.builders import Events
 from support.kafka.traffic import Kafka
@@ -26,10 +25,7 @@ def test_a_thousand_events_end_the_distance(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who sends a backlog does not wait for the sake of a few events before it."""
-    profile = Profile.THROUGHPUT
-    interval = DISTANCE // timedelta(milliseconds=1)
-    monkeypatch.setitem(TUNINGS, profile, replace(TUNINGS[profile], batch_interval_ms=interval))
-    settings = replace(settings, profile=profile, shards=2)
+    monkeypatch.setattr(source, "BATCH_INTERVAL_MS", DISTANCE // timedelta(milliseconds=1))
     job, kafka, events = run(settings), Kafka(settings), Events("c")
     kafka.send([*events.joins(0, 1, 2), events.create("first", 1, 1)])
     kafka.wait("topic-status", 1, job)

@@ -23,8 +23,8 @@ from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.profiled import SHARDS
 from support.job.programs import left_after, running, session
+from support.job.shards import SHARDS
 from support.job.streams import OUTPUTS, SPU_EVENTS, TOPIC_EVENTS, Streams
 from support.kafka.shared_broker import SharedBroker
 

@@ -35,7 +35,6 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job import blind_sink, short_transactions
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import ENVIRON
 from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 from support.kafka.reading import settled
 
@@ -178,7 +177,7 @@ def sink(
     monkeypatch.setattr(sink_module, "TRANSACTION_SECONDS_MAX", OPEN_SECONDS)
     create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=topic_prefix)
     flags = {"bootstrap_servers": broker.bootstrap_servers, "topic_prefix": topic_prefix}
-    sink = Interrupted(Settings.load(flags=flags, environ=ENVIRON), shards=1)
+    sink = Interrupted(Settings.load(flags=flags, environ={}), shards=1)
     sink.open("one")
     sink.bind("one")
     sink._send_once(batch_buffer(b"a"), 0)
@@ -279,7 +278,7 @@ def test_a_takeover_that_kafka_does_not_name_at_the_commit_is_found_out(
         "bootstrap_servers": broker.bootstrap_servers,
         "topic_prefix": sink._settings.topic_prefix,
     }
-    successor = TransactionalSink(Settings.load(flags=flags, environ=ENVIRON), shards=1)
+    successor = TransactionalSink(Settings.load(flags=flags, environ={}), shards=1)
     sink.happens = lambda _: successor.open("one")
     sink._producer = NoName(sink._producer, commits=False)
     with pytest.raises(FencedError, match="another process has taken over query 'spu-assigner'"):

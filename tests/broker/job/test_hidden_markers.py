@@ -21,7 +21,6 @@ from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import ENVIRON
 from support.kafka.open_transaction import open_transaction
 from support.kafka.reading import committed, outputs, settled
 from support.kafka.shared_broker import SharedBroker
@@ -36,7 +35,7 @@ def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ=ENVIRON,
+        environ={},
     )
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.base.events import Event
-from spu_assigner.stream.checkpoint.files import ProfileShardsError, ShardsChangedError
-from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.checkpoint.files import ShardsChangedError
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
@@ -24,7 +23,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.clusters import read_shards
 from support.events.builders import Events
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, expected_maps
 
@@ -155,40 +154,22 @@ def test_another_number_of_shards_is_refused(settings: Settings, run: Callable[.
 
 
 @pytest.mark.long("two jobs run and a checkpoint is recovered")
-def test_a_profile_that_the_checkpoint_does_not_suit_is_refused(
-    settings: Settings,
-    run: Callable[..., Job],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_new_checkpoint_has_one_shard_and_a_recovered_one_as_many_as_are_asked_for(
+    settings: Settings, run: Callable[..., Job], tmp_path: Path
 ) -> None:
-    """The state stays as the first start divided it; a recovered checkpoint is as it is asked."""
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)  # on one core one shard suits every profile
+    """With one shard its task reads the input, too; both are the same state."""
     kafka, events = Kafka(settings), Events()
     kafka.send([events.join(0), events.create("a")])
-    throughput = replace(settings, shards=2, profile=Profile.THROUGHPUT)
-    latency = replace(settings, shards=None, profile=Profile.LATENCY)
-    job = run(throughput)
+    job = run(replace(settings, shards=None))
     kafka.wait("topic-status", 1, job)
-    job.stop()
-    with pytest.raises(ProfileShardsError, match=r"in 1 shard, but checkpoint .* in 2 shards"):
-        start(latency)
-    job = run(replace(latency, shards=2))
-    kafka.send([events.create("b")])
-    kafka.wait("topic-status", 2, job)
-    job.stop()
-    new = replace(latency, checkpoint=str(tmp_path / "new"))
-    assert recover(new).shards == 1
-    job = run(new)
-    kafka.send([events.create("c")])
-    kafka.wait("topic-status", 3, job)
     assert job.shards == 1
     job.stop()
-    job = run(replace(new, profile=None))
-    kafka.send([events.create("d")])
-    kafka.wait("topic-status", 4, job)
-    job.stop()
-    with pytest.raises(ProfileShardsError, match=r"in several shards, but .* in 1 shard,"):
-        start(replace(new, profile=Profile.THROUGHPUT))
+    new = replace(settings, shards=2, checkpoint=str(tmp_path / "new"))
+    assert recover(new).shards == 2
+    job = run(replace(new, shards=None))
+    kafka.send([events.create("b")])
+    kafka.wait("topic-status", 2, job)
+    assert job.shards == 2
 
 
 def test_a_new_checkpoint_for_answered_events_is_refused(
@@ -227,13 +208,13 @@ def test_missing_topics_are_reported_before_anything_starts(
     """One line, and what to do."""
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
     with pytest.raises(TopicsError, match="topics create"):
-        start(Settings.load(flags=flags, environ=ENVIRON))
+        start(Settings.load(flags=flags, environ={}))
 
 
 def test_a_broker_that_does_not_answer_is_reported() -> None:
     """One line, no stack trace."""
     with pytest.raises(ClientError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ=ENVIRON))
+        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ={}))
 
 
 def test_an_unknown_host_beside_a_broker_stops_nobody(

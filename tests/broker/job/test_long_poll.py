@@ -13,14 +13,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.config.profile import tuning
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
-from spu_assigner.stream.job.source import triggers_begun
+from spu_assigner.stream.job.source import BATCH_INTERVAL_MS, triggers_begun
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.traffic import Kafka, process_all
 
 PREFIX = "test-long-poll."
@@ -57,7 +56,7 @@ def idle(
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ=ENVIRON,
+        environ={},
     )
     messages, events = Kafka(settings), Events("c")
     messages.send([*events.joins(0, 1, 2), events.create("first", 1, 1)])
@@ -102,10 +101,9 @@ def test_batches_of_several_events_keep_a_distance(idle: Idle) -> None:
         for batch in idle.job.query.recentProgress
         if batch["numInputRows"] >= SEVERAL
     ]
-    interval = tuning(idle.settings.profile).batch_interval_ms
     gaps = [(later - earlier).total_seconds() * 1000 for earlier, later in pairwise(begun)]
     assert len(gaps) >= CREATES - 1
-    assert min(gaps) >= interval - CLOCK_MS
+    assert min(gaps) >= BATCH_INTERVAL_MS - CLOCK_MS
 
 
 def test_an_event_in_a_new_partition_is_answered(idle: Idle) -> None:

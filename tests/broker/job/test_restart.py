@@ -28,8 +28,8 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.story import Story, ending, event_of
 from support.job.audits import audit
 from support.job.judge import place_of, restored, value_of
-from support.job.profiled import SHARDS
 from support.job.programs import left_after, running, session
+from support.job.shards import SHARDS
 from support.job.streams import OUTPUTS, Read, Streams
 from support.kafka.shared_broker import SharedBroker
 from support.model.pictures import picture

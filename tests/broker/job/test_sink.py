@@ -6,17 +6,17 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaException, Message
-from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.checkpoint.data_loss import TopicReplacedError, topic_ids
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.marker import FIRST_LOOK, read_marker
+from spu_assigner.stream.job.marker import FIRST_LOOK, MarkerFormatError, read_marker
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     FencedError,
@@ -30,7 +30,6 @@ from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import ENVIRON
 from support.kafka.one_topic import OneTopic
 from support.kafka.reading import committed, outputs, settled
 from support.kafka.shared_broker import SharedBroker
@@ -44,7 +43,7 @@ def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     return Settings.load(
         flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ=ENVIRON,
+        environ={},
     )
 
 
@@ -150,31 +149,18 @@ def test_a_marker_says_how_far_the_input_has_been_read(
     assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
 
 
-def test_after_a_marker_of_an_older_release_the_checkpoint_says_how_far(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """Releases before 0.3 wrote no positions. It is asked in any case where a batch ended."""
+def test_a_marker_of_an_earlier_form_is_refused(settings: Settings, make_sink: MakeSink) -> None:
+    """Its schema had another id; resuming behind it could answer everything again."""
     sink = make_sink()
-    sink._send_once(batch_buffer(b"a"), 0)
-    old = replace(last_marker(settings), release="", positions={})
     sink._producer.begin_transaction()
-    for name in ("assigner-commits", "assigner-audit"):
-        sink._producer.produce(settings.topic_prefix + name, encode_record(old), old.query)
+    topic = f"{settings.topic_prefix}assigner-commits"
+    sink._producer.produce(topic, bytes.fromhex("0000000039 02"), settings.query_name)
     sink._producer.commit_transaction()
     sink.close()
-    topic, asked = settings.topic_prefix + "topic-events", []
-
-    def positions_after(batch: int) -> dict[str, tuple[PartitionPosition, ...]]:
-        asked.append(batch)
-        return {topic: (PartitionPosition(partition=1, next=9 + batch),)}
-
-    newer = TransactionalSink(settings, shards=2, positions_after=positions_after)
-    newer.open("one")
-    newer.bind("one")
-    newer._send_once(batch_buffer(b"b", first=1), 1)
-    newer.close()
-    assert asked == [0, 1]
-    assert last_marker(settings).positions == {topic: (PartitionPosition(partition=1, next=10),)}
+    said = rf"{topic} \(offset 0\) cannot be read: schema id 57 is not .*from 1.0 on .*prefix"
+    for attempt in (partial(last_marker, settings), make_sink(opened=False).take_over):
+        with pytest.raises(MarkerFormatError, match=said):
+            attempt()
 
 
 def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:

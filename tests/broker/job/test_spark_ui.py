@@ -18,7 +18,7 @@ from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.traffic import Kafka, process_all
 
 PREFIX = "test-spark-ui."
@@ -60,7 +60,7 @@ def shown(
             "shards": SHARDS,
             "master": "local[2]",
         },
-        environ=ENVIRON,
+        environ={},
     )
     messages = Kafka(settings)
     lives = [Events(name, first=1_000 * number) for number, name in enumerate(CLUSTERS)]

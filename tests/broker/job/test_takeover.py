@@ -30,8 +30,8 @@ from spu_assigner.stream.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
-from support.job.profiled import SHARDS
 from support.job.programs import running
+from support.job.shards import SHARDS
 from support.kafka.traffic import Kafka
 
 PATIENCE_SECONDS = 180.0
@@ -149,7 +149,7 @@ def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
 
 
 def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs) -> None:
-    """Its successor left no note in the checkpoint: an older release, or a copy's job."""
+    """Its successor left no note in the checkpoint: it runs on a copy."""
     settings, events = jobs.settings, Events()
     older = jobs.start()
     jobs.send(*events.joins(0, 1, 2), events.create("a", 2))

@@ -11,7 +11,6 @@ import itertools
 import re
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -24,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, CommitMarker, Origin
+from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.follow import loop as follow_run
 from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
@@ -67,7 +66,6 @@ from spu_assigner.stream.recover.rebuild import recover
 from spu_assigner.stream.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.verify.reading import Spool, read_history
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import small_job
 from support.kafka.secured import PLAIN_PASSWORD, Secured
 
@@ -138,7 +136,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield
     session.stop()
 
@@ -146,9 +144,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 def settings_of_everybody(secured: Secured, prefix: str) -> Settings:
     """On the listener where all may do all."""
     servers = secured.broker.bootstrap_servers
-    return Settings.load(
-        flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ=ENVIRON
-    )
+    return Settings.load(flags={"bootstrap_servers": servers, "topic_prefix": prefix}, environ={})
 
 
 def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:
@@ -326,25 +322,6 @@ def adopted(user: str) -> list[str]:
 MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted, Role.MOVER: mapped}
 
 
-def mark_as_before_0_3(secured: Secured) -> None:
-    """A marker that does not say how far the input was read: `assigner-audit` must be asked."""
-    sink = TransactionalSink(settings_of_everybody(secured, RECOVERED_PREFIX), shards=1)
-    try:
-        sink.take_over()
-        sink.mark(
-            CommitMarker(
-                query=QUERY,
-                checkpoint_id=str(uuid.uuid4()),
-                batch=0,
-                count=0,
-                digest="",
-                offsets={},
-            )
-        )
-    finally:
-        sink.close()
-
-
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
     size = Size(capacity=next(CAPACITIES))
@@ -458,8 +435,6 @@ def prepare(
         remove(secured, f"{prefix_of(role, user)}{APPLIED_TOPICS}")
     if spoiled is not None:
         spoil(secured, spoiled)
-    if role is Role.RECOVERER:
-        mark_as_before_0_3(secured)
 
 
 @pytest.mark.usefixtures("spark")

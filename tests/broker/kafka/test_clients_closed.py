@@ -22,7 +22,6 @@ from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics, partition_counts
 from spu_assigner.stream.plan.target_cluster import Target
-from support.job.profiled import ENVIRON
 from support.kafka.kafka_threads import kafka_threads
 from support.kafka.shared_broker import SharedBroker
 
@@ -34,7 +33,7 @@ def connection(kafka: SharedBroker, topic_prefix: str) -> Connection:
     """To topics that are there."""
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
-    return Settings.load(flags=flags, environ=ENVIRON).connection()
+    return Settings.load(flags=flags, environ={}).connection()
 
 
 @pytest.fixture
@@ -90,12 +89,12 @@ def settings_of(connection: Connection) -> Settings:
         "bootstrap_servers": connection.bootstrap_servers,
         "topic_prefix": connection.prefix,
     }
-    return Settings.load(flags=place, environ=ENVIRON)
+    return Settings.load(flags=place, environ={})
 
 
 def doctor(connection: Connection) -> None:
     target = CheckTarget(
-        settings=settings_of(connection), is_broker_named=True, role=Role.CONSUMER, environ=ENVIRON
+        settings=settings_of(connection), is_broker_named=True, role=Role.CONSUMER, environ={}
     )
     checks = run_checks(target, TimeLimit(seconds=60))
     assert {check.name: check.unchecked for check in checks if check.unchecked} == {}

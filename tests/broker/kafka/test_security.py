@@ -36,7 +36,6 @@ from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.plan import topic_sizes
-from support.job.profiled import ENVIRON
 from support.kafka.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
@@ -148,7 +147,7 @@ def spark(java: Java, tmp_path: Path) -> Iterator[SparkSession]:
     found = ensure_all(["spark-kafka", "spark-local"])
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     flags = {"master": "local[2]", "ui_port": 0, "checkpoint": str(tmp_path / "checkpoint")}
-    session = build_session(Settings.load(flags=flags, environ=ENVIRON), java=java, jars=jars)
+    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield session
     session.stop()
 

@@ -16,7 +16,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 from support.events.builders import Events
 from support.job.audits import audit
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.traffic import Kafka, expected_maps
 
@@ -40,7 +40,7 @@ def settings(
             "ui_port": 0,
             "master": "local[2]",
         },
-        environ=ENVIRON,
+        environ={},
     )
 
 

@@ -26,7 +26,7 @@ from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
-from support.job.profiled import ENVIRON, SHARDS
+from support.job.shards import SHARDS
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 from support.project.promql import (
     alert_faults,
@@ -131,7 +131,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
             "master": "local[2]",
             "metrics_port": "0",
         },
-        environ=ENVIRON,
+        environ={},
     )
     broker = Kafka(settings)
     sent = send_all_kinds(broker)

@@ -18,7 +18,6 @@ from spu_assigner.stream.follow.exchange import OFF_BROKER
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.kafka_operator import Operator
-from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import Mover, until
@@ -202,7 +201,7 @@ def job(kafka: SharedBroker, topic_prefix: str) -> Iterator[SmallJob]:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
     events = Events()
-    with small_job(Settings.load(flags=flags, environ=ENVIRON)) as job:
+    with small_job(Settings.load(flags=flags, environ={})) as job:
         job.apply([events.join(spu_id) for spu_id in GONE])
         job.apply([events.create("t", 6, 2)])
         yield job
@@ -215,7 +214,7 @@ def test_an_spu_that_is_offline_is_decommissioned_and_once(
     gone = GONE[0]
 
     def drain(wait: int) -> Result:
-        where = ("-b", kafka.bootstrap_servers, "--prefix", topic_prefix)
+        where = ("-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix)
         asked = ["drain", str(gone), "--cluster", "c1", "--wait", str(wait), *where]
         return CliRunner().invoke(cli, asked)
 

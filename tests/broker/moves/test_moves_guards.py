@@ -77,7 +77,7 @@ def test_what_a_killed_run_has_not_begun_waits_for_a_healthy_cluster(mover: Move
     operator.make("alone", [[3]])
     with wave_left(mover):
         with operator.cluster.stopped(3):
-            found = operator("doctor", "--role", "mover", "--json", "--timeout", 60)
+            found = operator("doctor", "--role", "mover", "--output=json", "--timeout", 60)
             status, lines, errors = mover.move()
         assert (status, lines, len(errors)) == (1, [], 2), errors
         checks = {each["check"]: each for each in json.loads(found.stdout)["checks"]}

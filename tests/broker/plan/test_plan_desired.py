@@ -19,7 +19,6 @@ from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.job.streams import Outgoing
 from support.kafka.ports import free_ports
@@ -35,7 +34,7 @@ Call = Callable[..., Result]
 def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
     create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
-    return Settings.load(flags=flags, environ=ENVIRON)
+    return Settings.load(flags=flags, environ={})
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def desired(settings: Settings, tmp_path: Path) -> Call:
             f"topics: [{{name: {name}, partitions: {partitions}, replication_factor: {factor}}}]",
             "utf-8",
         )
-        where = ("-b", settings.bootstrap_servers, "--prefix", settings.topic_prefix)
+        where = ("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix)
         asked = [command, "--cluster", "c1", "--desired", str(file), *where, *options]
         return CliRunner().invoke(cli, asked)
 

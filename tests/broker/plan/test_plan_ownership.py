@@ -442,11 +442,11 @@ def at_once(operator: Operator, *options: object) -> list[int]:
     return [process.wait(SECONDS_MAX) for process in processes]
 
 
-# An installation of before, and what else may be wrong with the records.
+# No records yet, and what else may be wrong with them.
 
 
 def test_topics_of_an_apply_that_recorded_nothing_are_found_as_mapped(operator: Operator) -> None:
-    """0.3.0 made them; applied-topics comes with the first apply, in the brokers' replication."""
+    """As after a loss of applied-topics, which the next apply makes as brokers replicate."""
     with operator.job(has_ledger=False) as job:
         job.apply(imported(operator, "old", lists=[[1], [2]]))
         planned = operator.plan()
@@ -462,7 +462,7 @@ def test_topics_of_an_apply_that_recorded_nothing_are_found_as_mapped(operator: 
 
 
 def test_the_job_needs_no_applied_topics(operator: Operator) -> None:
-    """An installation that upgrades must start as it is."""
+    """The first `apply` creates it."""
     with operator.job(has_ledger=False):
         check_topics(operator.cluster.client, prefix=operator.prefix)
         assert operator("topics", "check").exit_code == 0

@@ -199,7 +199,7 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     assert report.positions == last.positions
     assert (report.clusters, report.shards) == (CLUSTERS, 3)
     events = Events("c0", first=900)
-    job = start_query(spark, replace(new, shards=None, profile=None))
+    job = start_query(spark, replace(new, shards=None))
     sent(streams, [beginning(0)[0][0]], job)  # known already: it changes nothing
     process_all(job.query)
     assert str(job.query.id) == report.checkpoint_id

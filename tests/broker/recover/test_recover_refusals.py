@@ -12,12 +12,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.entries import EntryKind
-from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream.checkpoint.past_positions import LostInputError, NoPositionsError
-from spu_assigner.stream.config.profile import Profile
+from spu_assigner.stream.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.recover import rebuild
@@ -31,7 +28,6 @@ from spu_assigner.stream.recover.rebuild import (
     survey,
 )
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
 from support.kafka.open_transaction import open_transaction
@@ -48,7 +44,7 @@ def settings(kafka: SharedBroker, topic_prefix: str, tmp_path: Path) -> Settings
             "topic_prefix": topic_prefix,
             "checkpoint": str(tmp_path / "new"),
         },
-        environ=ENVIRON,
+        environ={},
     )
 
 
@@ -63,10 +59,10 @@ def job(settings: Settings) -> Iterator[SmallJob]:
 
 
 @pytest.mark.usefixtures("job")
-def test_a_profile_gets_the_shards_that_suit_it(settings: Settings) -> None:
-    """As many as before where they do; a number that is asked for goes before."""
-    settings = replace(settings, profile=Profile.LATENCY)
-    assert survey(settings).shards == 1
+def test_there_are_as_many_shards_as_before_unless_a_number_is_asked_for(
+    settings: Settings,
+) -> None:
+    assert survey(replace(settings, shards=None)).shards == SHARDS_LEFT
     assert survey(replace(settings, shards=3)).shards == 3
 
 
@@ -112,7 +108,7 @@ def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) 
         f"{prefix}spu-events": (PartitionPosition(partition=0, next=5),),
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),
     }
-    flags = ["-b", settings.bootstrap_servers, "--prefix", prefix, "--checkpoint"]
+    flags = ["-b", settings.bootstrap_servers, "--topic-prefix", prefix, "--checkpoint"]
     result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
     assert json.loads(result.stdout)["positions"] == {
         f"{prefix}spu-events": {"0": 5},
@@ -216,21 +212,3 @@ def test_recreated_input_is_reported(settings: Settings, job: SmallJob) -> None:
     report = survey(settings, skip_lost=True)
     topic = f"{settings.topic_prefix}topic-events"
     assert report.positions[topic] == (PartitionPosition(partition=0, next=3),)
-
-
-def test_markers_of_an_older_release_give_positions_together(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each has what its batch read; one that is missing leaves it open."""
-    monkeypatch.setattr(sink_module, "RELEASE", "")
-    events, topic = Events("c1"), f"{settings.topic_prefix}topic-events"
-    with small_job(settings) as job:
-        job.apply([*events.joins(0, 1), events.create("a")])
-        job.apply([events.create("b"), events.create("c")])
-    assert last_marker(settings).release == ""
-    assert survey(settings).positions[topic] == (PartitionPosition(partition=0, next=3),)
-    [first, *_] = committed(*_place(settings, "assigner-audit"))
-    assert decode_record(first.value() or b"").batch == 0  # type: ignore[union-attr]  # a marker
-    drop(settings, "assigner-audit", first.offset() + 1)
-    with pytest.raises(NoPositionsError, match=r"\(batch 0 is missing\)"):
-        survey(settings)

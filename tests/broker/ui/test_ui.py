@@ -19,7 +19,6 @@ from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.moves.run_record import Seat, begun_run
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.secured import PLAIN_PASSWORD, Secured
 from support.kafka.shared_broker import SharedBroker
@@ -41,7 +40,7 @@ class Shown:
 
 def settings_of(servers: str, prefix: str = PREFIX) -> Settings:
     flags = {"bootstrap_servers": servers, "topic_prefix": prefix}
-    return Settings.load(flags=flags, environ=ENVIRON)
+    return Settings.load(flags=flags, environ={})
 
 
 def environ_of(servers: str, prefix: str = PREFIX) -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
 @pytest.mark.smoke
 def test_where_nothing_can_be_read_it_ends_with_2(settings: Settings) -> None:
     """That nothing was found must not be taken for that nothing is wrong."""
-    place = ["-b", settings.bootstrap_servers, "--prefix", f"{settings.topic_prefix}other-"]
+    place = ["-b", settings.bootstrap_servers, "--topic-prefix", f"{settings.topic_prefix}other-"]
     result = CliRunner().invoke(cli, ["verify", *place], env={})
     assert result.exit_code == 2
     assert "missing topics" in result.stderr

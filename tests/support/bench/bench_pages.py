@@ -13,7 +13,6 @@ from typing import Any, Final
 from support.bench.curves import drawable
 from support.bench.tables.bench_table import markdown
 from support.bench.tables.cost_table import table as cost_table
-from support.bench.tables.profile_table import table as profile_table
 from support.bench.tables.worst_table import table as worst_table
 from support.bench.targets import MB_IN_GIB, Results
 
@@ -26,7 +25,7 @@ PAGES: Final = {
     "docs/kafka-clusters.md": ("adopt",),
     "docs/moves.md": ("moves", "moves-rate", "moves-faults"),
     "docs/performance.md": (
-        *("targets", "cost", "curves", "neighbours", "profiles"),
+        *("targets", "cost", "curves", "neighbours"),
         *("worst", "evenness", "evenness-capacities", "movement"),
     ),
 }
@@ -52,7 +51,6 @@ def tables(results: Results) -> dict[str, str]:
         "cost": cost_table(results.get("cost", {}).get("figures", {})) + "\n",
         "worst": worst_table(results.get("worst_events", {}).get("figures", {})) + "\n",
         "neighbours": _neighbours(results),
-        "profiles": _profiles(results),
         "curves": _curves(results),
         "evenness": _evenness(results, _UNEVEN),
         "evenness-capacities": _evenness(results, _CAPACITIES),
@@ -241,11 +239,6 @@ def _neighbours(results: Results) -> str:
             cells = ("failed" if "failed" in each else "could not be run", "", "")
         rows.append(f"| {' | '.join((name, each['guarantee'], *cells))} |")
     return "\n".join(rows) + "\n"
-
-
-def _profiles(results: Results) -> str:
-    figures: dict[str, Any] = results.get("profiles", {}).get("figures", {})
-    return profile_table(figures) + "\n" if figures else "Not measured yet.\n"
 
 
 def _curves(results: Results) -> str:

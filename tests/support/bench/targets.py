@@ -32,7 +32,6 @@ PRODUCT: Final = {
     "spu-assigner fluvio": Goals(of_plain_loop=1.5, of_kafka_streams=0.9, cpu_s=5.0),
     "spu-assigner balanced": Goals(of_plain_loop=1.0, of_kafka_streams=None, cpu_s=5.5),
 }
-PROFILE: Final = " in profile latency"
 SMALL: Final = "1,000 topics × 10"
 MB_IN_GIB: Final = 2**30 / 1_000_000
 LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is what noise may add
@@ -148,7 +147,7 @@ def _beside_neighbours() -> list[Target]:
             )
         ]
         found += [
-            *_latencies(product, policy, ""),
+            *_latencies(product, policy),
             Target(
                 what="CPU of 100,000 creates",
                 policy=policy,
@@ -158,24 +157,16 @@ def _beside_neighbours() -> list[Target]:
                 reach=goals.cpu_s,
                 moonshot=2.5,
             ),
-            *_latencies(f"{product}{PROFILE}", policy, PROFILE),
-            Target(
-                what=f"creates/s of a backlog{PROFILE}",
-                policy=policy,
-                ours=_neighbour(f"{product}{PROFILE}", "events_per_s"),
-                beside=[_neighbour("plain loop", "events_per_s")],
-                whose="plain loop",
-            ),
         ]
     return found
 
 
-def _latencies(product: str, policy: str, how: str) -> list[Target]:
+def _latencies(product: str, policy: str) -> list[Target]:
     bounds = (("p50", 140.0, 80.0), ("p95", 200.0, None), ("p99", 300.0, None))
     return [
         *(
             Target(
-                what=f"one create at a time{how}, {rank}",
+                what=f"one create at a time, {rank}",
                 policy=policy,
                 ours=_neighbour(product, "latency_ms", rank),
                 unit="ms",
@@ -186,7 +177,7 @@ def _latencies(product: str, policy: str, how: str) -> list[Target]:
             for rank, reach, moonshot in bounds
         ),
         Target(
-            what=f"one create at a time{how}, p50",
+            what="one create at a time, p50",
             policy=policy,
             ours=_neighbour(product, "latency_ms", "p50"),
             beside=[_neighbour("Spark stateless echo", "latency_ms", "p50")],

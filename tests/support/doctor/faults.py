@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -19,12 +19,12 @@ from spu_assigner.stream.jvm.jars import read_lock
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.doctor.installations import (
     AHEAD_SECONDS,
-    SHARDS_THEN,
     Installation,
     InstallationFactory,
     rewrite,
     write_sums,
 )
+from support.job.released import step_notes
 from support.kafka.open_transaction import OpenTransaction
 
 Prepare = Callable[[InstallationFactory, Path], Installation]
@@ -44,11 +44,13 @@ def cut_table(checkpoint: Path) -> None:
     write_sums(path)
 
 
+OWN_STATE, OTHER_STATE = (rf"\"stateName\":\"{name}\"" for name in ("shard", "count"))
+
+
 def be_of_another_program(checkpoint: Path) -> None:
-    rewrite(
-        checkpoint / "state/0/_metadata/v2/0",
-        lambda text: text.replace('\\"stateName\\":\\"shard\\"', '\\"stateName\\":\\"count\\"'),
-    )
+    for note in step_notes(checkpoint):
+        if not note.name.startswith("."):
+            rewrite(note, lambda text: text.replace(OWN_STATE, OTHER_STATE))
 
 
 def be_another(checkpoint: Path) -> None:
@@ -279,7 +281,7 @@ def input_lost(factory: InstallationFactory, folder: Path) -> Installation:
     topic = f"{prefix}topic-events"
     for _ in range(3):
         factory.send(topic, b"?", b"c1", partition=1)
-    place = TopicPartition(topic, 1, 20)
+    place = TopicPartition(topic, 1, OFFSET_END)
     with AdminClient(factory.client) as admin:
         for future in admin.delete_records([place]).values():
             future.result(timeout=60)
@@ -314,9 +316,15 @@ def newer_release(factory: InstallationFactory, folder: Path) -> Installation:
     last = [left for left in factory.messages if left.topic == "assigner-commits"][-1]
     marker = decode_record(last.value or b"")
     assert isinstance(marker, CommitMarker)
-    newer = encode_record(replace(marker, release="9.1.0", shards=SHARDS_THEN))
+    newer = encode_record(replace(marker, release="9.1.0"))
     factory.send(f"{prefix}assigner-commits", newer, last.key or b"")
     return factory.sound(folder, prefix)
+
+
+def repeated_under_another_policy(factory: InstallationFactory, folder: Path) -> Installation:
+    installation = factory.sound(folder, SPU_ASSIGNER_DEFAULT_POLICY="kafka")
+    (folder / "checkpoint/commits/12").unlink()
+    return installation
 
 
 def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:

@@ -1,7 +1,7 @@
 """Installations for the doctor: a sound one, and one for each thing that can be wrong with it.
 
-The checkpoint and the topics are those that release 0.2.0 left behind, put back under a prefix and
-at a path of their own; so nothing here starts Spark. Faults that Kafka keeps have a prefix each.
+The checkpoint and the topics are those that a release left behind, put back under a prefix and at a
+path of their own; so nothing here starts Spark. Faults that Kafka keeps have a prefix each.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from spu_assigner.stream.kafka.acls import Acl, Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.released import PREFIX as RELEASED_PREFIX
-from support.job.released import Left, fill, unpack
+from support.job.released import Left, archives, fill, note_ids, unpack
 from support.kafka.secured import Secured
 
-ARCHIVE = Path(__file__).parents[2] / "data/release-0.2.0.tar.gz"
 PREFIX = "doctor."
 SHARDS_THEN = 2
 CHUNK = 512  # bytes that Hadoop makes a sum of
@@ -68,7 +67,8 @@ class InstallationFactory:
     def open(self) -> None:
         """Unpack, fill the topics of the sound one, and make the users."""
         self.pristine.parent.mkdir(parents=True)
-        self.messages = unpack(ARCHIVE, self.pristine.parent)
+        *_, archive = archives().values()
+        self.messages = unpack(archive, self.pristine.parent)
         fill(self.bootstrap, self.messages, prefix=PREFIX)
         create_topics(self.secured.plain, prefix=PREFIX)
         rights = acls(Role.JOB, prefix=PREFIX, query_name="spu-assigner", group="unused")
@@ -125,6 +125,7 @@ class InstallationFactory:
         for path in checkpoint.glob("state/*/_metadata/v2/*"):
             text = path.read_bytes().replace(str(self.pristine).encode(), str(checkpoint).encode())
             path.write_bytes(text)
+        note_ids(self.bootstrap, checkpoint, prefix=prefix)
         for path in [each for each in checkpoint.rglob("*") if each.is_file()]:
             write_sums(path)
         return checkpoint

@@ -210,13 +210,14 @@ class Writer:
             "release": RELEASE if self.release is None else self.release,
             "shards": self._shards,
             "default_policy": self._options.default_policy.value,
+            "topic_ids": {},
         }
 
     def _mark(self, marker: CommitMarker) -> None:
         self._marker = marker
         value = encode_record(marker, wire=self._options.wire)
         for name in MARKERS:
-            headers = marker_headers(marker, self._clock) if self.release is None else ()
+            headers = marker_headers(marker, self._clock)
             given = {"key": b"q", "value": value, "headers": headers}
             self.topics.append((name, 0), time_ms=self._clock, **given)
             self.topics.ends[name, 0] += 1

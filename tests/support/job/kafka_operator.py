@@ -27,7 +27,6 @@ from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
-from support.job.profiled import ENVIRON
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
 
@@ -71,7 +70,7 @@ class Operator:
             "bootstrap_servers": self.cluster.bootstrap_servers,
             "topic_prefix": self.prefix,
         }
-        return Settings.load(flags=flags, environ=ENVIRON)
+        return Settings.load(flags=flags, environ={})
 
     def lists(self, *topics: str) -> dict[str, Lists]:
         """What the brokers report of topics, now."""
@@ -142,7 +141,7 @@ class Operator:
     def job(self, *, has_ledger: bool = True) -> Iterator[SmallJob]:
         """What the job leaves in Kafka: maps, statuses, state; with an SPU for each broker."""
         create_topics(self.cluster.client, prefix=self.prefix, partitions=2)
-        if not has_ledger:  # As an installation of before 0.4.
+        if not has_ledger:  # As before the first `apply`.
             self.remove("applied-topics")
         with small_job(self.settings()) as job:
             job.apply([self.events.join(n, rack=rack) for n, rack in self.cluster.racks.items()])

@@ -1,4 +1,4 @@
-"""What an earlier release left behind (`tests/data/make_release.py`), put back."""
+"""What a release left behind (`tests/data/make_release.py`), put back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import re
 import tarfile
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from spu_assigner.stream.checkpoint.data_loss import topic_ids
 from spu_assigner.stream.checkpoint.inputs import NOTE
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import PARTITIONS, TOPICS
+from support.job.streams import marker_of
 
 PREFIX = "released."
 INPUTS = ("spu-events", "topic-events")
+MARKERS = ("assigner-commits", "assigner-audit")
+DATA = Path(__file__).parents[2] / "data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +48,7 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
         packed.extractall(folder, filter="data")
     for checksum in folder.rglob(".*.crc"):  # of the files as they were; Spark can do without
         checksum.unlink()
-    notes = [path for path in folder.glob("checkpoint/state/*/_metadata/v2/*") if path.is_file()]
-    assert notes
-    for path in notes:
+    for path in step_notes(folder / "checkpoint"):
         text = path.read_text(encoding="utf-8")
         place = f'"file:{folder}/checkpoint/state/'
         path.write_text(re.sub(r'"file:[^"]*?/checkpoint/state/', place, text), encoding="utf-8")
@@ -54,12 +56,25 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
     return [_left(json.loads(line)) for line in lines]
 
 
-def note_ids(bootstrap_servers: str, checkpoint: Path) -> None:
-    """Where a checkpoint notes Kafka's ids of its topics, note those of the topics put back."""
-    note = checkpoint / NOTE
-    if note.exists():
-        ids = topic_ids({"bootstrap.servers": bootstrap_servers}, [*json.loads(note.read_text())])
-        note.write_text(json.dumps(ids, sort_keys=True) + "\n", encoding="utf-8")
+def step_notes(checkpoint: Path) -> list[Path]:
+    """Spark's notes about the stateful step: its name, and where its state is."""
+    notes = [path for path in checkpoint.glob("state/*/_metadata/v2/*") if path.is_file()]
+    assert notes
+    return notes
+
+
+def archives() -> dict[str, Path]:
+    """The archive of each release that is kept, by its name."""
+    return {
+        path.name.removeprefix("release-").removesuffix(".tar.gz"): path
+        for path in sorted(DATA.glob("release-*.tar.gz"))
+    }
+
+
+def note_ids(bootstrap_servers: str, checkpoint: Path, *, prefix: str = PREFIX) -> None:
+    """Note in a checkpoint Kafka's ids of the topics put back."""
+    ids = topic_ids({"bootstrap.servers": bootstrap_servers}, [prefix + name for name in INPUTS])
+    (checkpoint / NOTE).write_text(json.dumps(ids, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _left(row: dict[str, Any]) -> Left:
@@ -82,7 +97,7 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
     """Make the topics and put the messages there, the input at the offsets and times of then.
 
     What Kafka has written between messages at the end of each transaction is left out, so outputs
-    move together. Nothing is dropped for its age.
+    move together. Nothing is dropped for its age. Markers name the topics by their ids of now.
     """
     client = {"bootstrap.servers": bootstrap_servers}
     _make(client, prefix)
@@ -95,18 +110,23 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
         found[f"{message.topic()}/{message.partition()}"].append(message.offset() or 0)
 
     producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
-    for left in messages:
-        producer.produce(
-            prefix + left.topic,
-            left.value,
-            left.key,
-            left.partition,
-            on_delivery=delivered,
-            timestamp=left.time_ms,
-            headers=left.headers,
-        )
-    assert producer.flush(60) == 0
-    assert not failures
+
+    def put(part: Iterable[Left]) -> None:
+        for left in part:
+            producer.produce(
+                prefix + left.topic,
+                left.value,
+                left.key,
+                left.partition,
+                on_delivery=delivered,
+                timestamp=left.time_ms,
+                headers=left.headers,
+            )
+        assert producer.flush(60) == 0
+        assert not failures
+
+    put(left for left in messages if left.topic not in MARKERS)
+    put(_renamed([left for left in messages if left.topic in MARKERS], client, prefix))
     for topic in INPUTS:
         for partition in {left.partition for left in messages if left.topic == topic}:
             then = [
@@ -117,6 +137,19 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
             assert found[f"{prefix}{topic}/{partition}"] == then
     repaired = create_topics(client, prefix=prefix).repaired
     assert set(repaired) == {prefix + name for name in INPUTS}
+
+
+def _renamed(markers: list[Left], client: dict[str, str], prefix: str) -> Iterator[Left]:
+    """Markers with the ids of the topics of now: as long as those of then, so the rest stays."""
+    ids = topic_ids(client, [prefix + name for name in INPUTS])
+    then = marker_of(markers[-1].value).topic_ids
+    for left in markers:
+        value = left.value or b""
+        for topic, each in then.items():
+            new = ids[prefix + topic.removeprefix(PREFIX)]
+            assert len(new) == len(each)
+            value = value.replace(each.encode(), new.encode())
+        yield replace(left, value=value)
 
 
 def _make(client: dict[str, str], prefix: str) -> None:

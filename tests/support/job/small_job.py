@@ -18,12 +18,11 @@ from spu_assigner.stream.shard.bundle import InputSource
 from spu_assigner.stream.shard.clusters import Clusters
 from spu_assigner.stream.shard.input_batch import Batch, Row
 from spu_assigner.stream.shard.state_log import Shard
-from support.job.profiled import SHARDS
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
 from support.shard.stores import TIME_MS, DictStore, run_batch
 
-SHARDS_LEFT = 4 if SHARDS > 1 else 1  # it suits the profile; of several, no start would choose it
+SHARDS_LEFT = 4  # no start would choose it
 POLL_SECONDS = 0.02
 SOURCES = {SPU_EVENTS: InputSource.SPU_EVENTS, TOPIC_EVENTS: InputSource.TOPIC_EVENTS}
 

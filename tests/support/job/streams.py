@@ -266,15 +266,15 @@ def _read(topic: str, message: Any) -> Read:
 
 def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
     """The parts of a batch, SPU events first, in the order they are applied: shard by shard, in
-    each always the least time; among equals the first part. Shards 0: unknown, before 0.3.
+    each always the least time; among equals the first part.
     """
-    for shard in range(max(1, shards)):
+    for shard in range(shards):
         own = [[read for read in reads if _shard_of(read, shards) == shard] for reads in parts]
         yield from heapq.merge(*own, key=lambda read: read.time_ms)
 
 
 def _shard_of(read: Read, shards: int) -> int:
-    return zlib.crc32(read.key or b"") % max(1, shards)
+    return zlib.crc32(read.key or b"") % shards
 
 
 def marker_of(value: bytes | None) -> CommitMarker:

@@ -20,9 +20,9 @@ from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.story import Story
 from support.job.judge import Judge
-from support.job.profiled import SHARDS
 from support.job.programs import running, session, sessions
 from support.job.s3_server import BUCKET, S3Server
+from support.job.shards import SHARDS
 from support.job.streams import Outgoing, Streams
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")

@@ -100,7 +100,7 @@ class Stack:
         """What `spu-assigner verify` says of all the job has written; fails if it finds fault."""
         command = [sys.executable, "-m", "spu_assigner.stream.cli", "verify", "--strict"]
         done = subprocess.run(
-            [*command, "--format", "json", "--bootstrap-servers", self.bootstrap_servers],
+            [*command, "--output", "json", "--bootstrap-servers", self.bootstrap_servers],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

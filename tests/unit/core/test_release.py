@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
-import fastavro
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import answer_to_json
-from spu_assigner.schemas.messages.codec import (
-    confluent_header,
-    decode_record,
-    encode_record,
-    single_object_header,
-)
-from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.rendering import received_line
 from spu_assigner.stream.kafka.client import Received
@@ -260,29 +248,3 @@ def test_lint_refers_to_the_line_that_releases(tmp_path: Path) -> None:
         "E402 topic: no topic 'a.b' in cluster 'c1' (line 3 releases it)",
         "W508 topic: 'a_b' and 'a.b' are one name to Kafka, which refuses one",
     ]
-
-
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize("status", Status)
-def test_only_the_answers_that_are_new_have_a_new_version(status: Status, wire: Wire) -> None:
-    """A batch of an earlier release that is repeated has the same bytes, and readers that know
-    no release and no adoption go on with all other answers."""
-    answer = TopicStatus(
-        cluster_id="c1",
-        topic="t",
-        status=status,
-        code=None,
-        message="any",
-        replicas=ReplicaLists(np.array([[0]], dtype=np.int32)),
-        cause="e1",
-        moves=3,
-    )
-    versions = Registry.load().versions("TopicStatus")
-    entry = versions[{Status.RELEASED: 3, Status.ADOPTED: 4, Status.VIOLATED: 5}.get(status, 2) - 1]
-    make = confluent_header if wire is Wire.CONFLUENT else single_object_header
-    data = encode_record(answer, wire=wire)
-    assert data.startswith(make(entry))
-    schema = fastavro.parse_schema(entry.schema)
-    read = fastavro.schemaless_reader(BytesIO(data[len(make(entry)) :]), schema, None)
-    assert read["status"] == status.name
-    assert decode_record(data) == answer

@@ -199,7 +199,7 @@ def test_the_release_is_that_of_the_package() -> None:
 
 # Errors of the other commands and of values; those of the job are in the table of docs/errors.md.
 _NOT_OF_THE_JOB = {
-    "ElectionError",  # follow-brokers, apply --moves
+    "ElectionError",  # follow, apply --moves
     "FollowError",
     "OvertakenError",
     "SizesError",
@@ -262,7 +262,6 @@ _NOT_OF_THE_JOB = {
     "DamagedOutputError",
     "FolderTakenError",
     "LostInputError",
-    "NoPositionsError",
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",

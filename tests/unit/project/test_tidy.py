@@ -132,20 +132,6 @@ def test_no_file_is_written_raw(path: Path) -> None:
     assert raw == []
 
 
-@pytest.mark.parametrize("path", sorted((_ROOT / "tests/broker").glob("**/*.py")), ids=_shown)
-def test_a_job_on_a_broker_takes_the_profile_that_the_tests_are_run_in(path: Path) -> None:
-    """Settings without any environment test the default again: `support.job.profiled.ENVIRON`."""
-    closed = [
-        node.lineno
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.keyword)
-        and node.arg == "environ"
-        and isinstance(node.value, ast.Dict)
-        and not node.value.keys
-    ]
-    assert closed == []
-
-
 def test_no_module_of_tests_has_the_name_of_one_of_python() -> None:
     """A program in its folder would import it in place of Python's own."""
     assert [path for path in _TESTS if path.stem in sys.stdlib_module_names] == []

@@ -18,30 +18,18 @@ from spu_assigner.core.base.constraints import (
 )
 from spu_assigner.core.base.events import (
     Event,
-    Policy,
     SpuJoined,
     TopicConstraints,
     TopicCreate,
 )
-from spu_assigner.core.base.records import (
-    RingChange,
-    SpuChanged,
-    Status,
-    Wait,
-    Waiting,
-)
-from spu_assigner.core.base.resources import Need
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.schemas.messages.codec import (
-    confluent_header,
     decode_event,
     encode_event,
-    type_name_of,
 )
 from support.events.builders import Events
-from support.events.samples import MAP, RING, STATUS, decode, encode
 
 REGISTRY = Registry.load()
 WHOLE = Constraints(
@@ -179,68 +167,7 @@ def test_a_topics_constraints_must_be_there() -> None:
 # Messages.
 
 
-SPU = SpuChanged(
-    cluster_id="c1",
-    spu_id=7,
-    online=True,
-    rack=None,
-    cores=1,
-    capacity=9,
-    labels=(),
-    registration=4,
-    core_weights=(),
-    leaving=False,
-)
-WAITS = Waiting(
-    cluster_id="c1",
-    topic="t",
-    sequence=1,
-    kind=Wait.CREATE,
-    cause="e",
-    policy=Policy.KRAFT,
-    partitions=1,
-    replication_factor=1,
-    ignore_rack=False,
-)
-NEED = Need(demand=(("disk_bytes", 1),), leader_demand=())
 events = Events()
-VERSIONS: list[tuple[Any, int]] = [
-    (events.join(), 1),
-    (events.join(resources={"disk_bytes": 1}), 2),
-    (events.join(resources={"disk_bytes": 1}, taints=(TAINT,)), 3),
-    (events.create(), 1),
-    (events.create(demand={"disk_bytes": 1}), 4),
-    (events.create(demand={"disk_bytes": 1}, policy=Policy.KRAFT, constraints=WHOLE), 5),
-    (events.create(constraints=NO_CONSTRAINTS), 5),
-    (events.adopt("t", [0]), 1),
-    (events.adopt("t", [0], policy=Policy.KRAFT), 3),
-    (events.adopt("t", [0], demand={"disk_bytes": 1}), 4),
-    (events.adopt("t", [0], demand={}, policy=Policy.KRAFT), 4),
-    (events.create(constraints=DEMANDING, policy=Policy.KRAFT), 6),
-    (events.constraints("t", WHOLE), 1),
-    (events.constraints("t", DEMANDING), 2),
-    (SPU, 2),
-    (replace(SPU, resources=(("disk_bytes", 1),)), 4),
-    (replace(SPU, resources=(("disk_bytes", 1),), taints=(TAINT,)), 5),
-    (WAITS, 3),
-    (replace(WAITS, need=NEED), 4),
-    (replace(WAITS, need=NEED, constraints=WHOLE), 5),
-    (replace(WAITS, constraints=DEMANDING), 6),
-    (MAP, 12),  # Each map has a ring, which no earlier version can hold.
-    (replace(STATUS, status=Status.ADOPTED), 4),
-    (replace(STATUS, status=Status.VIOLATED, message="m"), 5),
-    (RING, 1),
-    (replace(RING, change=RingChange.CORDONED), 2),
-    (replace(RING, resource="disk_bytes"), 3),
-]
-
-
-@pytest.mark.parametrize(("value", "version"), VERSIONS)
-def test_a_new_version_is_written_only_where_it_is_needed(value: Any, version: int) -> None:
-    """Else a batch of the previous release that this one repeats would have other bytes."""
-    data = encode(value)
-    assert decode(data) == [value]
-    assert data[:5] == confluent_header(REGISTRY.versions(type_name_of(value))[version - 1])
 
 
 def test_an_effect_of_tomorrow_is_refused() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from io import BytesIO
-from typing import Any
 
-import fastavro
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
@@ -27,15 +24,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
 )
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.schemas.messages.codec import (
-    confluent_header,
-    decode_record,
-    encode_record,
-    single_object_header,
-)
-from spu_assigner.schemas.messages.wire import Wire
 from support.events.builders import Events
 from support.events.one_cluster import Answer, OneCluster, ring_changes
 
@@ -198,63 +187,6 @@ def test_the_json_form_is_the_contracts(kind: type[SpuCordon | SpuUncordon], nam
     event = kind(event_id="e4", cluster_id="c1", spu_id=0)
     assert event_from_json(line) == event
     assert json.loads(event_to_json(event)) == json.loads(line)
-
-
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize("change", RingChange)
-def test_a_new_ring_change_alone_is_written_with_the_new_version(
-    change: RingChange, wire: Wire
-) -> None:
-    """A batch of an earlier release that is repeated has the same bytes."""
-    answer = RingEvent(
-        cluster_id="c1",
-        spu_id=1,
-        change=change,
-        code=None,
-        message=None,
-        ring_size=1,
-        cause="e",
-    )
-    is_new = list(RingChange).index(change) > list(RingChange).index(RingChange.IGNORED)
-    data = encode_record(answer, wire=wire)
-    assert data.startswith(_header("RingEvent", 2 if is_new else 1, wire))
-    assert decode_record(data) == answer
-
-
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize(("cordoned", "demoted"), [(False, False), (True, False), (False, True)])
-def test_the_state_of_an_spu_has_the_new_version_where_a_flag_is_set(
-    cordoned: bool, demoted: bool, wire: Wire
-) -> None:
-    """And the version before holds all of one that is neither: an earlier checkpoint goes on."""
-    spu = SpuChanged(
-        cluster_id="c1",
-        spu_id=1,
-        online=True,
-        rack=None,
-        cores=1,
-        capacity=5,
-        labels=(("a", "b"),),
-        registration=0,
-        core_weights=(2,),
-        cordoned=cordoned,
-        demoted=demoted,
-    )
-    version = 3 if cordoned or demoted else 2
-    data = encode_record(spu, wire=wire)
-    header = _header("SpuState", version, wire)
-    assert data.startswith(header)
-    assert decode_record(data) == spu
-    schema = fastavro.parse_schema(Registry.load().versions("SpuState")[version - 1].schema)
-    rest = BytesIO(data[len(header) :])
-    read: Any = fastavro.schemaless_reader(rest, schema, None)
-    assert rest.read() == b""
-    assert (read.get("cordoned", False), read.get("demoted", False)) == (cordoned, demoted)
-
-
-def _header(type_name: str, version: int, wire: Wire) -> bytes:
-    make = confluent_header if wire is Wire.CONFLUENT else single_object_header
-    return make(Registry.load().versions(type_name)[version - 1])
 
 
 def test_a_cordon_is_of_its_cluster_alone() -> None:

@@ -272,5 +272,8 @@ def test_neighbours_write_the_map_of_a_create_as_the_product_does() -> None:
         "chain_index": created.chain_index,
         "cause": "e2",
         "replication_factor": 1,
+        "ignore_rack": False,
+        "own_events": [],
+        "pinned": False,
     }
     assert messages.encode_map(fields) == expected

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.config.profile import Profile
 from spu_assigner.stream.config.security import Mechanism, Protocol
 from spu_assigner.stream.config.settings import SPECS, Settings
 from spu_assigner.stream.follow.sizes_file import read_sizes
@@ -247,7 +246,6 @@ def test_the_job_has_the_settings_that_the_values_say() -> None:
         topic_prefix="team-",
         checkpoint="/var/lib/spu-assigner/checkpoint-2",
         query_name="placement",
-        profile=Profile.THROUGHPUT,
         shards=4,
         default_policy=Policy.KAFKA,
         wire=Wire.SINGLE_OBJECT,

@@ -36,7 +36,7 @@ def test_a_new_folder_is_private_from_the_start(tmp_path: Path) -> None:
 def test_a_folder_that_others_can_read_is_tightened_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What an earlier release has made goes on, and nobody wonders who changed it."""
+    """It may be used, and nobody wonders who changed it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(0o755)
@@ -88,7 +88,7 @@ def test_a_checkpoint_on_this_machine_alone_is_private(tmp_path: Path, form: str
 
 
 def test_a_log_is_private_also_if_it_was_not(tmp_path: Path) -> None:
-    """It names topics and clusters; an earlier release left it open to read."""
+    """It names topics and clusters."""
     log = tmp_path / "log"
     log.write_bytes(b"old\n")
     log.chmod(0o644)

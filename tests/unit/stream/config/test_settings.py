@@ -33,7 +33,6 @@ def test_flags_come_before_the_environment_before_the_file(tmp_path: Path) -> No
         ("SPU_ASSIGNER_TOPIC_PREFIX", "no spaces"),
         ("SPU_ASSIGNER_CHECKPOINT", ""),
         ("SPU_ASSIGNER_QUERY_NAME", ""),
-        ("SPU_ASSIGNER_PROFILE", "fast"),
         ("SPU_ASSIGNER_SHARDS", "0"),
         ("SPU_ASSIGNER_SHARDS", "many"),
         ("SPU_ASSIGNER_DEFAULT_POLICY", "best"),

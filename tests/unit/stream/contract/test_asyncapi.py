@@ -16,18 +16,16 @@ from typing import Any
 import fastavro
 import pytest
 import yaml
-from click.testing import CliRunner
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from jsonschema import Draft7Validator
 from spu_assigner.schemas.avro.registry import Registry
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.config.settings import SPECS
-from spu_assigner.stream.contract.asyncapi import document, text
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.kafka.registry_server import registry_client
 from support.project import contract as consumer
-from support.project.contract import DOCUMENT, Contract
+from support.project.asyncapi import DOCUMENT, document, text
+from support.project.contract import Contract
 
 SPECIFICATION = Path(__file__).parents[3] / "data/asyncapi-specs/3.0.0.json.gz"
 VALIDATOR = Draft7Validator(json.loads(gzip.decompress(SPECIFICATION.read_bytes())))
@@ -40,12 +38,6 @@ def test_the_document_is_the_one_that_the_code_writes() -> None:
     """Who changes a schema or a topic changes the contract, and sees it."""
     is_so = DOCUMENT.read_bytes() == text().encode()
     assert is_so, "asyncapi.yaml is not what the code says: run `make asyncapi`"
-
-
-def test_the_command_prints_the_document() -> None:
-    """For those who have the installed package alone."""
-    done = CliRunner().invoke(cli, ["asyncapi"])
-    assert (done.exit_code, done.stdout) == (0, text())
 
 
 def test_the_document_is_valid_asyncapi() -> None:

@@ -153,7 +153,7 @@ def test_a_package_that_is_missing_is_a_finding_of_the_first_check_that_needs_it
     """Each module of checks is imported when its check runs."""
     monkeypatch.delitem(sys.modules, "spu_assigner.stream.doctor.broker_checks", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    checks = checks_of(call("--json", "--role", "producer", "-b", "127.0.0.1:1"))
+    checks = checks_of(call("--output=json", "--role", "producer", "-b", "127.0.0.1:1"))
     assert [each["code"] for each in checks["broker"]["findings"]] == ["D116"]
     assert checks["packages"]["state"] == "ok"
     assert checks["rights"]["findings"] == []
@@ -275,7 +275,7 @@ def test_a_fix_of_several_findings_is_said_once() -> None:
 
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
     """As after set-up: `run` starts a broker of its own. Nothing is made."""
-    result = call("--json", "--checkpoint", str(tmp_path / "new/checkpoint"))
+    result = call("--output=json", "--checkpoint", str(tmp_path / "new/checkpoint"))
     checks = checks_of(result)
     assert result.return_value == 0, result.output
     assert all(not each["findings"] for each in checks.values()), result.output
@@ -289,7 +289,7 @@ def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None
 
 def test_a_role_is_asked_for_what_it_needs_alone() -> None:
     """A producer needs no Java, and has no checkpoint."""
-    result = call("--json", "--role", "producer", "-b", "127.0.0.1:1")
+    result = call("--output=json", "--role", "producer", "-b", "127.0.0.1:1")
     assert list(checks_of(result)) == [
         "settings",
         "python",
@@ -303,7 +303,7 @@ def test_a_role_is_asked_for_what_it_needs_alone() -> None:
 
 def test_wrong_settings_are_a_finding_and_the_machine_is_looked_at() -> None:
     """Java may be missing as well."""
-    checks = checks_of(call("--json", SPU_ASSIGNER_SHARDS="many"))
+    checks = checks_of(call("--output=json", SPU_ASSIGNER_SHARDS="many"))
     assert checks["settings"]["findings"][0]["code"] == "D001"
     assert checks["java"]["state"] == "ok"
     assert checks["broker"]["not_checked"] == "the settings cannot be used"
@@ -329,13 +329,13 @@ def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> No
     """A taken port is passed over by the job; an address of another machine is not."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        result = call("--json", "--metrics-host", host, "--metrics-port", port)
+        result = call("--output=json", "--metrics-host", host, "--metrics-port", port)
     assert [each["code"] for each in checks_of(result)["ports"]["findings"]] == [code]
 
 
 def test_a_checkpoint_elsewhere_is_left_to_spark() -> None:
     """It says so, and is no fault."""
-    checks = checks_of(call("--json", "--checkpoint", "hdfs://host/checkpoint"))
+    checks = checks_of(call("--output=json", "--checkpoint", "hdfs://host/checkpoint"))
     result = checks["checkpoint"]["not_checked"]
     assert result == "the checkpoint is at hdfs://host/checkpoint, where only Spark can read"
 
@@ -347,7 +347,7 @@ def test_a_full_disk_is_reported(
     """The place need not be there yet."""
     monkeypatch.setattr(machine_checks, "FREE_LEAST", least)
     monkeypatch.setattr(machine_checks, "FREE_LOW", 1 << 62)
-    checks = checks_of(call("--json", "--checkpoint", str(tmp_path / "not/yet")))
+    checks = checks_of(call("--output=json", "--checkpoint", str(tmp_path / "not/yet")))
     found = checks["disk"]["findings"]
     assert {each["code"] for each in found} == {code}
     assert f"free at {tmp_path}" in found[0]["message"]

@@ -270,11 +270,9 @@ def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixt
     ]
 
 
-@pytest.mark.parametrize("name", ["follow", "follow-brokers"])
-def test_the_old_name_still_works_and_each_speaks_as_it_was_called(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def test_topics_are_named_by_globs_and_without_one_they_are_all(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Units and scripts of before call the old one, and may read what it prints."""
     called: list[tuple[str, ...]] = []
 
     def followed(*given: Any, **_: object) -> int:
@@ -285,8 +283,8 @@ def test_the_old_name_still_works_and_each_speaks_as_it_was_called(
 
     monkeypatch.setattr(loop, "follow_cluster", followed)
     given = ["--topics", "team-*", "--topics", "--once"]
-    done = CliRunner().invoke(cli, [name, "--cluster", "c1", *given])
-    assert (done.exit_code, done.stderr) == (0, f"{name}: here\n")
+    done = CliRunner().invoke(cli, ["follow", "--cluster", "c1", *given])
+    assert (done.exit_code, done.stderr) == (0, "follow: here\n")
     assert called == [("team-*", "*")]
 
 

@@ -15,6 +15,7 @@ from spu_assigner.stream.job.faults import (
     CheckpointUnreachableError,
     JobError,
     named,
+    other_step,
     store_failure,
 )
 from spu_assigner.stream.job.marker_check import FencedError
@@ -54,6 +55,18 @@ def test_what_a_shard_server_raised_is_reported_by_its_last_line(
     error = named(RuntimeError(_FROM_A_SERVER.format(line)), checkpoint="/c")
     assert type(error) is kind
     assert reported in str(error)
+
+
+@pytest.mark.parametrize("name", ["transformWithStateInPandasExec", "dedupe"])
+def test_the_state_of_another_step_is_called_a_form_and_no_damage(name: str) -> None:
+    """Releases before 1.0 had another one; the files are as they were written."""
+    condition = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+    ops = {"OpsInMetadataSeq": f"OperatorName: {name}", "OpsInCurBatchSeq": "OperatorName: x"}
+    cause = Cause(kind="x", message="y", condition=condition, parameters=ops)
+    error = other_step([cause], "/c")
+    assert type(error) is CheckpointFormatError
+    assert "as releases from 1.0 on write it" in str(error)
+    assert name in str(error)
 
 
 def test_what_the_sink_raised_is_reported_as_itself() -> None:

@@ -22,9 +22,7 @@ def test_the_job_reads_its_inputs_and_writes_all_else_by_whole_names() -> None:
 
 
 def test_the_jobs_topics_are_those_of_its_table() -> None:
-    """Also without prefix and query: the job looks at its own rights. `applied-topics` is not one:
-    an installation of before 0.4, whose rights are those of then, must start.
-    """
+    """Also without prefix and query: the job looks at its own rights."""
     given = acls(Role.JOB, query_name="", group="")
     topics = {acl.name for acl in given if acl.resource is Resource.TOPIC}
     assert topics == {spec.name for spec in JOB_TOPICS}
@@ -33,7 +31,7 @@ def test_the_jobs_topics_are_those_of_its_table() -> None:
 
 def test_a_role_s_rights_are_printed_as_commands() -> None:
     """They are for whoever administers Kafka, who may have nothing of ours."""
-    asked = ["topics", "acls", "-b", "k:1", "--prefix", "p.", "--role", "producer"]
+    asked = ["topics", "acls", "-b", "k:1", "--topic-prefix", "p.", "--role", "producer"]
     done = CliRunner().invoke(cli, asked)
     assert done.exit_code == 0
     assert done.output.splitlines() == [

@@ -705,7 +705,7 @@ def test_warnings_count_only_if_strict() -> None:
 
 def test_json_is_one_object_a_fault_and_a_summary() -> None:
     """For programs: names and order are fixed."""
-    result = call("--format", "json", "-", given=text_of(Events().create("t", 0)).encode())
+    result = call("--output", "json", "-", given=text_of(Events().create("t", 0)).encode())
     fault, summary = map(json.loads, result.stdout.splitlines())
     assert fault == {
         "type": "fault",
@@ -758,7 +758,7 @@ def test_a_file_that_cannot_be_read_is_status_2_and_the_others_are_linted(tmp_pa
     [
         ([], "Missing argument 'FILE...'"),
         (["--explain", "E999"], "'E999' is no code"),
-        (["--format", "xml", "-"], "'xml' is not one of 'text', 'json'"),
+        (["--output", "xml", "-"], "'xml' is not one of 'text', 'json'"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: list[str], said: str) -> None:

@@ -356,6 +356,7 @@ def test_the_run_that_moves_partitions_is_measured() -> None:
         moves_failed=1,
         bytes_total=100,
         bytes_done=60,
+        began_at=0,
         bytes_failed=10,
     )
     found = scraped(Metrics(clock=lambda: 100.0, moves=lambda: run))

@@ -32,7 +32,6 @@ from spu_assigner.stream.plan.outlook_rendering import (
     copy_text,
     last_lines,
     outlook_lines,
-    outlook_page,
     unmapped_line,
 )
 from spu_assigner.stream.plan.plan_file import plan_json
@@ -283,17 +282,6 @@ def test_the_table_fits_any_width_and_loses_nothing(width: int) -> None:
     digits = sorted(each for each in "".join(table) if each.isdigit())
     (_, *whole) = outlook_lines(outlook, width=500)
     assert digits == sorted(each for each in "".join(whole) if each.isdigit())
-
-
-def test_the_page_needs_nothing_else_and_escapes_what_is_foreign() -> None:
-    """It is opened from a mail or an artifact of CI."""
-    plan, outlook = vast("t")
-    page = outlook_page(plan, outlook, ["~ <script>alert(1)</script>\x1b[31m"])
-    assert "<script" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m" in page
-    assert not any(each in page for each in ("http:", "https:", "src=", "@import", "<link", "url("))
-    assert "300.0 MiB" in page
-    assert "at least 7 s at 47.7 MiB/s" in page
 
 
 def test_the_plan_for_programs_has_the_outlook_beside_what_it_had() -> None:

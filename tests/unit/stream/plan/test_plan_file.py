@@ -202,7 +202,7 @@ def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 
 
 SPOILED: list[Callable[[dict[str, Any]], object]] = [
-    lambda plan: plan.update(format=1),  # of 0.3.0
+    lambda plan: plan.update(format=1),
     lambda plan: plan.update(recreate=1),
     lambda plan: plan.pop("kafka_id"),
     lambda plan: plan.update(brokers=[True]),

@@ -111,6 +111,7 @@ def test_a_recovery_is_read_as_it_was_written() -> None:
         positions={"p.spu-events": (PartitionPosition(partition=2, next=5),), "p.x": ()},
         shards=3,
         state_sha256="00",
+        topic_ids={"p.spu-events": "id"},
     )
     assert Recovery.from_json(recovery.to_json()) == recovery
 

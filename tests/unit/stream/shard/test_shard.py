@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
-import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.shard import state_log as shard_module
-from spu_assigner.stream.shard.state_log import HEAD, Shard, pack_entry, read_entries, segment_key
+from spu_assigner.stream.shard.state_log import (
+    HEAD,
+    Shard,
+    ShardDamagedError,
+    ShardFormatError,
+    read_entries,
+    segment_key,
+)
 from support.project.case_share import share_of
 from support.shard.stores import DictStore, begin, commit, write_ahead
 
@@ -126,29 +133,6 @@ def test_a_large_batch_is_divided_into_segments() -> None:
     assert other.copy == shard.copy
 
 
-def test_a_state_of_releases_up_to_0_3_is_read() -> None:
-    """Their heads have a step for each of the last batches, their segments two parts."""
-    new, moved = pack_entry(b"b", b"2"), pack_entry(b"a", b"1")
-    segment = struct.pack(">BII", 1, len(new), len(moved)) + new + moved
-    head = struct.pack(">B16sQQI", 1, bytes(16), 3, 4, 3)
-    for token, first, end, inline in (
-        (b"1", 3, 4, b""),
-        (b"2", 0, 0, pack_entry(b"c", b"3") + pack_entry(b"d", b"4")),
-        (b"3", 0, 0, pack_entry(b"c", b"5") + pack_entry(b"a", None)),
-    ):
-        head += struct.pack(">16sQQI", token * 16, first, end, len(inline)) + inline
-    store = DictStore()
-    store.current = {HEAD: head, segment_key(3): segment}
-    assert read_entries(store.current) == {b"b": b"2", b"c": b"5", b"d": b"4"}
-    shard = Shard(DictCopy())
-    write(shard, store, {b"e": b"6"})
-    assert (
-        read_entries(store.current)
-        == shard.copy
-        == {b"b": b"2", b"c": b"5", b"d": b"4", b"e": b"6"}
-    )
-
-
 def test_outdated_segments_are_handed_in_until_half_of_the_log_is_valid() -> None:
     """A batch that cleans needs the oldest segments, and no others."""
     store = DictStore()
@@ -165,11 +149,23 @@ def test_outdated_segments_are_handed_in_until_half_of_the_log_is_valid() -> Non
 def test_state_of_another_format_is_refused() -> None:
     """Reading it wrongly would be worse than not starting."""
     store = DictStore()
-    shard = Shard(DictCopy())
-    write(shard, store, entries_of(0))
-    store.current[HEAD] = b"\x09" + store.current[HEAD][1:]
-    with pytest.raises(InvariantError, match="format 9"):
-        begin(Shard(DictCopy()), store)
+    write(Shard(DictCopy()), store, entries_of(0))
+    for number in (1, 9):  # of the releases before 1.0, and of one to come
+        store.current[HEAD] = bytes((number,)) + store.current[HEAD][1:]
+        with pytest.raises(ShardFormatError, match=f"format {number}, this release reads 2"):
+            begin(Shard(DictCopy()), store)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:9], lambda data: data + b"x"])
+def test_a_piece_of_another_size_is_refused(change: Callable[[bytes], bytes]) -> None:
+    """It was cut, or written over."""
+    store = DictStore()
+    write(Shard(DictCopy()), store, entries_of(0, size=10_000))
+    whole = dict(store.current)
+    for key, value in whole.items():
+        store.current = {**whole, key: change(value)}
+        with pytest.raises(ShardDamagedError, match=f"has {len(change(value))} bytes"):
+            begin(Shard(DictCopy()), store)
 
 
 def test_a_missing_segment_is_refused() -> None:

@@ -11,7 +11,6 @@ from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesSt
 from spu_assigner.stream.kafka.moves_record import SILENT_SECONDS, move_of
 from spu_assigner.stream.moves.run_record import begun_run
 from spu_assigner.stream.ui.app import make_app
-from spu_assigner.stream.ui.views import moves_view
 from support.pages.ui_pages import Still, known_of, read
 
 MIB = 1024**2
@@ -162,15 +161,6 @@ def test_hostile_names_are_escaped() -> None:
     answer = pages(replace(run, holder=hostile))[0].get("/moves")
     assert "<script>alert" not in answer.text
     assert answer.text.count("&lt;script&gt;alert") == 3
-
-
-def test_a_record_of_a_release_before_is_shown_without_what_it_lacks() -> None:
-    """It says neither when the run began nor how many waves it has."""
-    run = replace(under_way(), began_at=0, waves=0)
-    assert moves_view(run, now_ms=run.recorded_at).speed is None
-    page = read(pages(run)[0], "/moves")
-    assert "Waves 2 throttle" in page.text
-    assert "Time left –" in page.text
 
 
 def test_a_partition_is_under_way_while_its_wave_is() -> None:

@@ -36,7 +36,7 @@ def test_moves_are_read_from_the_cluster_of_the_topics(
 ) -> None:
     """Under the prefix of the job, as `apply --moves` records them."""
     monkeypatch.setattr(live, "Live", Noted)
-    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--prefix", "p-", *options]
+    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--topic-prefix", "p-", *options]
     assert "enough is known" in CliRunner().invoke(cli, asked).stderr
     connection, moved = Noted.given
     assert (connection.bootstrap_servers, connection.prefix) == ("jobs:9092", "p-")

@@ -1,5 +1,7 @@
 """The contract as AsyncAPI 3.0: topics, keys, headers, schemas and wire formats, as plain data.
 
+    python tests/support/project/asyncapi.py    # writes asyncapi.yaml
+
 `asyncapi_base.yaml` has what is written by hand. Everything that the code knows is taken from it:
 topics and settings from `topics`, which type goes where from `codec` and `bundle`, schemas and ids
 from the registry, keys, headers and bytes of the examples from what the job itself makes them with.
@@ -56,6 +58,7 @@ from spu_assigner.stream.shard.clusters import output_key
 from spu_assigner.stream.verify.digest_order import expected_headers
 from spu_assigner.stream.verify.model import Headers
 
+DOCUMENT: Final = Path(__file__).parents[3] / "asyncapi.yaml"
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 BINDING: Final = "0.5.0"  # of AsyncAPI's Kafka bindings
 EXAMPLE_QUERY: Final = "spu-assigner"
@@ -300,3 +303,8 @@ def _record_key(record: Message) -> str:
 
 def _reference(kind: str, name: str) -> dict[str, str]:
     return {"$ref": f"#/components/{kind}/{name}"}
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(text(), encoding="utf-8")
+    print(f"{DOCUMENT.name}: {DOCUMENT.stat().st_size:,} bytes")

@@ -1,4 +1,4 @@
-"""The load of each SPU as a picture: SVG, alone or inside a page of HTML that needs nothing else.
+"""The load of each SPU as a picture: SVG inside a page.
 
 A bar an SPU, grouped by rack: what it may hold, what it holds, how many lists it leads; a line
 across each bar is its fair share. Bars get narrower down to a limit, then flow into more rows, so
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -62,7 +62,6 @@ class Chart:
     rows: list[list[RackBars]]
     ids_every: int  # bars, of which one has its id below it
     legend: list[tuple[str, str, str]]  # state, part of a bar, label
-    summary: str
     row_height: int = ROW_HEIGHT
 
     @property
@@ -81,18 +80,12 @@ def foreign(value: Any) -> Any:
 
 
 _TEMPLATES: Final = Environment(
-    loader=PackageLoader("spu_assigner.stream.inspect"),
+    loader=PackageLoader("spu_assigner.stream.ui"),
     autoescape=True,
     finalize=foreign,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-
-
-def picture(clusters: Mapping[str, Sequence[SpuLoad]], *, subtitle: str, form: str = "svg") -> str:
-    """Clusters below each other, as `svg` or as a page of `html` with the picture in it."""
-    charts = {cluster_id: chart(loads) for cluster_id, loads in clusters.items()}
-    return _TEMPLATES.get_template(f"load.{form}").render(charts=charts, subtitle=subtitle)
 
 
 def bars(loads: Sequence[SpuLoad]) -> str:
@@ -121,9 +114,6 @@ def chart(loads: Sequence[SpuLoad]) -> Chart:
     id_width = CHARACTER_WIDTH * (1 + max((len(str(each.spu_id)) for each in loads), default=0))
     states = Counter(each.state for each in loads)
     beyond = " (beyond the scale)" if capacity > top else ""
-    counts = ", ".join(
-        f"{states[state]:,} {state}" for state in ("online", *_OUTSIDE) if states[state]
-    )
     return Chart(
         top=top,
         ticks=range(0, int(top) + 1, step),
@@ -136,8 +126,6 @@ def chart(loads: Sequence[SpuLoad]) -> Chart:
             ("", "free", f"capacity{beyond}"),
             *((each, "held", each) for each in _OUTSIDE if states[each]),
         ],
-        summary=f"{len(loads):,} SPUs ({counts or 'none'}), "
-        f"{sum(each.replicas for each in loads):,} replicas",
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 import pytest
-from spu_assigner.stream.inspect.plot import BAR_HEIGHT, PITCH_MIN, WIDTH, picture
 from spu_assigner.stream.inspect.report import SpuLoad
+from spu_assigner.stream.ui.plot import BAR_HEIGHT, PITCH_MIN, WIDTH, bars, style
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -35,10 +35,10 @@ def load(spu_id: int, rack: str | None = "a", state: str = "online", **given: in
 
 
 def drawn(loads: Sequence[SpuLoad]) -> ET.Element:
-    return ET.fromstring(picture({"c1": loads}, subtitle="after batch 1"))
+    return ET.fromstring(bars(loads))
 
 
-def bars(root: ET.Element) -> list[ET.Element]:
+def bars_of(root: ET.Element) -> list[ET.Element]:
     return [each for each in root.iter(f"{SVG}g") if (each.get("class") or "").startswith("spu")]
 
 
@@ -53,7 +53,7 @@ def test_every_spu_has_a_bar_inside_the_picture(count: int) -> None:
     """Few are wide, many flow into rows; none is left out or drawn over the edge."""
     loads = [load(number, f"rack{number * 7 // max(count, 1)}") for number in range(count)]
     root = drawn(loads)
-    found = bars(root)
+    found = bars_of(root)
     assert len(found) == count
     for bar in found:
         for rect in bar.iter(f"{SVG}rect"):
@@ -64,7 +64,7 @@ def test_every_spu_has_a_bar_inside_the_picture(count: int) -> None:
 
 def test_bars_stand_to_capacity_as_the_numbers_do() -> None:
     """A bar's picture is its numbers."""
-    [bar] = bars(drawn([load(0, capacity=60, replicas=30, leaders=10)]))
+    [bar] = bars_of(drawn([load(0, capacity=60, replicas=30, leaders=10)]))
     assert heights(bar) == {
         "free": pytest.approx(BAR_HEIGHT),
         "held": pytest.approx(BAR_HEIGHT / 2),
@@ -75,13 +75,13 @@ def test_bars_stand_to_capacity_as_the_numbers_do() -> None:
 def test_a_capacity_far_above_the_load_leaves_the_scale() -> None:
     """With the usual 6,998 slots a bar of thirty replicas would be a hair's breadth."""
     root = drawn([load(0, capacity=6998, replicas=30, leaders=10)])
-    assert heights(bars(root)[0])["held"] > BAR_HEIGHT / 2
+    assert heights(bars_of(root)[0])["held"] > BAR_HEIGHT / 2
     assert "beyond the scale" in "".join(root.itertext())
 
 
 def test_hovering_shows_the_numbers() -> None:
     """Where bars are narrow, it is the only way to read one."""
-    title = bars(drawn([load(7, replicas=12, leaders=4, fair=13)]))[0].find(f"{SVG}title")
+    title = bars_of(drawn([load(7, replicas=12, leaders=4, fair=13)]))[0].find(f"{SVG}title")
     assert title is not None
     assert title.text == (
         "SPU 7, rack a, online\n12 of 60 replicas (20.0%)\n4 leaders\nfair share 13.0"
@@ -94,7 +94,7 @@ def test_states_are_marked_and_in_the_legend() -> None:
         [load(0), load(1, state="saturated"), load(2, state="leaving"), load(3, state="cordoned")]
     )
     classes = ["spu", "spu saturated", "spu leaving", "spu cordoned"]
-    assert [bar.get("class") for bar in bars(root)] == classes
+    assert [bar.get("class") for bar in bars_of(root)] == classes
     texts = [text.text for text in root.iter(f"{SVG}tspan")]
     assert "saturated" in texts
     assert "offline" not in texts
@@ -103,26 +103,24 @@ def test_states_are_marked_and_in_the_legend() -> None:
 def test_a_fair_share_is_a_line_on_online_spus_only() -> None:
     """The others are not to take their share."""
     root = drawn([load(0), load(1, state="offline")])
-    assert [len(list(bar.iter(f"{SVG}path"))) for bar in bars(root)] == [1, 0]
+    assert [len(list(bar.iter(f"{SVG}path"))) for bar in bars_of(root)] == [1, 0]
 
 
 def test_an_spu_without_capacity_or_load_can_still_be_hovered() -> None:
     """Nothing to see is not nothing there."""
-    [bar] = bars(drawn([load(0, capacity=0, replicas=0, leaders=0, fair=0)]))
+    [bar] = bars_of(drawn([load(0, capacity=0, replicas=0, leaders=0, fair=0)]))
     assert heights(bar) == {"free": 2.0}
 
 
 def test_any_text_in_a_rack_is_only_text() -> None:
     """A rack's name is the producer's; it must not become a script."""
     evil = '</title><script>alert("1")</script>\x00\x1b'
-    root = ET.fromstring(picture({"c1": [load(0, evil)]}, subtitle="<b>"))
-    assert list(root.iter(f"{SVG}script")) == []
-    assert "<script" not in picture({"c1": [load(0, evil)]}, subtitle="<b>", form="html")
+    assert list(drawn([load(0, evil)]).iter(f"{SVG}script")) == []
 
 
-def test_a_page_needs_nothing_from_elsewhere() -> None:
-    """It can be sent by mail and opened without a network."""
-    text = picture({"c1": [load(0)], "c2": [load(0)]}, subtitle="after batch 1", form="html")
+def test_a_picture_and_its_style_need_nothing_from_elsewhere() -> None:
+    """The page loads nothing from other hosts."""
+    text = bars([load(0)]) + style()
     assert "<link" not in text
     assert "src=" not in text
     assert text.count("http") == 1  # SVG's own name
@@ -130,12 +128,6 @@ def test_a_page_needs_nothing_from_elsewhere() -> None:
 
 
 def test_the_same_state_gives_the_same_picture() -> None:
-    """It may be kept under version control."""
+    """The page is not drawn again for nothing."""
     loads = [load(number, "ab"[number % 2]) for number in range(30)]
-    once = picture({"c1": loads}, subtitle="s")
-    assert once == picture({"c1": list(reversed(loads))}, subtitle="s")
-
-
-def test_no_cluster_is_said() -> None:
-    """An empty picture would look like a fault."""
-    assert "No cluster yet" in picture({}, subtitle="after batch 0")
+    assert bars(loads) == bars(list(reversed(loads)))
