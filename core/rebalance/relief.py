@@ -45,7 +45,7 @@ SUMS_LEAST: Final = 16
 LOOKS_OF_ITEM: Final = 12  # what it takes to weigh replicas that are alike,
 LOOKS_OF_SUMS: Final = 64  # and one for so many sums of sizes
 LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
-LOOKS_MAX: Final = 1_000_000  # at replicas and SPUs; some 3 s
+LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
 Key = tuple[int, int, int, int]  # largest share over a goal, sum of these, bytes, steps
 
@@ -167,12 +167,13 @@ class _Search:
             shares = map(dominant_share, self._used, self._capacities)
             self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
         while self._excess(spu):
-            first, kinds = len(self.steps), self._least_kinds(spu, others)
+            first, is_over = len(self.steps), self.looks > 2 * LOOKS_MAX
+            kinds = [] if is_over else self._least_kinds(spu, others)
             stuck = next((kind for kind in kinds if not self._give(spu, kind, depth)), None)
             if stuck is not None:
                 self._undo(first)
                 others.add(stuck)
-            if not kinds or len(others) > KINDS or self.looks > 2 * LOOKS_MAX:
+            if not kinds or len(others) > KINDS:
                 self._undo(begin)
                 return False
         return True
@@ -204,15 +205,20 @@ class _Search:
 
     def _ease(self, spu: int) -> None:
         """Let an SPU that cannot be relieved give what makes it less over, the most first."""
-        while excess := self._excess(spu):
-            gains = []
-            for kind, amounts, size, _ in self._offers(spu):
-                add(self._used[spu], amounts, -1)
-                gains.append((self._excess(spu) - excess, size, kind))
-                add(self._used[spu], amounts)
-            less = (kind for gain, _, kind in sorted(gains) if gain < 0)
-            if not any(self._give(spu, kind, 0, over_max=excess - 1) for kind in less):
-                return
+        before, gains = self._excess(spu), []
+        for kind, amounts, size, _ in self._offers(spu):
+            add(self._used[spu], amounts, -1)
+            gains.append((self._excess(spu) - before, size, kind))
+            add(self._used[spu], amounts)
+        self.looks += len(gains)
+        for gain, _, kind in sorted(gains):
+            while gain < 0 and (excess := self._excess(spu)) and self.looks <= 2 * LOOKS_MAX:
+                begin = len(self.steps)
+                if not self._give(spu, kind, 0, over_max=excess - 1):
+                    break
+                if self._excess(spu) >= excess:
+                    self._undo(begin)
+                    break
 
     def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int, int]]:
         """What an SPU can give: the kind, what it takes, its bytes, and how many there are."""
