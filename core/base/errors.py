@@ -1,7 +1,7 @@
 """What goes wrong, by name.
 
-A request that cannot be met is no error: it is answered with a `TopicStatus` or a `RingEvent` that
-carries a `Code`.
+A request that cannot be met is no error: its `Rejection` is answered with a `TopicStatus` or a
+`RingEvent` that carries the `Code`.
 """
 
 from __future__ import annotations
@@ -90,3 +90,13 @@ class Code(StrEnum):
     SOURCE_OFFLINE = "SOURCE_OFFLINE"  # the only copy is on an SPU that is offline
     TOO_COMPLEX = "TOO_COMPLEX"  # it takes more work than one event may
     TOO_MANY_MOVES = "TOO_MANY_MOVES"  # it moves more replicas than one event may
+
+
+class Rejection(AssignerError):  # noqa: N818 — the answer to a request, not a fault of ours
+    """A request cannot be met: raised where that is found, made an answer by `decide`."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        self.code = code
+        self.message = message
+        """What was found, what was expected and what to do."""
+        super().__init__(message)

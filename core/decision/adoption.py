@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import chain
 
 from spu_assigner.core.base.constraints import Constraints, given_constraints
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import (
     Policy,
     TopicAdopted,
@@ -34,7 +34,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision import checks
-from spu_assigner.core.decision.answers import Rejection, known_topic, status
+from spu_assigner.core.decision.answers import known_topic, status
 from spu_assigner.core.decision.manual_placement import unknown_spus
 from spu_assigner.core.decision.repair import cores_of, revised, settled
 from spu_assigner.core.decision.requests import shown_index

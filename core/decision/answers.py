@@ -7,7 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
-from spu_assigner.core.base.errors import AssignerError, Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.records import (
     Answer,
     Record,
@@ -22,16 +22,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
 CLUSTER_TOPIC: Final = ""  # what a status names that answers for the cluster
-
-
-class Rejection(AssignerError):  # noqa: N818 — the answer to a request, not a fault of ours
-    """A request cannot be met: raised all over this package, made an answer by `decide`."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        self.code = code
-        self.message = message
-        """What was found, what was expected and what to do."""
-        super().__init__(message)
 
 
 def status(
@@ -55,11 +45,6 @@ def status(
         cause=cause,
         moves=moves,
     )
-
-
-def rejected(state: ClusterState, topic: str, why: Rejection, cause: str) -> TopicStatus:
-    """The request is not met."""
-    return status(state, topic, Status.REJECTED, cause, why=why)
 
 
 def ring_event(

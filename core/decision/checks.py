@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (
     INDEX_MAX,
@@ -22,7 +22,6 @@ from spu_assigner.core.base.limits import (
 )
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
-from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.state.cluster_state import ClusterState
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire

@@ -46,7 +46,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -83,14 +83,7 @@ from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.constraints.violations import Violations, topics_to_check, violations
 from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, forget, redescribe
-from spu_assigner.core.decision.answers import (
-    CLUSTER_TOPIC,
-    Rejection,
-    counted,
-    rejected,
-    ring_event,
-    status,
-)
+from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, ring_event, status
 from spu_assigner.core.decision.checks import check_create
 from spu_assigner.core.decision.demotion import frees_leaders, put_in_order
 from spu_assigner.core.decision.manual_placement import place_manual
@@ -209,7 +202,7 @@ def _rejected(state: ClusterState, event: Event, why: Rejection) -> Record:
         size, cause = state.ring.size, event.event_id
         return ring_event(state, event.spu_id, RingChange.IGNORED, size, cause, why=why)
     topic = CLUSTER_TOPIC if isinstance(event, ClusterRebalance) else event.topic
-    return rejected(state, topic, why, event.event_id)
+    return status(state, topic, Status.REJECTED, event.event_id, why=why)
 
 
 def _is_of_topic(state: ClusterState, event: Event, hashed: int) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.records import Mode, Reason
-from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.checks import check_room
 from spu_assigner.core.decision.ring_changes import Assignment
 from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id, read_lists

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
 from spu_assigner.core.base.constraints import taints_fault
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import (
     LeaveMode,
     SpuCordon,
@@ -33,7 +33,7 @@ from spu_assigner.core.base.limits import (
 )
 from spu_assigner.core.base.records import Record, RingChange, SpuChanged
 from spu_assigner.core.base.resources import amounts_fault, amounts_of
-from spu_assigner.core.decision.answers import Rejection, ring_event
+from spu_assigner.core.decision.answers import ring_event
 from spu_assigner.core.decision.checks import check_range
 from spu_assigner.core.decision.ring_changes import chains_changed, is_full, ring_after
 from spu_assigner.core.rules import redpanda

@@ -8,8 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import (
     AMOUNT_MAX,
@@ -18,7 +17,6 @@ from spu_assigner.core.base.limits import (
     BAND_PERCENT,
     BAND_PERCENT_MAX,
     MOVES_MAX,
-    REBALANCE_MOVES_MAX,
     RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
@@ -26,10 +24,11 @@ from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
-from spu_assigner.core.decision.answers import CLUSTER_TOPIC, Rejection, rejected, status
+from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, status
+from spu_assigner.core.decision.checks import check_range
 from spu_assigner.core.decision.repair import revised
 from spu_assigner.core.decision.ring_changes import ring_after
-from spu_assigner.core.rebalance.planning import Rebalance, TooManyMovesError, plan_rebalance
+from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed, add
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
@@ -37,6 +36,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.topic import Topic
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
@@ -45,20 +45,26 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     Its message also counts the topics that do not move: manual and pinned ones. Where topics say
     what they need of resources, it has the bytes and the largest dominant share.
     """
-    names = [name for name in sorted(state.topics) if _why_left(state, name) is None]
-    found = _refuse(event) or _planned(state, event, names)
-    if isinstance(found, Rejection):
-        return [rejected(state, CLUSTER_TOPIC, found, event.event_id)]
-    plan, repairs = found
-    left_alone = [why for name in state.topics if (why := _why_left(state, name)) is not None]
-    message = _said_of(plan, repairs) + _left_alone(left_alone)
+    for field, value, limit in (
+        ("max_moves", event.max_moves, MOVES_MAX),
+        ("max_bytes", event.max_bytes, AMOUNT_MAX),
+        ("band_percent", event.band_percent, BAND_PERCENT_MAX),
+        ("band", event.band, BAND_MAX),
+    ):
+        check_range(field, value or 0, 0, limit)
+    whys = {name: _why_left(topic) for name, topic in sorted(state.topics.items())}
+    names = [name for name, why in whys.items() if why is None]
+    plan, repairs = _planned(state, event, names)
+    message = _said_of(plan, repairs)
+    if kinds := sorted({why for why in whys.values() if why is not None}):
+        left = counted(len(whys) - len(names), f"{' or '.join(kinds)} topic")
+        message += f"; {left} left alone"
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
     return [*_records(state, plan, names, event.event_id), replace(answer, message=message)]
 
 
-def _why_left(state: ClusterState, name: str) -> str | None:
+def _why_left(topic: Topic) -> str | None:
     """Why a topic does not move; None: it may."""
-    topic = state.topics[name]
     if topic.pinned:
         return "pinned"
     return "manual" if topic.policy is Policy.MANUAL else None
@@ -66,8 +72,8 @@ def _why_left(state: ClusterState, name: str) -> str | None:
 
 def _planned(
     state: ClusterState, event: ClusterRebalance, names: Sequence[str]
-) -> tuple[Rebalance, Repairs] | Rejection:
-    """What is to change, the repairs included; or why too much would."""
+) -> tuple[Rebalance, Repairs]:
+    """What is to change, the repairs included."""
     moving = MovingRules(state, names)
     open_ids = [
         i
@@ -76,8 +82,7 @@ def _planned(
     ]
     if not names or not open_ids:
         return Rebalance(changed={}, moves=(), reorders=0), Repairs()
-    if (refusal := _refuse_size(state, names)) is not None:
-        return refusal
+    _check_size(state, names)
     loads = state.loads(np.array(open_ids, dtype=np.int32))
     goal = _goal(state, event, names, loads)
     matrices = [state.topics[name].replicas.matrix() for name in names]
@@ -92,24 +97,16 @@ def _planned(
         max_bytes=event.max_bytes,
     )
     loads, goal = _after(repairs, matrices, loads, goal)
-    try:
-        plan = plan_rebalance(
-            [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
-            loads,
-            racks=_other_racks(state, loads),
-            max_moves=event.max_moves - len(repairs.moves),
-            band=BAND if event.band is None else event.band,
-            choice=LeaderChoice(state) if state.demoted else None,
-            goal=goal,
-            ruled=_ruled(state, names, moving, loads),
-        )
-    except TooManyMovesError as error:
-        return Rejection(
-            Code.TOO_MANY_MOVES,
-            f"to even out takes at least {error.moves} moves; one request may take "
-            f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
-            "nothing moves",
-        )
+    plan = plan_rebalance(
+        [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
+        loads,
+        racks=_other_racks(state, loads),
+        max_moves=event.max_moves - len(repairs.moves),
+        band=BAND if event.band is None else event.band,
+        choice=LeaderChoice(state) if state.demoted else None,
+        goal=goal,
+        ruled=_ruled(state, names, moving, loads),
+    )
     return _with_repairs(plan, repairs, matrices), repairs
 
 
@@ -173,17 +170,16 @@ def _with_repairs(plan: Rebalance, repairs: Repairs, matrices: Sequence[IdMatrix
 
 def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     shares, size = plan.shares, "" if plan.shares is None else f" of {plan.size} bytes"
-    is_one = len(plan.moves) == 1
-    said = f"1 replica{size} moves" if is_one else f"{len(plan.moves)} replicas{size} move"
-    if repairs.moves:
-        count = len(repairs.moves)
-        said += f" ({count} to repair lists, {len(plan.moves) - count} to even out)"
+    moves, repairing = len(plan.moves), len(repairs.moves)
+    said = f"{counted(moves, 'replica')}{size} {'moves' if moves == 1 else 'move'}"
+    if repairing:
+        said += f" ({repairing} to repair lists, {moves - repairing} to even out)"
     if plan.reorders == 1:
         said += ", 1 list gets another leader from among its replicas"
     else:
         said += f", {plan.reorders} lists get another leader from among their replicas"
     if repairs.left:
-        lists = "1 list is" if repairs.left == 1 else f"{repairs.left} lists are"
+        lists = f"{counted(repairs.left, 'list')} {'is' if repairs.left == 1 else 'are'}"
         said += f"; {lists} left to be repaired, beyond the limits of the request"
     if plan.is_cut:
         said += "; the search ended at its limit: ask again, which may find more"
@@ -195,28 +191,8 @@ def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     return said
 
 
-def _left_alone(whys: Sequence[str]) -> str:
-    """What is said of the topics that do not move."""
-    if not whys:
-        return ""
-    kinds = [kind for kind in ("manual", "pinned") if kind in whys]
-    return f"; {len(whys)} {' or '.join(kinds)} topic{'' if len(whys) == 1 else 's'} left alone"
-
-
-def _refuse(event: ClusterRebalance) -> Rejection | None:
-    for code, field, value, limit in (
-        (Code.INVALID_MAX_MOVES, "max_moves", event.max_moves, MOVES_MAX),
-        (Code.INVALID_MAX_BYTES, "max_bytes", event.max_bytes or 0, AMOUNT_MAX),
-        (Code.INVALID_BAND_PERCENT, "band_percent", event.band_percent or 0, BAND_PERCENT_MAX),
-        (Code.INVALID_BAND, "band", event.band or 0, BAND_MAX),
-    ):
-        if not 0 <= value <= limit:
-            return Rejection(code, f"{field} is {bounded_repr(value)}; expected 0 to {limit}")
-    return None
-
-
-def _refuse_size(state: ClusterState, names: Sequence[str]) -> Rejection | None:
-    """Why so many lists under rules, or replicas by their resources, are not weighed."""
+def _check_size(state: ClusterState, names: Sequence[str]) -> None:
+    """The lists under rules, or replicas by their resources, must not be too many to weigh."""
     sizes = {name: state.topics[name].replicas.matrix().shape for name in names}
     lists = sum(rows for name, (rows, _) in sizes.items() if name in state.constrained)
     replicas = 0
@@ -227,12 +203,11 @@ def _refuse_size(state: ClusterState, names: Sequence[str]) -> Rejection | None:
         (lists, RULED_LISTS_MAX, "with constraints have {} lists;"),
     ):
         if count > limit:
-            return Rejection(
+            raise Rejection(
                 Code.TOO_COMPLEX,
                 f"topics {found.format(count)} one request may weigh {limit}: pin topics that are "
                 "to stay (topic_adopted with pinned)",
             )
-    return None
 
 
 def _goal(
@@ -296,8 +271,8 @@ def _records(
     for each in plan.moves:
         move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
         moves_of.setdefault(each.topic, []).append(move)
-        changes.update({each.taken: 1})
-        changes.subtract({each.gone: 1})
+        changes[each.taken] += 1
+        changes[each.gone] -= 1
     after = ring_after(state, changes)
     records: list[Record] = list(after.described.values())
     weights: dict[SpuId, list[int]] = dict(state.core_weights)

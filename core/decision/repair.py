@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace
 from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
@@ -37,7 +37,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import leaving_spus
-from spu_assigner.core.decision.answers import Rejection, status
+from spu_assigner.core.decision.answers import status
 from spu_assigner.core.decision.checks import check_size
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import count_changes, recorded_ring, ring_after

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX, ruled_moves_max
 from spu_assigner.core.base.records import Mode, Move, Record, Status
@@ -30,7 +30,7 @@ from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
-from spu_assigner.core.decision.answers import Rejection, counted, known_topic, status
+from spu_assigner.core.decision.answers import counted, known_topic, status
 from spu_assigner.core.decision.checks import check_range, check_size
 from spu_assigner.core.decision.repair import outcome, revised
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Mode, Reason, Waiting
@@ -19,7 +19,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.decision import shortage
-from spu_assigner.core.decision.answers import Rejection, known_topic
+from spu_assigner.core.decision.answers import known_topic
 from spu_assigner.core.decision.checks import check_room
 from spu_assigner.core.decision.ring_changes import (
     Assignment,
@@ -30,7 +30,7 @@ from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
 from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError, place
+from spu_assigner.core.policies.planner import place
 from spu_assigner.core.policies.striped import (
     free_slots,
     offline_spus,
@@ -125,10 +125,6 @@ def automatic(
             assignment = _kraft(state, event)
         else:
             assignment = _by_rule(state, event, policy, first_partition)
-    except ShortRingError as short:
-        raise shortage.short_on_the_way(short) from None
-    except TooManyLooksError as error:
-        raise shortage.too_many_looks(error) from None
     except TooMuchWorkError as error:
         raise shortage.too_complex(event, error.given) from None
     if event.demand is not None or event.leader_demand is not None:

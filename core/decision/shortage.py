@@ -7,19 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import SpuId, TopicCreate
-from spu_assigner.core.base.limits import PLACING_LOOKS_MAX
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import HardRule, topic_rules
 from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.constraints.work import LOOKS_MAX
-from spu_assigner.core.decision.answers import Rejection, counted
+from spu_assigner.core.decision.answers import counted
 from spu_assigner.core.placement.choose import binding_rules
 from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import slack
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -46,17 +45,6 @@ def short_ring(
     )
 
 
-def short_on_the_way(short: ShortRingError, why: str = "") -> Rejection:
-    """Of a ring that became too small within the request."""
-    need, room = short.needed - short.found, "room" if why else "a free slot"
-    return Rejection(
-        Code.INSUFFICIENT_CAPACITY,
-        f"partition {short.partition} found {short.found} SPUs with {room} for "
-        f"{short.needed} replicas, {need} more needed{why}; add SPUs or capacity, delete topics, "
-        "or ask for less",
-    )
-
-
 def too_complex(event: TopicCreate, given: int) -> Rejection:
     """Of a request that takes too much work; so many of its lists do not."""
     fewer = "ask for fewer partitions or replicas"
@@ -67,16 +55,6 @@ def too_complex(event: TopicCreate, given: int) -> Rejection:
         f"{counted(event.partitions, 'list')} of {counted(event.replication_factor, 'replica')} "
         f"under these rules take more work than one event may ({LOOKS_MAX:,} looks at SPUs); "
         f"{fewer}, or spread over fewer values, each level within the one before it",
-    )
-
-
-def too_many_looks(error: TooManyLooksError) -> Rejection:
-    """Of a request by a rule that takes more looks at SPUs than one may."""
-    return Rejection(
-        Code.TOO_COMPLEX,
-        f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {error.done} of "
-        f"{error.partitions} partitions by this policy; ask for {max(error.done, 1)}, and let the "
-        "topic grow after that, or choose another policy",
     )
 
 
@@ -138,8 +116,8 @@ def short_of_room(
         range(event.partitions), True, key=lambda lists: slack(rooms, lists + 1, replicas) < 0
     )
     found = sum(room > lists for room in rooms)
-    short = ShortRingError(partition=lists, needed=replicas, found=found)
-    return short_on_the_way(short, _text(_lacks(state, spu_ids, need)))
+    why = _text(_lacks(state, spu_ids, need))
+    return ShortRingError(partition=lists, needed=replicas, found=found, why=why)
 
 
 def short_of_repairs(

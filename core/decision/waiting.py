@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from spu_assigner.core.base.constraints import given_constraints
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import WAITING_MAX
 from spu_assigner.core.base.records import (
@@ -34,7 +34,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
-from spu_assigner.core.decision.answers import Rejection, status
+from spu_assigner.core.decision.answers import status
 from spu_assigner.core.decision.repair import repair, settled
 from spu_assigner.core.decision.requests import automatic, create_of
 from spu_assigner.core.decision.ring_changes import granted

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.errors import InvariantError, Rejection
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
     Mode,
@@ -27,7 +27,6 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import describe_rules
-from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.placement_decision import (

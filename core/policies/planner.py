@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.base.replica_lists import ReplicaLists
@@ -30,23 +30,28 @@ Departed = tuple[tuple[int, ...], ...]
 BLOCK_ROWS_FIRST: Final = 64  # at once near a saturation; doubled while none happens
 
 
-class ShortRingError(AssignerError):
-    """Fewer SPUs in the ring than the replicas still to place: the request is rejected."""
+class ShortRingError(Rejection):
+    """Fewer SPUs in the ring than the replicas still to place; `why`: room is what they lack."""
 
-    def __init__(self, *, partition: int, needed: int, found: int) -> None:
-        self.partition = partition
-        self.needed = needed
-        self.found = found
-        super().__init__(f"partition {partition} needs {needed} more SPUs, the ring has {found}")
+    def __init__(self, *, partition: int, needed: int, found: int, why: str = "") -> None:
+        super().__init__(
+            Code.INSUFFICIENT_CAPACITY,
+            f"partition {partition} found {found} SPUs with {'room' if why else 'a free slot'} for "
+            f"{needed} replicas, {needed - found} more needed{why}; add SPUs or capacity, delete "
+            "topics, or ask for less",
+        )
 
 
-class TooManyLooksError(AssignerError):
-    """A request takes more looks at SPUs than one may: likewise."""
+class TooManyLooksError(Rejection):
+    """A request takes more looks at SPUs than one may, which place the partitions that are done."""
 
     def __init__(self, *, done: int, partitions: int) -> None:
-        self.done = done  # partitions that were placed within the limit
-        self.partitions = partitions
-        super().__init__(f"{done} of {partitions} partitions are placed within the limit")
+        super().__init__(
+            Code.TOO_COMPLEX,
+            f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {done} of "
+            f"{partitions} partitions by this policy; ask for {max(done, 1)}, and let the topic "
+            "grow after that, or choose another policy",
+        )
 
 
 def place(

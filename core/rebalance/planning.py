@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.limits import BAND, REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.fair_share import Bands, fair_shares, kinds_of
@@ -45,14 +45,6 @@ from spu_assigner.core.state.loads import Loads
 
 LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
-
-
-class TooManyMovesError(AssignerError):
-    """A plan takes more moves than one is made of."""
-
-    def __init__(self, moves: int) -> None:
-        super().__init__(f"the plan takes at least {moves} moves")
-        self.moves = moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +82,7 @@ def plan_rebalance(
     may not come back from there, so other shares may then be the permitted ones.
 
     Raises:
-        TooManyMovesError: more moves are allowed than one plan is made of, and are needed.
+        Rejection: more moves are allowed than one plan is made of, and are needed.
     """
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
@@ -155,7 +147,12 @@ def _steps_by_count(
     bands = Bands.around(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:
-        raise TooManyMovesError(needed)
+        raise Rejection(
+            Code.TOO_MANY_MOVES,
+            f"to even out takes at least {needed} moves; one request may take "
+            f"{REBALANCE_MOVES_MAX}: ask with max_moves {REBALANCE_MOVES_MAX}, and again until "
+            "nothing moves",
+        )
     if needed > max(max_moves, WHOLE_PLAN_MAX):
         bands = bands.widest(counts, moves=max_moves)
     pool = ReplicaPool(lists, ruled)

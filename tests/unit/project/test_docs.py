@@ -225,7 +225,6 @@ _NOT_OF_THE_JOB = {
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
     "TooManyLooksError",  # likewise
-    "TooManyMovesError",  # likewise
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover

@@ -32,7 +32,6 @@ _PARTS = {
     "FileRefusedError": "its reason stands in the message of whoever reads the file",
     "NoAssignmentError": "likewise; `lint` shows it beside line and column",
     "SchemaError": "what is wrong with an .avsc, for whoever edits it, beside its place",
-    "ShortRingError": "`decide` answers with a rejection that says what to do",
     "InvariantError": "a fault of the product: only the state's fingerprint helps",
 }
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.records import (
     Record,
@@ -17,7 +17,6 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.constraints import kept_rules
 from spu_assigner.core.decision import waiting
-from spu_assigner.core.decision.answers import Rejection
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import list_repair
 from spu_assigner.core.state.cluster_state import ClusterState, evolve

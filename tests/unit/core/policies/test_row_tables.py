@@ -155,9 +155,9 @@ def test_the_pointer_never_comes_back_within_a_list() -> None:
     )
     assert found.tolist() == [[1, 2, 0]]
     assert departed == ((1,), (0,))
-    with pytest.raises(ShortRingError) as caught:
+    short = "partition 1 found 1 SPUs with a free slot for 3 replicas, 2 more needed"
+    with pytest.raises(ShortRingError, match=short):
         place(Cursor(state.ring, Mode.POINTER, 1), partitions=2, replicas=3, free=free)
-    assert (caught.value.partition, caught.value.needed, caught.value.found) == (1, 3, 1)
 
 
 @pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.BALANCED])

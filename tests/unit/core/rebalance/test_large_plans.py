@@ -8,7 +8,6 @@ import pytest
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuJoined, TopicCreate
 from spu_assigner.core.base.records import Record, Status, TopicStatus
-from spu_assigner.core.decision import rebalance as deciding
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rebalance import planning
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
@@ -123,7 +122,6 @@ def test_too_many_moves_are_rejected_and_the_answer_says_what_to_ask_for(
 ) -> None:
     """The plan would keep all others waiting; so many at a time come to the same."""
     monkeypatch.setattr(planning, "REBALANCE_MOVES_MAX", 500)
-    monkeypatch.setattr(deciding, "REBALANCE_MOVES_MAX", 500)
     state = grown()
     refused = asked(state, 1_000)
     assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MANY_MOVES)
