@@ -83,7 +83,7 @@ def adopt(
         policy=policy,
         replicas=replicas,
         cores=cores,
-        chain_index=shown_index(state, policy, after.ring, after.chains, ignore_rack=ignore_rack),
+        chain_index=shown_index(state, policy, after, ignore_rack=ignore_rack),
         cause=cause,
         replication_factor=max(map(len, rows)),
         ignore_rack=ignore_rack,
@@ -176,9 +176,7 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease) -> list[Recor
         policy=topic.policy,
         replicas=None,
         cores=None,
-        chain_index=shown_index(
-            state, topic.policy, after.ring, after.chains, ignore_rack=topic.ignore_rack
-        ),
+        chain_index=shown_index(state, topic.policy, after, ignore_rack=topic.ignore_rack),
         cause=cause,
         replication_factor=topic.replication_factor,
         is_released=is_released,

@@ -31,16 +31,17 @@ def status(
     cause: str,
     *,
     why: Rejection | None = None,
+    message: str | None = None,
     replicas: ReplicaLists | None = None,
     moves: int | None = None,
 ) -> TopicStatus:
-    """The answer to a request; `why` it is not met."""
+    """The answer to a request; `why` it is not met, or what else there is to say."""
     return TopicStatus(
         cluster_id=state.cluster_id,
         topic=topic,
         status=answer,
         code=None if why is None else why.code,
-        message=None if why is None else why.message,
+        message=message if why is None else why.message,
         replicas=replicas,
         cause=cause,
         moves=moves,

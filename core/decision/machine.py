@@ -171,8 +171,12 @@ def _decided(
             from spu_assigner.core.decision.rebalance import rebalance
 
             return rebalance(state, event)
+        case SpuJoined():
+            return membership.join(state, event)
+        case SpuLeft():
+            return membership.leave(state, event)
         case _:
-            return membership.change(state, event)
+            return membership.set_flag(state, event)
 
 
 def _create(
@@ -306,8 +310,7 @@ def _violated(state: ClusterState, event: Event, before: SpuChanged | None) -> l
     for name, broken in sorted(found.broken.items()):
         new = [f"{rule} ({counted(count, 'list')})" for rule, count in broken.items()]
         message = f"lists break {', '.join(new)}; they stay as they are"
-        answer = status(state, name, Status.VIOLATED, event.event_id)
-        records.append(replace(answer, message=message))
+        records.append(status(state, name, Status.VIOLATED, event.event_id, message=message))
     unchecked = Rejection(
         Code.TOO_COMPLEX,
         "lists were not checked: with the topics before it by name, it is more than one event may "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import Final
 
 from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
 from spu_assigner.core.base.constraints import taints_fault
@@ -40,22 +40,6 @@ from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 
 DROPPED_NAMED: Final = 8  # in the answer to a join
-
-
-def change(state: ClusterState, event: SpuEvent) -> list[Record]:
-    """What an event of `spu-events` changes."""
-    if not isinstance(event, SpuJoined) and event.spu_id not in state.spus:
-        found = f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
-        raise Rejection(Code.SPU_UNKNOWN, found)
-    match event:
-        case SpuJoined():
-            return join(state, event)
-        case SpuLeft():
-            return leave(state, event)
-        case SpuCordon() | SpuUncordon() | SpuDemote() | SpuUndemote():
-            return set_flag(state, event)
-        case _:
-            assert_never(event)
 
 
 def join(state: ClusterState, event: SpuJoined) -> list[Record]:
@@ -166,9 +150,16 @@ def _check_join(state: ClusterState, event: SpuJoined) -> None:
         raise Rejection(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")
 
 
+def _known(state: ClusterState, event: SpuEvent) -> SpuChanged:
+    if event.spu_id not in state.spus:
+        found = f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
+        raise Rejection(Code.SPU_UNKNOWN, found)
+    return state.spu_entry(SpuId(event.spu_id))
+
+
 def leave(state: ClusterState, event: SpuLeft) -> list[Record]:
     """An SPU is gone, for a while or, with DECOMMISSION, as soon as no list holds it."""
-    spu = state.spu_entry(SpuId(event.spu_id))
+    spu = _known(state, event)
     is_decommissioned = event.mode is LeaveMode.DECOMMISSION
     leaving = spu.leaving or is_decommissioned
     was_there = spu.online or (spu.leaving and is_decommissioned)
@@ -185,7 +176,7 @@ def set_flag(
     A cordoned one leaves the ring and keeps what it holds; a demoted one keeps its place in the
     ring. What a taint says stays so.
     """
-    spu = state.spu_entry(SpuId(event.spu_id))
+    spu = _known(state, event)
     is_set = isinstance(event, SpuCordon | SpuDemote)
     stays: RingChange | None = None  # what keeps it out of the ring, or from leading
     if isinstance(event, SpuCordon | SpuUncordon):

@@ -30,7 +30,7 @@ from spu_assigner.core.decision.repair import revised
 from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed, add
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
@@ -59,8 +59,9 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     if kinds := sorted({why for why in whys.values() if why is not None}):
         left = counted(len(whys) - len(names), f"{' or '.join(kinds)} topic")
         message += f"; {left} left alone"
-    answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, event.event_id, moves=len(plan.moves))
-    return [*_records(state, plan, names, event.event_id), replace(answer, message=message)]
+    cause, moves = event.event_id, len(plan.moves)
+    answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, cause, message=message, moves=moves)
+    return [*_records(state, plan, names, cause), answer]
 
 
 def _why_left(topic: Topic) -> str | None:
@@ -84,7 +85,6 @@ def _planned(
         return Rebalance(changed={}, moves=(), reorders=0), Repairs()
     _check_size(state, names)
     loads = state.loads(np.array(open_ids, dtype=np.int32))
-    goal = _goal(state, event, names, loads)
     matrices = [state.topics[name].replicas.matrix() for name in names]
     repairs = repair_lists(
         state,
@@ -92,11 +92,13 @@ def _planned(
         matrices,
         moving,
         loads,
-        sizes=[0] * len(names) if goal is None else [need.size for need in goal.needs],
+        sizes=[_size(state.topics[name].need) for name in names],
         max_moves=event.max_moves,
         max_bytes=event.max_bytes,
     )
-    loads, goal = _after(repairs, matrices, loads, goal)
+    ids = loads.ids.tolist()
+    held, led = [[count[i] for i in ids] for count in (repairs.changes[None], repairs.leads)]
+    loads = replace(loads, replicas=loads.replicas + held, leaders=loads.leaders + led)
     plan = plan_rebalance(
         [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
         loads,
@@ -104,7 +106,7 @@ def _planned(
         max_moves=event.max_moves - len(repairs.moves),
         band=BAND if event.band is None else event.band,
         choice=LeaderChoice(state) if state.demoted else None,
-        goal=goal,
+        goal=_goal(state, event, names, loads, repairs),
         ruled=_ruled(state, names, moving, loads),
     )
     return _with_repairs(plan, repairs, matrices), repairs
@@ -129,28 +131,6 @@ def _ruled(
             if each is not None and each.tolerations
         },
     )
-
-
-def _after(
-    repairs: Repairs, matrices: Sequence[IdMatrix], loads: Loads, goal: ResourceGoal | None
-) -> tuple[Loads, ResourceGoal | None]:
-    """What SPUs hold after the repairs, and how many bytes may be moved then."""
-    place = {spu_id: at for at, spu_id in enumerate(loads.ids.tolist())}
-    replicas, leaders = loads.replicas.copy(), loads.leaders.copy()
-    used = [] if goal is None else [list(amounts) for amounts in goal.used]
-    for index, after in repairs.matrices.items():
-        for row, column in np.argwhere(after != matrices[index]).tolist():
-            for matrix, more in ((matrices[index], -1), (after, 1)):
-                at = place[int(matrix[row, column])]
-                replicas[at] += more
-                leaders[at] += more * (column == 0)
-                if goal is not None:
-                    need = goal.needs[index]
-                    add(used[at], need.follower if column else need.leader, more)
-    if goal is not None:
-        left = None if goal.bytes_max is None else goal.bytes_max - repairs.size
-        goal = replace(goal, used=used, bytes_max=left)
-    return replace(loads, replicas=replicas, leaders=leaders), goal
 
 
 def _with_repairs(plan: Rebalance, repairs: Repairs, matrices: Sequence[IdMatrix]) -> Rebalance:
@@ -211,9 +191,14 @@ def _check_size(state: ClusterState, names: Sequence[str]) -> None:
 
 
 def _goal(
-    state: ClusterState, event: ClusterRebalance, names: Sequence[str], loads: Loads
+    state: ClusterState,
+    event: ClusterRebalance,
+    names: Sequence[str],
+    loads: Loads,
+    repairs: Repairs,
 ) -> ResourceGoal | None:
-    """What to come to where any topic says what it needs; None: numbers of replicas decide."""
+    """What to come to after the repairs, where any topic says what it needs; None: numbers of
+    replicas decide."""
     needs = [topic.need for topic in state.topics.values() if topic.need is not None]
     resources = sorted({name for need in needs for name, _, _ in need.by_name()})
     if not needs:
@@ -222,27 +207,33 @@ def _goal(
     for spu_id, slots, count in zip(
         loads.ids.tolist(), loads.capacities.tolist(), loads.replicas.tolist(), strict=True
     ):
-        has, uses = dict(state.spus[SpuId(spu_id)].resources), state.ledger.used(spu_id)
+        has, uses = dict(state.spus[SpuId(spu_id)].resources), Counter(state.ledger.used(spu_id))
+        uses.update({name: repairs.changes[name][spu_id] for name in resources})
         capacities.append([slots, *[has.get(name, 0) for name in resources]])
-        used.append([count, *[uses.get(name, 0) for name in resources]])
+        used.append([count, *[uses[name] for name in resources]])
     return ResourceGoal(
         needs=[_topic_need(state.topics[name].need, resources) for name in names],
         capacities=capacities,
         used=used,
         band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
-        bytes_max=event.max_bytes,
+        bytes_max=None if event.max_bytes is None else event.max_bytes - repairs.size,
     )
 
 
 def _topic_need(need: Need | None, resources: Sequence[str]) -> TopicNeed:
-    """Of a replica: a slot, and what the topic says. Without a size it counts as 0 bytes."""
+    """Of a replica: a slot, and what the topic says."""
     amounts = {} if need is None else {name: pair for name, *pair in need.by_name()}
     of_each = [amounts.get(name, (0, 0)) for name in resources]
     return TopicNeed(
         follower=[1, *[follower for follower, _ in of_each]],
         leader=[1, *[leader for _, leader in of_each]],
-        size=amounts.get(BYTES, (0, 0))[0],
+        size=_size(need),
     )
+
+
+def _size(need: Need | None) -> int:
+    """The bytes of a replica; 0 where its topic does not say."""
+    return 0 if need is None else dict(need.demand).get(BYTES, 0)
 
 
 def _percent(share: Fraction) -> str:
@@ -285,8 +276,7 @@ def _records(
             replicas=replicas,
             mode=Mode.REBALANCE,
             moves=moves_of.get(index, ()),
-            ring=after.ring,
-            chains=after.chains,
+            after=after,
             weights=weights,
         )
         records.append(changed)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
-from spu_assigner.core.base.chains import Chain, Order
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
@@ -40,12 +40,16 @@ from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.decision.answers import status
 from spu_assigner.core.decision.checks import check_size
 from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.decision.ring_changes import count_changes, recorded_ring, ring_after
+from spu_assigner.core.decision.ring_changes import (
+    RingAfter,
+    count_changes,
+    recorded_ring,
+    ring_after,
+)
 from spu_assigner.core.decision.shortage import short_of_repairs
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_core
-from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.topic import Topic, map_of
 
 # What repairs take in looks, by measurement.
@@ -116,8 +120,7 @@ def repair(
             replicas=replicas,
             mode=Mode.REPAIR,
             moves=moves,
-            ring=after.ring,
-            chains=after.chains,
+            after=after,
         )
         records = after.around(state, cause, changed)
     if left:
@@ -159,28 +162,24 @@ def revised(
     replicas: ReplicaLists,
     mode: Mode,
     moves: Iterable[Move] = (),
-    ring: Ring | None = None,
-    chains: Mapping[Order, Chain] | None = None,
+    after: RingAfter | None = None,
     weights: Mapping[SpuId, list[int]] | None = None,
 ) -> ReplicaMap:
     """The next map of a living topic, some of whose replicas are elsewhere.
 
-    Its reason lists the moves by partition, and no more than a message has room for. `ring`,
-    `chains` and the `weights` of cores are those after it; None: they are as in the state.
+    Its reason lists the moves by partition, and no more than a message has room for. The ring and
+    the `weights` of cores are those after it; None: they are as in the state.
     """
-    topic = state.topics[name]
-    ring = state.ring if ring is None else ring
-    chains = state.chains if chains is None else chains
-    cores = None
+    topic, cores = state.topics[name], None
     if topic.cores is not None:
         cores = cores_of(state.core_weights if weights is None else weights, topic, replicas)
     reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
     return replace(
-        map_of(state.cluster_id, name, state.topics[name]),
+        map_of(state.cluster_id, name, topic),
         revision=topic.revision + 1,
         replicas=replicas,
         cores=cores,
-        chain_index=shown_index(state, topic.policy, ring, chains, ignore_rack=topic.ignore_rack),
+        chain_index=shown_index(state, topic.policy, after or state, ignore_rack=topic.ignore_rack),
         cause=cause,
         reason=Reason(mode=mode, ring=recorded_ring(state, Order.BALANCED), moves=tuple(reported)),
     )

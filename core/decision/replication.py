@@ -78,8 +78,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         replicas=replicas,
         mode=Mode.REPLICATION,
         moves=moves,
-        ring=after.ring,
-        chains=after.chains,
+        after=after,
     )
     changed = replace(
         changed,
@@ -150,18 +149,13 @@ def _shorten(state: ClusterState, name: str, before: Rows, factor: int) -> tuple
             moves.append(Move(partition=partition, gone=gone, taken=None))
             row.remove(gone)
         if rules is not None and len(row) < len(before[partition]):
-            _check_rules(rules, partition, before[partition], row)
+            for rule in rules.worsened(before[partition], row):
+                raise Rejection(
+                    Code.UNSATISFIABLE,
+                    f"partition {partition} cannot hold {rule} with "
+                    f"{counted(len(row), 'replica')}; relax it, or ask for more replicas",
+                )
     return rows, moves
-
-
-def _check_rules(rules: BoundRules, partition: int, before: list[int], row: list[int]) -> None:
-    """A shorter list must not break a rule more than before."""
-    for rule in rules.worsened(before, row):
-        raise Rejection(
-            Code.UNSATISFIABLE,
-            f"partition {partition} cannot hold {rule} with {counted(len(row), 'replica')}; "
-            "relax it, or ask for more replicas",
-        )
 
 
 def _going_rank(

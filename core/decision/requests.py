@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.chains import Chain, Order
+from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import PARTITIONS_MAX
@@ -23,6 +22,7 @@ from spu_assigner.core.decision.answers import known_topic
 from spu_assigner.core.decision.checks import check_room
 from spu_assigner.core.decision.ring_changes import (
     Assignment,
+    RingAfter,
     chain_after,
     recorded_ring,
 )
@@ -40,7 +40,7 @@ from spu_assigner.core.policies.striped import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import first_cores
 from spu_assigner.core.state.leading import led_by_others
-from spu_assigner.core.state.ring import Ring, ranges_text
+from spu_assigner.core.state.ring import ranges_text
 from spu_assigner.core.state.topic import Topic
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
@@ -272,8 +272,7 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode |
 def shown_index(
     state: ClusterState,
     policy: Policy,
-    ring: Ring,
-    chains: Mapping[Order, Chain],
+    after: RingAfter | ClusterState,
     *,
     ignore_rack: bool,
 ) -> int | None:
@@ -287,4 +286,4 @@ def shown_index(
     if order is None:
         rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
-    return ring.index(order, chains[order])
+    return after.ring.index(order, after.chains[order])

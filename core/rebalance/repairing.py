@@ -48,6 +48,10 @@ class Repairs:
 
     matrices: dict[int, IdMatrix] = field(default_factory=dict)  # by topic index, where one differs
     moves: list[ListMove] = field(default_factory=list)
+    changes: defaultdict[str | None, Counter[int]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )  # of what SPUs hold, by resource; None: of slots
+    leads: Counter[int] = field(default_factory=Counter)  # how many lists more SPUs lead
     size: int = 0  # bytes
     left: int = 0  # lists that are not repaired, because of the limits
 
@@ -127,7 +131,6 @@ class _Repairing:
         ids = loads.ids.tolist()
         self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
         self._slots = dict(zip(ids, np.maximum(loads.capacities, 1).tolist(), strict=True))
-        self._changes: defaultdict[str | None, Counter[int]] = defaultdict(Counter)
         self._plain: Chooser | None = None  # of the topics without rules and demands
 
     def repair(self, topic: _RepairedTopic, matrix: IdMatrix, rows: Sequence[int]) -> None:
@@ -165,10 +168,11 @@ class _Repairing:
                 each.pass_lead(gone, taken)
         need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
-            self._changes[None][spu_id] += more
+            self.found.changes[None][spu_id] += more
+            self.found.leads[spu_id] += more * leads
             self._held[spu_id] += more
             for name, follower, leader in () if need is None else need.by_name():
-                self._changes[name][spu_id] += more * (leader if leads else follower)
+                self.found.changes[name][spu_id] += more * (leader if leads else follower)
         self._lists += 1
         self._moves_left -= 1
         self.found.size += topic.size
@@ -219,9 +223,9 @@ class _Repairing:
         """That of a topic; all without rules and demands share one."""
         topic = self._state.topics[name]
         if topic.need is not None or topic.ignore_rack or binding_rules(self._state, name):
-            return topic_chooser(self._state, name, changes=self._changes)
+            return topic_chooser(self._state, name, changes=self.found.changes)
         if self._plain is None:
-            self._plain = topic_chooser(self._state, name, changes=self._changes)
+            self._plain = topic_chooser(self._state, name, changes=self.found.changes)
         bind_topic(self._plain, self._state, name)
         return self._plain
 
