@@ -92,7 +92,7 @@ def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraint
     lists, spus = counted(event.partitions, "list"), f"{counted(len(rooms), 'SPU')} online"
     if fits or request.fits(()) is False:
         allowed = [labels.id_list[place] for place in bits(rules.allowed)]
-        why = _text(_lacks(state, allowed, need, is_closed_out=False))
+        why = _lacks(state, allowed, need, is_closed_out=False)
         return Rejection(
             Code.INSUFFICIENT_SPUS if len(rooms) < replicas else Code.INSUFFICIENT_CAPACITY,
             f"of {spus} the rules allow {len(allowed)}{why}: too little room for {lists} of "
@@ -116,7 +116,7 @@ def short_of_room(
         range(event.partitions), True, key=lambda lists: slack(rooms, lists + 1, replicas) < 0
     )
     found = sum(room > lists for room in rooms)
-    why = _text(_lacks(state, spu_ids, need))
+    why = _lacks(state, spu_ids, need)
     return ShortRingError(partition=lists, needed=replicas, found=found, why=why)
 
 
@@ -156,15 +156,14 @@ def _no_other(state: ClusterState, name: str, row: Sequence[int]) -> tuple[Code,
     if constraints is None:
         online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
         others = [spu_id for spu_id in online if spu_id not in row]
-        return Code.INSUFFICIENT_CAPACITY, _text(_lacks(state, others, topic.need))
+        return Code.INSUFFICIENT_CAPACITY, _lacks(state, others, topic.need)
     leaving = leaving_spus(state, topic)
     staying = [spu_id for spu_id in row if spu_id not in leaving]
     wanted = max(topic.replication_factor, len(row))
     barring = barring_rules(state, name, constraints, staying, wanted)
     left = [spu_id for spu_id in barring.left if spu_id not in row]
-    lacks = _lacks(state, left, topic.need, is_closed_out=False)
     code = Code.INSUFFICIENT_CAPACITY if left else Code.UNSATISFIABLE
-    return code, _text([*barring.rules, *lacks])
+    return code, _lacks(state, left, topic.need, barring.rules, is_closed_out=False)
 
 
 def rooms_of(
@@ -189,13 +188,16 @@ def _lacks(
     state: ClusterState,
     spu_ids: Sequence[int],
     need: Need | None,
+    rules: Sequence[str] = (),
     *,
     is_closed_out: bool = True,
-) -> list[str]:
-    """What SPUs lack for a replica, with how many of them; `spu_ids` are ascending."""
+) -> str:
+    """What SPUs lack for a replica, with how many of them, after the `rules` that bar others; ""
+    where they lack nothing. `spu_ids` are ascending."""
     spus = [state.spus[SpuId(spu_id)] for spu_id in spu_ids]
     left = [spu for spu in spus if not (is_closed_out and spu.is_closed)]
-    found = [f"{len(spus) - len(left)} cordoned or tainted"] if len(left) < len(spus) else []
+    found = list(rules)
+    found += [f"{len(spus) - len(left)} cordoned or tainted"] if len(left) < len(spus) else []
     free = [spu for spu in left if state.ledger.count(spu.spu_id) < spu.capacity]
     found += [f"{len(left) - len(free)} without a free slot"] if len(free) < len(left) else []
     for name, follower, leader in () if need is None else need.by_name():
@@ -209,8 +211,4 @@ def _lacks(
         if count := sum(each < amount for each in rest):
             have = "has" if count == 1 else "have"
             found.append(f"{count} {have} less than {amount} of {name} free{use}")
-    return found
-
-
-def _text(lacks: Sequence[str]) -> str:
-    return f" ({', '.join(lacks)})" if lacks else ""
+    return f" ({', '.join(found)})" if found else ""
