@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.records import (
@@ -91,10 +90,10 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    of_kind: dict[type[Record], list[Any]] = {ReplicaMap: [], TopicStatus: [], RingEvent: []}
-    for record in records:
-        if (found := of_kind.get(type(record))) is not None:
-            found.append(record)
-    of_kind[ReplicaMap].sort(key=attrgetter("topic", "revision"))
-    of_kind[RingEvent].sort(key=attrgetter("spu_id"))
-    return tuple(chain.from_iterable(of_kind.values()))
+    maps = [record for record in records if isinstance(record, ReplicaMap)]
+    ring_events = [record for record in records if isinstance(record, RingEvent)]
+    return (
+        *sorted(maps, key=attrgetter("topic", "revision")),
+        *[record for record in records if isinstance(record, TopicStatus)],
+        *sorted(ring_events, key=attrgetter("spu_id")),
+    )

@@ -20,7 +20,7 @@ from spu_assigner.core.base.limits import (
     RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
-from spu_assigner.core.base.records import Mode, Move, Record, Status
+from spu_assigner.core.base.records import Mode, Move, Record, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
@@ -61,7 +61,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         message += f"; {left} left alone"
     cause, moves = event.event_id, len(plan.moves)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, cause, message=message, moves=moves)
-    return [*_records(state, plan, names, cause), answer]
+    return _records(state, plan, names, answer)
 
 
 def _why_left(topic: Topic) -> str | None:
@@ -254,9 +254,9 @@ def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
 
 
 def _records(
-    state: ClusterState, plan: Rebalance, names: Sequence[str], cause: str
+    state: ClusterState, plan: Rebalance, names: Sequence[str], answer: TopicStatus
 ) -> list[Record]:
-    """The SPUs that come back into the ring first, then maps, ring events and chains."""
+    """The maps and the answer, among what changes of the ring."""
     moves_of: dict[int, list[Move]] = {}
     changes: Counter[int] = Counter()  # of counts, by SPU
     for each in plan.moves:
@@ -265,23 +265,23 @@ def _records(
         changes[each.taken] += 1
         changes[each.gone] -= 1
     after = ring_after(state, changes)
-    records: list[Record] = list(after.described.values())
+    maps: list[ReplicaMap] = []
     weights: dict[SpuId, list[int]] = dict(state.core_weights)
     for index, matrix in plan.changed.items():
         replicas = ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
         changed = revised(
             state,
             names[index],
-            cause=cause,
+            cause=answer.cause,
             replicas=replicas,
             mode=Mode.REBALANCE,
             moves=moves_of.get(index, ()),
             after=after,
             weights=weights,
         )
-        records.append(changed)
+        maps.append(changed)
         if changed.cores is not None:
             held = held_by_cores(replicas.matrix, changed.cores.matrix)
             before = state.topics[names[index]].held_by_cores()
             weights.update(weights_after(weights, before, held))
-    return [*records, *after.records(state, cause)]
+    return after.around(state, answer.cause, *maps, answer)

@@ -56,19 +56,17 @@ class RingAfter:
     registration: int  # the next one
     changes: tuple[tuple[SpuId, RingChange], ...]
 
-    def records(self, state: ClusterState, cause: str) -> list[Record]:
-        """The ring events and the chains: they go behind the maps."""
+    def around(self, state: ClusterState, cause: str, *records: Record) -> list[Record]:
+        """The records of all of it, with the maps that change the counts and their answers."""
         return [
+            *self.described.values(),
+            *records,
             *[
                 ring_event(state, spu_id, change, self.ring.size, cause)
                 for spu_id, change in self.changes
             ],
             *chains_changed(state, self.chains, self.registration),
         ]
-
-    def around(self, state: ClusterState, cause: str, *records: Record) -> list[Record]:
-        """All of it, with the map that changes the counts and its answers."""
-        return [*self.described.values(), *records, *self.records(state, cause)]
 
 
 def count_changes(before: ReplicaLists | None, after: ReplicaLists) -> dict[int, int]:
@@ -180,11 +178,6 @@ def granted(
     index = None if order is None else ring.index(order, moved.get(order, state.chains[order]))
     if isinstance(event, TopicCreate):
         check_size(assignment.replicas, assignment.cores)
-        need = constraints = None
-        if event.demand is not None or event.leader_demand is not None:
-            need = Need.of(event.demand, event.leader_demand)
-        if event.constraints is not None:
-            constraints = given_constraints(event.constraints)
         replica_map = ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
@@ -196,8 +189,8 @@ def granted(
             cause=event.event_id,
             replication_factor=assignment.replicas.matrix.shape[1],
             ignore_rack=event.ignore_rack,
-            need=need,
-            constraints=constraints,
+            need=Need.of(event.demand, event.leader_demand),
+            constraints=given_constraints(event.constraints),
             reason=assignment.reason,
         )
     else:
@@ -249,10 +242,8 @@ def recorded_ring(
     key = RecordedRing, order, is_weighted
     known: RecordedRing | None = ring.kept.get(key)
     if known is None:
-        parts = {}
-        if ring.size < len(state.spus):
-            outside = map(ranges_text, state.ledger.outside_ring())
-            parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
+        outside = map(ranges_text, state.ledger.outside_ring())
+        parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
         known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
         ring.kept[key] = known
     if not fenced:
