@@ -72,7 +72,6 @@ def adopt(
     replicas = ReplicaLists.of_lists(rows)
     cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
     lengths = tuple(map(len, rows)) if replicas.ragged else None
-    checks.check_size(replicas, cores, None if lengths is None else bytes(lengths))
     before = None if topic is None else topic.replicas.lists()
     after = ring_after(state, count_changes(before, replicas))
     ignore_rack = topic is not None and topic.ignore_rack
@@ -94,6 +93,7 @@ def adopt(
         need=need,
         constraints=None if topic is None else topic.constraints,
     )
+    checks.check_size(replica_map)
     return after.around(state, cause, replica_map, adopted, *_settled(state, event))
 
 

@@ -20,6 +20,7 @@ from spu_assigner.core.base.limits import (
     PARTITIONS_MAX,
     REPLICATION_FACTOR_MAX,
 )
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -181,12 +182,11 @@ def check_room(state: ClusterState, event: TopicCreate, lists: ReplicaLists) -> 
                 )
 
 
-def check_size(
-    replicas: ReplicaLists, cores: ReplicaLists | None, wanted_lengths: bytes | None = None
-) -> None:
+def check_size(replica_map: ReplicaMap) -> None:
     """A map must fit into a message."""
-    size = len(wanted_lengths or b"") + _wire_size(replicas.matrix)
-    size += 0 if cores is None else _wire_size(cores.matrix)
+    size = len(replica_map.wanted_lengths or ())
+    for lists in (replica_map.replicas, replica_map.cores):
+        size += 0 if lists is None else _wire_size(lists.matrix)
     if size > MAP_SIZE_MAX:
         raise Rejection(
             Code.MAP_TOO_LARGE,

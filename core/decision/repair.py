@@ -107,11 +107,6 @@ def repair(
     records: list[Record] = []
     if moves:
         replicas = ReplicaLists.of_lists(lists)
-        try:
-            check_size(replicas, None if topic.cores is None else replicas, topic.wanted_lengths)
-        except Rejection as too_large:
-            run.take_back()
-            return outcome(state, name, lists, cause=cause, why=too_large)
         after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
         changed = revised(
             state,
@@ -122,6 +117,11 @@ def repair(
             moves=moves,
             after=after,
         )
+        try:
+            check_size(changed)
+        except Rejection as too_large:
+            run.take_back()
+            return outcome(state, name, lists, cause=cause, why=too_large)
         records = after.around(state, cause, changed)
     if left:
         return records + _postponed(state, name, f"{left} of its", cause, run)

@@ -69,7 +69,6 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         return [assigned]
     rows, moves = resize(state, name, factor)
     replicas = ReplicaLists.of_lists(rows)
-    check_size(replicas, None if topic.cores is None else replicas)
     after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
     changed = revised(
         state,
@@ -86,6 +85,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         own_events=own_events_after(topic, cause),
         wanted_lengths=None,
     )
+    check_size(changed)
     leaving = leaving_spus(state, topic)
     held = [row for row in rows if not leaving.isdisjoint(row)]
     whole = [] if held else outcome(state, name, held, cause=cause)

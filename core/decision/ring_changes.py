@@ -177,7 +177,6 @@ def granted(
         moved[order] = assignment.chain
     index = None if order is None else ring.index(order, moved.get(order, state.chains[order]))
     if isinstance(event, TopicCreate):
-        check_size(assignment.replicas, assignment.cores)
         replica_map = ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
@@ -195,7 +194,6 @@ def granted(
         )
     else:
         topic = state.topics[event.topic]
-        check_size(assignment.replicas, assignment.cores, topic.wanted_lengths)
         wanted_lengths = None
         if topic.wanted_lengths is not None:
             new = len(assignment.replicas) - len(topic.wanted_lengths)
@@ -211,6 +209,7 @@ def granted(
             wanted_lengths=wanted_lengths,
             reason=assignment.reason,
         )
+    check_size(replica_map)
     cause = event.event_id
     return [
         replica_map,
