@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.records import Mode, Reason
 from spu_assigner.core.decision.checks import check_room
-from spu_assigner.core.decision.ring_changes import Assignment
+from spu_assigner.core.decision.ring_changes import Assignment, filled_by
 from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import NO_LIMIT
@@ -33,12 +32,10 @@ def place_manual(state: ClusterState, event: TopicCreate) -> Assignment:
     for fault in spu_faults(state, ((at, list(enumerate(row))) for at, row in rows)):
         raise Rejection(fault.code, fault.message)
     check_room(state, event, lists)
-    ids, counts = np.unique(lists.matrix, return_counts=True)
-    full = ids[counts == state.ledger.free(ids)].tolist()
     return Assignment(
         policy=Policy.MANUAL,
         replicas=lists,
-        filled=tuple(spu_id for spu_id in full if state.spus[SpuId(spu_id)].online),
+        filled=filled_by(state, lists),
         reason=Reason(mode=Mode.LISTS),
     )
 

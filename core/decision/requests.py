@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code, Rejection
@@ -24,6 +22,7 @@ from spu_assigner.core.decision.ring_changes import (
     Assignment,
     RingAfter,
     chain_after,
+    filled_by,
     recorded_ring,
 )
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
@@ -147,7 +146,7 @@ def _by_rule(
     cursor = Cursor(ring, rule, index, event.topic)
     if event.start_index is not None:
         cursor.start_at(event.start_index, event.shift)
-    lists, departed = place(
+    lists = place(
         cursor,
         partitions=event.partitions,
         replicas=event.replication_factor,
@@ -155,7 +154,7 @@ def _by_rule(
     )
     replicas = led_by_others(state, lists) if state.demoted else lists
     start = index if has_chain and event.start_index is None else event.start_index
-    filled = tuple(sorted(chain.from_iterable(departed))) if departed else ()
+    filled = () if has_room else filled_by(state, lists)
     return Assignment(
         policy=policy,
         replicas=replicas,
@@ -209,9 +208,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         raise shortage.short_of_room(state, event, field.id_list, need)
     filled: tuple[int, ...] = ()
     if state.ledger.free_floor(event.partitions) <= event.partitions:
-        ids, counts = np.unique(lists.matrix, return_counts=True)
-        is_full = (counts == state.ledger.free(ids)) & np.isin(ids, ring.ids)
-        filled = tuple(ids[is_full].tolist())
+        filled = filled_by(state, lists)
     after = None
     if index is not None:
         after = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
@@ -232,7 +229,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
         raise shortage.short_ring(state, event, ring.size, offline=len(offline))
     index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
-    matrix, departed, full = place_striped(
+    matrix, full = place_striped(
         ring.racks_of_members(ignore_rack=event.ignore_rack),
         offline,
         seed=stripes_seed(event.cluster_id, event.topic, index),
@@ -240,7 +237,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
         replicas=event.replication_factor,
         free=free_slots(state, offline, event.partitions),
     )
-    filled = tuple(sorted(chain.from_iterable(departed)))
+    filled = tuple(spu_id for spu_id in full if spu_id in ring)
     return Assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(matrix)),

@@ -147,6 +147,13 @@ def chains_changed(
     ]
 
 
+def filled_by(state: ClusterState, lists: ReplicaLists) -> tuple[int, ...]:
+    """The members of the ring that new lists leave no free slot, by id."""
+    ids, counts = np.unique(lists.matrix, return_counts=True)
+    is_full = (counts == state.ledger.free(ids)) & np.isin(ids, state.ring.ids)
+    return tuple(ids[is_full].tolist())
+
+
 def chain_after(
     ring: Ring, order: Order, index: int, matrix: IdMatrix, filled: Sequence[int]
 ) -> Chain:

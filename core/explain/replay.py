@@ -70,7 +70,7 @@ def _striped(
     ignore_rack, index = replica_map.ignore_rack, reason.start_index or 0
     members = ring_of_text(ring.members).racks_of_members(ignore_rack=ignore_rack)
     fenced = ring_of_text(ring.fenced).racks_of_members(ignore_rack=ignore_rack)
-    placed, *_ = place_striped(
+    placed, _ = place_striped(
         members,
         fenced,
         seed=stripes_seed(replica_map.cluster_id, replica_map.topic, index),
@@ -109,7 +109,7 @@ class _RuleReplay:
         if reason.is_named:
             self._cursor.start_at(index, reason.shift)
         slots = [free.get(spu_id, NO_LIMIT) for spu_id in ring.ids.tolist()]
-        lists, _ = place(
+        lists = place(
             copy(self._cursor),
             partitions=len(rows),
             replicas=self._replicas,

@@ -25,8 +25,6 @@ from spu_assigner.core.policies.cursor import (
 )
 from spu_assigner.core.state.ledger import CountArray
 
-Departed = tuple[tuple[int, ...], ...]
-
 BLOCK_ROWS_FIRST: Final = 64  # at once near a saturation; doubled while none happens
 
 
@@ -56,15 +54,12 @@ class TooManyLooksError(Rejection):
 
 def place(
     cursor: Cursor, *, partitions: int, replicas: int, free: CountArray | None = None
-) -> tuple[ReplicaLists, Departed]:
+) -> ReplicaLists:
     """Place a request from a cursor on, which then stands behind it.
 
     Args:
         cursor: on a ring of at least `replicas` members.
         free: the free slots of the members, by ascending id; None: none can be saturated.
-
-    Returns:
-        The lists, and the SPUs that became saturated, in groups that left the ring together.
 
     Raises:
         ShortRingError: the ring became too small on the way.
@@ -74,7 +69,7 @@ def place(
     if free is None and not is_alone:
         lists = rows_ahead(cursor, partitions, replicas)
         cursor.index += partitions
-        return lists, ()
+        return lists
     if cursor.rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
         done = PLACING_LOOKS_MAX // cursor.ring.size
         raise TooManyLooksError(done=done, partitions=partitions)
@@ -82,17 +77,16 @@ def place(
         return _place_in_blocks(cursor, partitions, replicas, free.copy())
     lists = ReplicaLists(cursor.rows(partitions, replicas))
     cursor.advance(partitions, replicas)
-    return lists, ()
+    return lists
 
 
 def _place_in_blocks(
     cursor: Cursor, partitions: int, replicas: int, free: CountArray
-) -> tuple[ReplicaLists, Departed]:
+) -> ReplicaLists:
     """The same near a saturation; writes `free`."""
     ids = cursor.ring.ids
     width = 1 if cursor.rule is Mode.POINTER else replicas
     placed = np.empty((partitions * replicas // width, width), dtype=np.int32)
-    departed: list[tuple[int, ...]] = []
     done = looks = 0
     looks_of_row = cursor.ring.size if cursor.rule in SCORING else 0
     block_rows = BLOCK_ROWS_FIRST
@@ -120,9 +114,8 @@ def _place_in_blocks(
             block_rows = BLOCK_ROWS_FIRST
             looks += cursor.ring.size * LOOKS_EACH
             last = np.sort(rows[-1])
-            departed.append(tuple(last[free[np.searchsorted(ids, last)] == 0].tolist()))
-            cursor.drop(departed[-1])
-    return ReplicaLists(placed.reshape(partitions, replicas)), tuple(departed)
+            cursor.drop(tuple(last[free[np.searchsorted(ids, last)] == 0].tolist()))
+    return ReplicaLists(placed.reshape(partitions, replicas))
 
 
 def _first_filling_cell(slots: NDArray[np.intp], free: CountArray) -> int | None:

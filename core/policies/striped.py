@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.policies.planner import Departed, ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -52,14 +52,13 @@ def place_striped(
     partitions: int,
     replicas: int,
     free: Mapping[int, int],
-) -> tuple[IdMatrix, Departed, list[int]]:
+) -> tuple[IdMatrix, list[int]]:
     """Place a request on SPUs, each given with its rack.
 
     `free` has the free slots of each SPU that may become saturated.
 
     Returns:
-        The lists; the online SPUs that became saturated, in groups that left the ring together; and
-        all that did, offline ones too, ascending.
+        The lists, and the SPUs that became saturated, offline ones too, ascending.
 
     Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
     that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
@@ -72,7 +71,6 @@ def place_striped(
     draws = SeededDraws(seed)
     stripes: Stripes | None = None
     rows: list[list[int]] = []
-    departed: list[tuple[int, ...]] = []
     looks = looks_of_row = 0
     while len(rows) < partitions:
         if looks > PLACING_LOOKS_MAX:
@@ -92,9 +90,8 @@ def place_striped(
                 left[spu_id] -= 1
         full = sorted(spu_id for spu_id in row if left.get(spu_id) == 0)
         if full:
-            gone = tuple(spu_id for spu_id in full if leaders.pop(spu_id, None) is not None)
-            departed += [gone] if gone else []
+            leaders = {spu_id: rack for spu_id, rack in leaders.items() if spu_id not in full}
             others = {spu_id: rack for spu_id, rack in others.items() if spu_id not in full}
             stripes = None
     filled = sorted(spu_id for spu_id, slots in left.items() if slots == 0)
-    return np.array(rows, dtype=np.int32), tuple(departed), filled
+    return np.array(rows, dtype=np.int32), filled
