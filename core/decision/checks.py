@@ -50,7 +50,20 @@ def check_create(
         check_demand(state, event.demand, event.leader_demand)
     if event.constraints is not None and event.constraints != NO_CONSTRAINTS:
         check_constraints(state, event.topic, policy, event.constraints)
-    _check_new_name(state, event.topic, reserved_names)
+    topic = event.topic
+    check_name(topic, reserved_names)
+    if topic in state.topics or topic in state.waiting:
+        cluster = f"cluster {state.cluster_id!r}"
+        found = f"exists in {cluster}" if topic in state.topics else f"waits in {cluster} already"
+        raise Rejection(
+            Code.TOPIC_EXISTS, f"topic {topic!r} {found}; delete it first, or choose another name"
+        )
+    if (other := state.names.colliding(topic)) is not None:
+        raise Rejection(
+            Code.TOPIC_COLLIDES,
+            f"topic {topic!r} and {other!r} of cluster {state.cluster_id!r} differ in dots and "
+            "underscores alone, so Kafka refuses one of them; choose another name",
+        )
 
 
 def check_range(field: str, value: int, first: int, last: int) -> None:
@@ -91,24 +104,6 @@ def check_name(
     else:
         return
     raise Rejection(Code.RESERVED_NAME, f"topic {topic!r} {found}; {advice}")
-
-
-def _check_new_name(state: ClusterState, topic: str, reserved_names: frozenset[str]) -> None:
-    """A topic can be created under the name."""
-    check_name(topic, reserved_names)
-    if topic in state.topics or topic in state.waiting:
-        cluster = f"cluster {state.cluster_id!r}"
-        found = f"exists in {cluster}" if topic in state.topics else f"waits in {cluster} already"
-        raise Rejection(
-            Code.TOPIC_EXISTS, f"topic {topic!r} {found}; delete it first, or choose another name"
-        )
-    other = state.names.colliding(topic)
-    if other is not None:
-        raise Rejection(
-            Code.TOPIC_COLLIDES,
-            f"topic {topic!r} and {other!r} of cluster {state.cluster_id!r} differ in dots and "
-            "underscores alone, so Kafka refuses one of them; choose another name",
-        )
 
 
 def check_demand(
@@ -196,8 +191,7 @@ def check_size(replica_map: ReplicaMap) -> None:
 
 
 def _wire_size(matrix: IdMatrix) -> int:
-    """Bytes of a map on the wire: ids and lengths are in variable-length form; each list and the
-    whole end with a byte. An upper bound where that is within the limit."""
+    """Bytes of lists on the wire, ids as varints; an upper bound where that is within the limit."""
     partitions, replicas = len(matrix), int(matrix.shape[1])
     bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
     if bound <= MAP_SIZE_MAX:

@@ -84,9 +84,7 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
 def _taken_back(
     state: ClusterState, spu_id: int, cause: str, run: RepairRun
 ) -> Iterator[Sequence[Record]]:
-    taken: dict[str, list[int]] = {}
-    for name, at in _lists_to_lead(state, spu_id, run):
-        taken.setdefault(name, []).append(at)
+    taken = _lists_to_lead(state, spu_id, run)
     run.take_back()  # It counts other leaders.
     for name in sorted(taken):
         lists = state.topics[name].replicas.lists().tolist()
@@ -97,11 +95,11 @@ def _taken_back(
         yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
 
 
-def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> Iterator[tuple[str, int]]:
-    """The topic and partition of each list that an SPU takes back, until it leads its share."""
-    choice = LeaderChoice(state)
+def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str, list[int]]:
+    """The partitions of each topic that an SPU takes back, until it leads its share."""
+    choice, taken = LeaderChoice(state), defaultdict[str, list[int]](list)
     if not choice.can_lead(spu_id):
-        return
+        return taken
     led, partitions = _lists_of_others(state, spu_id, choice, run)
 
     def order(leader: int, name: str) -> int:
@@ -134,14 +132,14 @@ def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> Iterator
         led[name].update({spu_id: 1, leader: -1})
         choice.count(spu_id, leader)
         heapreplace(leaders, (-choice.share(leader), leader))
-        yield name, partitions[leader, name].pop()
+        taken[name].append(partitions[leader, name].pop())
+    return taken
 
 
 def _lists_of_others(
     state: ClusterState, spu_id: int, choice: LeaderChoice, run: RepairRun
 ) -> tuple[dict[str, Counter[int]], dict[tuple[int, str], list[int]]]:
-    """How many lists of each topic SPUs lead; and the partitions that an SPU could lead instead, by
-    leader and topic, the last one first."""
+    """By topic the lists that SPUs lead; by leader and topic what an SPU could, last one first."""
     led: dict[str, Counter[int]] = {}
     partitions: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
     for name in sorted(state.topics):

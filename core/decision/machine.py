@@ -123,9 +123,10 @@ def step(
     if full.is_stale:  # The state was restored: what is so now was reported.
         full.look()
     records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
-    if records:
-        records = _with_following(state, event, records)
-    if not (state.spus or not records) and state.is_empty:
+    if not records:
+        return ()
+    records = _with_following(state, event, records)
+    if not state.spus and state.is_empty:
         gone = ClusterGone(cluster_id=state.cluster_id)
         evolve(state, gone)
         records = (*records, gone)

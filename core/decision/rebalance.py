@@ -76,11 +76,8 @@ def _planned(
 ) -> tuple[Rebalance, Repairs]:
     """What is to change, the repairs included."""
     moving = MovingRules(state, names)
-    open_ids = [
-        i
-        for i in sorted(state.spus)
-        if state.spus[i].online and (not state.spus[i].is_closed or i in moving.opened)
-    ]
+    spus = sorted(state.spus.items())
+    open_ids = [i for i, spu in spus if spu.online and (not spu.is_closed or i in moving.opened)]
     if not names or not open_ids:
         return Rebalance(changed={}, moves=(), reorders=0), Repairs()
     _check_size(state, names)
@@ -197,8 +194,7 @@ def _goal(
     loads: Loads,
     repairs: Repairs,
 ) -> ResourceGoal | None:
-    """What to come to after the repairs, where any topic says what it needs; None: numbers of
-    replicas decide."""
+    """What to come to after the repairs; None: no topic says what it needs, numbers decide."""
     needs = [topic.need for topic in state.topics.values() if topic.need is not None]
     resources = sorted({name for need in needs for name, _, _ in need.by_name()})
     if not needs:
@@ -246,11 +242,8 @@ def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
     """Rack numbers of the SPUs that `loads` does not have, counted on from those that it has."""
     known = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
     number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
-    return {
-        i: number_of.setdefault(state.spus[i].rack or "", len(number_of))
-        for i in sorted(state.spus)
-        if i not in known
-    }
+    others = [(i, spu) for i, spu in sorted(state.spus.items()) if i not in known]
+    return {i: number_of.setdefault(spu.rack or "", len(number_of)) for i, spu in others}
 
 
 def _records(

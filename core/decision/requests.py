@@ -174,8 +174,7 @@ def _by_rule(
 
 
 def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Assignment:
-    """Place by the order of preference, under the rules of the topic. The chain rises by the number
-    of partitions; SPUs outside the ring that the topic tolerates do not move it."""
+    """Place by preference. The chain rises by the partitions, whatever is outside the ring."""
     ring = state.ring
     constraints = binding_constraints(state, event.topic, event.constraints)
     if constraints is not None:

@@ -192,8 +192,7 @@ def _lacks(
     *,
     is_closed_out: bool = True,
 ) -> str:
-    """What SPUs lack for a replica, with how many of them, after the `rules` that bar others; ""
-    where they lack nothing. `spu_ids` are ascending."""
+    """What SPUs, ascending, lack for a replica, after the `rules` that bar others; "": nothing."""
     spus = [state.spus[SpuId(spu_id)] for spu_id in spu_ids]
     left = [spu for spu in spus if not (is_closed_out and spu.is_closed)]
     found = list(rules)
