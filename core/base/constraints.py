@@ -126,7 +126,7 @@ def has_effect(
 
 def given_constraints(constraints: Constraints | None) -> Constraints | None:
     """The constraints that an event names; None: it names no rule."""
-    return None if constraints is None or constraints == NO_CONSTRAINTS else constraints
+    return None if constraints == NO_CONSTRAINTS else constraints
 
 
 def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:

@@ -126,7 +126,8 @@ def automatic(
             assignment = _by_rule(state, event, policy, first_partition)
     except TooMuchWorkError as error:
         raise shortage.too_complex(event, error.given) from None
-    check_room(state, event, assignment.replicas)
+    if event.demand is not None or event.leader_demand is not None:
+        check_room(state, event, assignment.replicas)
     return assignment
 
 

@@ -184,6 +184,11 @@ def granted(
         moved[order] = assignment.chain
     index = None if order is None else ring.index(order, moved.get(order, state.chains[order]))
     if isinstance(event, TopicCreate):
+        need = constraints = None
+        if event.demand is not None or event.leader_demand is not None:
+            need = Need.of(event.demand, event.leader_demand)
+        if event.constraints is not None:
+            constraints = given_constraints(event.constraints)
         replica_map = ReplicaMap(
             cluster_id=state.cluster_id,
             topic=event.topic,
@@ -195,8 +200,8 @@ def granted(
             cause=event.event_id,
             replication_factor=assignment.replicas.matrix.shape[1],
             ignore_rack=event.ignore_rack,
-            need=Need.of(event.demand, event.leader_demand),
-            constraints=given_constraints(event.constraints),
+            need=need,
+            constraints=constraints,
             reason=assignment.reason,
         )
     else:
