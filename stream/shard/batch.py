@@ -24,7 +24,6 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.figures import figures_of
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import (
     EventKind,
@@ -40,6 +39,7 @@ from spu_assigner.stream.shard.bundle import (
     MessageKind,
 )
 from spu_assigner.stream.shard.clusters import MAP, Clusters, entry_name, state_key
+from spu_assigner.stream.shard.figures import figures_of
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard, Write
 from spu_assigner.stream.shard.tally import (
