@@ -15,9 +15,8 @@ be a rack and a label. Source: Kubernetes documentation, "Labels and Selectors".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.errors import AssignerError
@@ -41,18 +40,14 @@ _find_values: Final = re.compile(_VALUE).findall
 
 
 class SelectorError(AssignerError):
-    """A text is no selector.
-
-    Caught by `decide`, answered with a rejection.
-    """
+    """A text is no selector: `decide` answers with a rejection."""
 
     def __init__(self, text: str, fault: str = f"is no selector; expected {SELECTOR_FORM}") -> None:
         self.text = text
         super().__init__(f"{bounded_repr(text)} {fault}")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """One condition: the label's value is one of these, or is not; without values: it is there."""
 
     key: str
@@ -60,19 +55,12 @@ class Requirement:
     values: frozenset[str] | None = None  # None: any
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Conditions that must all hold."""
-
-    requirements: tuple[Requirement, ...]
-
-
 @lru_cache(maxsize=_SELECTORS_KEPT)
-def selector_of(text: str) -> Selector:
-    """The selector that a text is.
+def selector_of(text: str) -> tuple[Requirement, ...]:
+    """The conditions of a selector, which must all hold.
 
     Raises:
-        SelectorError: it is none.
+        SelectorError: the text is none.
     """
     requirements: list[Requirement] = []
     match: re.Match[str] | None = None
@@ -84,7 +72,7 @@ def selector_of(text: str) -> Selector:
         if before is not None:
             _refuse_split_rack(text, before, match)
         requirements.append(_requirement_of(match))
-    return Selector(tuple(requirements))
+    return tuple(requirements)
 
 
 def _requirement_of(match: re.Match[str]) -> Requirement:
