@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spu_assigner.core.assigner import Assigner
-    from spu_assigner.core.base.chains import Chain, Order
     from spu_assigner.core.base.constraints import (
         Constraints,
         Preference,
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
         TaintEffect,
         Toleration,
     )
-    from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
     from spu_assigner.core.base.errors import (
         AssignerError,
         Code,
@@ -53,11 +51,17 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.base.records import (
         Answer,
+        Chain,
+        ChainEntry,
         ChainsChanged,
         ClusterGone,
+        Entry,
+        EntryGone,
+        EntryKind,
         EventSeen,
         Mode,
         Move,
+        Order,
         Reason,
         Record,
         RecordedRing,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
         RetriesChanged,
         RingChange,
         RingEvent,
+        SeenEntry,
         SpuChanged,
         SpuGone,
         Status,
@@ -129,7 +134,6 @@ _HOMES: Final = (
     "base.resources",
     "base.replica_lists",
     "base.records",
-    "base.entries",
     "state.cluster_state",
     "saving",
     "decision.answers",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.core.base.limits import (
     LABEL_LENGTH_MAX,
     PREFERENCE_WEIGHT_MAX,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
@@ -270,6 +269,28 @@ class WaitingSettled(FrozenStruct, frozen=True, kw_only=True):
     topic: str
 
 
+class Order(FastStrEnum):
+    """An order of the ring; each keeps its own chain index."""
+
+    ID = "id"
+    DIAGONAL = "diagonal"  # Fluvio's, over racks
+    ALTERNATION = "alternation"  # Kafka's, over racks
+    REGISTRATION = "registration"  # Redpanda's
+    BALANCED = "balanced"  # by id, with an index of its own
+
+
+class Chain(FrozenStruct, frozen=True, kw_only=True):
+    """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
+
+    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
+    it.
+    """
+
+    cycle: int = 0  # how often the order was passed through
+    lead: int | None = None  # the SPU; None: no assignment has moved it, or the ring was emptied
+    moved: bool = False  # by an assignment; else its index is 0
+
+
 class ChainsChanged(FrozenStruct, frozen=True, kw_only=True):
     """Chain indexes after an event; only those that changed."""
 
@@ -306,6 +327,43 @@ class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     event_hash: int  # 64 bits, unsigned
 
 
+class ChainEntry(FrozenStruct, frozen=True, kw_only=True):
+    """All chain indexes of a cluster, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
+    registration_next: int  # the number of the next SPU that registers
+    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+    retries: Retries | None = None  # what is left to be tried of what waits
+
+
+class SeenEntry(FrozenStruct, frozen=True, kw_only=True):
+    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    block: int  # holds slots 16 * block … 16 * block + 15
+    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
+
+
+class EntryKind(StrEnum):
+    """Entries that can be gone; the word is part of their key."""
+
+    SPU = "spu"
+    WAITING = "waiting"
+    CHAINS = "chains"
+    SEEN = "seen"
+
+
+class EntryGone(FrozenStruct, frozen=True, kw_only=True):
+    """What `assigner-state` said of this is no more: a tombstone."""
+
+    cluster_id: str
+    kind: EntryKind
+    name: str  # the SPU id, the topic, "all" chains, or the block of remembered ids
+
+
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
 Record = Answer | StateChange | EventSeen | ClusterGone
+# What `assigner-state` carries: with the current maps, all that makes the state of a cluster.
+Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

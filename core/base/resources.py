@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
 from spu_assigner.core.base.structs import FrozenStruct
 

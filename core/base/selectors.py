@@ -18,8 +18,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError, bounded_repr
 from spu_assigner.core.base.limits import SELECTOR_LENGTH_MAX
 
 SELECTOR_FORM: Final = (

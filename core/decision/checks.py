@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import bounded_repr
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (
     INDEX_MAX,

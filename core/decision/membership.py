@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, assert_never
 
-from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
 from spu_assigner.core.base.constraints import taints_fault
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr, long_repr
 from spu_assigner.core.base.events import (
     LeaveMode,
     SpuCordon,

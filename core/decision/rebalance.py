@@ -8,8 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import (
     AMOUNT_MAX,
@@ -36,7 +35,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Loads
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:

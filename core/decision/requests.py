@@ -8,12 +8,10 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import PARTITIONS_MAX
-from spu_assigner.core.base.records import Mode, Reason, Waiting
+from spu_assigner.core.base.records import Chain, Mode, Order, Reason, Waiting
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
 from spu_assigner.core.base.records import (
+    Chain,
     ChainsChanged,
+    Order,
     Reason,
     Record,
     RecordedRing,

@@ -14,9 +14,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.records import Mode
+from spu_assigner.core.base.records import Chain, Mode, Order
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 

@@ -12,19 +12,24 @@ from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
-from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
+    Chain,
+    ChainEntry,
     ChainsChanged,
     ClusterGone,
+    Entry,
+    EntryGone,
+    EntryKind,
     EventSeen,
+    Order,
     Record,
     ReplicaMap,
     Retries,
     RetriesChanged,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     SpuGone,
     TopicStatus,
@@ -33,8 +38,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
-from spu_assigner.core.state.ledger import Ledger
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Ledger, Loads
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers

@@ -19,9 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import SpuChanged
+from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation

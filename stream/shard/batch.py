@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import (
     Answer,
+    ChainEntry,
+    Entry,
+    EntryGone,
+    EntryKind,
     ReplicaMap,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     TopicStatus,
     Waiting,

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, RING_SIZE_MAX, SPU_ID_MAX, SPUS_MAX
-from spu_assigner.core.base.records import RecordedRing, ReplicaMap
+from spu_assigner.core.base.records import Order, RecordedRing, ReplicaMap
 from spu_assigner.core.state.ring import ids_of_text, members_text, ranges_text, ring_of_text
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
