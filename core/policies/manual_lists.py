@@ -2,11 +2,7 @@
 
 Two forms are read, both of the source documents: a list of `{"id": 0, "replicas": [0, 1, 2]}`, and
 the object `{"partitions": [such entries]}`. Only the shape is judged here; whether the SPUs exist
-and have room, the cluster knows.
-
-A request is refused for its first fault. Before all: the form and the number of partitions. Then
-partition by partition: the entry, its id, an empty list, too long a list, a length unlike the
-first, duplicates, ids that are none. `list_faults` reports all, for `lint`.
+and have room, the cluster knows. A request is refused for its first fault.
 """
 
 from __future__ import annotations

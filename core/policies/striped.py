@@ -53,16 +53,14 @@ def place_striped(
     replicas: int,
     free: Mapping[int, int],
 ) -> tuple[IdMatrix, Departed, list[int]]:
-    """Place a request on SPUs, each given with its rack.
-
-    `free` has the free slots of each SPU that may become saturated.
+    """Place a request on SPUs, each with its rack; `free`: slots of those that may be saturated.
 
     Returns:
         The lists; the online SPUs that became saturated, in groups that left the ring together; and
         all that did, offline ones too, ascending.
 
-    Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
-    that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
+    Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each of
+    Kafka's shuffles.
 
     Raises:
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
