@@ -21,7 +21,7 @@ from spu_assigner.core.base.limits import (
     RULES_MAX,
     SPREAD_LEVELS_MAX,
     TAINTS_MAX,
-    match_legal_name,
+    is_legal_name,
     name_fault,
 )
 from spu_assigner.core.base.selectors import SelectorError, selector_of
@@ -160,7 +160,7 @@ def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
             yield from _selector_faults(f"constraints.{name}[{at}]", text)
     for name in ("apart_from", "together_with"):
         for at, other in enumerate(getattr(constraints, name)):
-            if not match_legal_name(other) or other == topic:
+            if not is_legal_name(other) or other == topic:
                 yield (
                     f"constraints.{name}[{at}] is {bounded_repr(other)}; expected the name of "
                     f"another topic{name_fault(other)}"

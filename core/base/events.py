@@ -17,8 +17,8 @@ from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.limits import (
     EVENT_ID_LENGTH_MAX,
+    is_legal_name,
     is_text,
-    match_legal_name,
     name_fault,
 )
 from spu_assigner.core.base.structs import FastStrEnum
@@ -75,7 +75,7 @@ policy_of: Final[Callable[[Policy | str], Policy]] = partial(taker(Policy), "def
 
 def check_name(field: str, name: str) -> None:
     """Raise `InvalidEventError` for a name that Kafka permits no topic."""
-    if not match_legal_name(name):
+    if not is_legal_name(name):
         expected = f"{LEGAL_NAME}{name_fault(name)}"
         raise InvalidEventError(field=field, value=name, expected=expected)
 

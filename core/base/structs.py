@@ -7,7 +7,7 @@ makes some ten such objects. Else it is as one: `fields`, `replace` and `is_data
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, field, make_dataclass
+from dataclasses import Field, field, make_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +29,7 @@ def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
         (
             each.name,
             each.type,
-            field(default=MISSING if each.default is NODEFAULT else each.default),
+            *([] if each.default is NODEFAULT else [field(default=each.default)]),
         )
         for each in fields_of(cls)
     ]

@@ -101,7 +101,7 @@ def _check_new_name(state: ClusterState, topic: str, reserved_names: frozenset[s
         raise Rejection(
             Code.TOPIC_EXISTS, f"topic {topic!r} {found}; delete it first, or choose another name"
         )
-    other = state.names.colliding(topic)
+    other = state.colliding(topic)
     if other is not None:
         raise Rejection(
             Code.TOPIC_COLLIDES,
@@ -120,7 +120,7 @@ def check_demand(
             raise Rejection(Code.INVALID_DEMAND, fault)
     need = Need.of(demand, leader_demand)
     names = [] if need is None else [name for name, *amounts in need.by_name() if any(amounts)]
-    if state.ring.resource_names().issuperset(names):
+    if state.ring.resource_names.issuperset(names):
         return
     known = {name for spu in state.spus.values() for name, _ in spu.resources}
     unknown = next((name for name in names if name not in known), None)

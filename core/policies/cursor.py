@@ -92,7 +92,7 @@ class Cursor(Struct):
             case Mode.SCORED | Mode.RACK_SCORED:
                 of_racks = racks(order) if self.rule is Mode.RACK_SCORED else None
                 return rendezvous.scored(
-                    order, self.ring.weights(), of_racks, topic=self.topic, **span
+                    order, self.ring.weights, of_racks, topic=self.topic, **span
                 )
             case _:
                 raise InvariantError(f"mode {self.rule} places by no order of the ring")

@@ -42,7 +42,7 @@ from spu_assigner.core.state.ledger import Ledger, Loads
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, TopicNames, map_of, topic_of
+from spu_assigner.core.state.topic import Topic, map_of, topic_of
 
 
 class ClusterState:
@@ -57,7 +57,6 @@ class ClusterState:
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
         self.waiting: dict[str, Waiting] = {}  # by topic
-        self.names = TopicNames(self.topics, self.waiting)
         self.demoted: set[SpuId] = set()  # or tainted so: lead nothing where another can
         self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
         self.barred: set[SpuId] = set()  # tainted against leading
@@ -74,6 +73,7 @@ class ClusterState:
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
         self.closed_count = 0  # online SPUs that are cordoned, or tainted against new replicas
+        self._dotted: dict[str, str] = {}  # topics with dots, by their names without any
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
         self._dirty_spus: set[SpuId] = set()
@@ -136,13 +136,30 @@ class ClusterState:
     def _put_waiting(self, waiting: Waiting) -> None:
         self._waiting_next = max(self.waiting_next(), waiting.sequence + 1)
         self.waiting[waiting.topic] = waiting
-        self.names.add(waiting.topic)
+        self._enter_name(waiting.topic)
 
     def _drop_waiting(self, topic: str) -> None:
         gone = self.waiting.pop(topic, None)
-        self.names.discard(topic)
+        self._drop_name(topic)
         if gone is not None and gone.sequence + 1 == self._waiting_next:
             self._waiting_next = None
+
+    def colliding(self, topic: str) -> str | None:
+        """The one that Kafka does not permit beside a topic of this name, as `a.b` beside `a_b`:
+        in its metrics dots are underscores. None: there is none."""
+        plain = topic.replace(".", "_")
+        other = self._dotted.get(plain)
+        if other is None and plain != topic and (plain in self.topics or plain in self.waiting):
+            return plain
+        return None if other == topic else other
+
+    def _enter_name(self, topic: str) -> None:
+        if "." in topic:
+            self._dotted[topic.replace(".", "_")] = topic
+
+    def _drop_name(self, topic: str) -> None:
+        if "." in topic and topic not in self.topics and topic not in self.waiting:
+            self._dotted.pop(topic.replace(".", "_"), None)
 
     def loads(self, ids: IdArray) -> Loads:
         """What a rebalance weighs of these SPUs, which are given by ascending id."""
@@ -309,8 +326,7 @@ class ClusterState:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events or (event_hash(record.cause),)
         self.topics[record.topic] = topic_of(record, record.replicas, own)
-        if "." in record.topic:
-            self.names.add(record.topic)
+        self._enter_name(record.topic)
         self.ledger.add(record.replicas, record.need)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
@@ -324,7 +340,7 @@ class ClusterState:
         topic = self.topics.pop(name, None)
         if topic is None:
             return
-        self.names.discard(name)
+        self._drop_name(name)
         lists = topic.replicas.lists()
         self.ledger.subtract(lists, topic.need)
         if self._takeovers is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -37,8 +38,6 @@ class Ring:
     `ids` are in ascending order. `spus` describes at least the members; it must not change while
     the ring is in use. `kept` is what is made of the ring and lasts as long.
     """
-
-    __slots__ = ("_index_of", "_orders", "_spus", "ids", "kept", "size")
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
         self.ids = ids
@@ -67,7 +66,7 @@ class Ring:
         if order in _OVER_RACKS or (is_weighted and order is Order.BALANCED):
             racks = self.rack_numbers(self.ids)
         ids = self.order(order) if racks is None else self.ids
-        return members_text(ids, racks, self.weights() if is_weighted else None)
+        return members_text(ids, racks, self.weights if is_weighted else None)
 
     def described(self) -> list[SpuChanged]:
         """The members, by ascending id."""
@@ -87,21 +86,15 @@ class Ring:
         number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
         return np.array([number_of[rack] for rack in racks], dtype=np.int32)
 
+    @cached_property
     def weights(self) -> CountArray:
         """The capacity of each member by ascending id."""
-        if "weights" not in self.kept:
-            capacities = [spu.capacity for spu in self.described()]
-            self.kept["weights"] = np.array(capacities, dtype=np.int64)
-        weights: CountArray = self.kept["weights"]
-        return weights
+        return np.array([spu.capacity for spu in self.described()], dtype=np.int64)
 
+    @cached_property
     def resource_names(self) -> frozenset[str]:
         """The resources that a member has."""
-        if "resources" not in self.kept:
-            named = {name for spu in self.described() for name, _ in spu.resources}
-            self.kept["resources"] = frozenset(named)
-        names: frozenset[str] = self.kept["resources"]
-        return names
+        return frozenset(name for spu in self.described() for name, _ in spu.resources)
 
     def __contains__(self, spu_id: int) -> bool:
         at = int(np.searchsorted(self.ids, spu_id))

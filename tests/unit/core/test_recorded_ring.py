@@ -47,7 +47,7 @@ def test_a_ring_is_read_back_with_its_order_racks_and_capacities(
     racks, weights = (np.array(data.draw(few), dtype=np.int32) for _ in range(2))
     ring = ring_of_text(members_text(np.array(ids, dtype=np.int32), racks, weights))
     assert ring.ids.tolist() == ids
-    assert ring.weights().tolist() == weights.tolist()
+    assert ring.weights.tolist() == weights.tolist()
     assert ring.racks().tolist() == [f"{rack:05}" for rack in racks.tolist()]
 
 
