@@ -1,7 +1,7 @@
 """A state as a text, and the state of such a text.
 
-The text is one JSON object: its form, the cluster, and the parts of the state by their kind
-(`ClusterState.parts`). What is read is checked: types, then what the parts say of each other.
+One JSON object: its form, the cluster, and `ClusterState.parts` by kind. What is read is checked:
+types, then what the parts say of each other.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Hard, so that a list that breaks one is never given: `require`, `forbid`, `apart_from`,
 `together_with`, `max` and `min` of a level of `spread`, and taints that are not tolerated. Soft, a
 score: how even the levels of `spread` are, `prefer`, `leaders`.
-
-Values are kept as they came; `constraints_fault` and `taints_fault` say what is wrong with them.
 """
 
 from __future__ import annotations
@@ -161,10 +159,8 @@ def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
     for name in ("apart_from", "together_with"):
         for at, other in enumerate(getattr(constraints, name)):
             if not is_legal_name(other) or other == topic:
-                yield (
-                    f"constraints.{name}[{at}] is {bounded_repr(other)}; expected the name of "
-                    f"another topic{name_fault(other)}"
-                )
+                found = f"constraints.{name}[{at}] is {bounded_repr(other)}"
+                yield f"{found}; expected the name of another topic{name_fault(other)}"
     for at, toleration in enumerate(constraints.tolerations):
         field = f"constraints.tolerations[{at}]"
         yield from _length_faults(f"{field}.key", toleration.key)
@@ -173,10 +169,8 @@ def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
         field = f"constraints.prefer[{at}]"
         yield from _selector_faults(f"{field}.select", preference.select)
         if not 1 <= abs(preference.weight) <= PREFERENCE_WEIGHT_MAX:
-            yield (
-                f"{field}.weight is {bounded_repr(preference.weight)}; expected 1 to "
-                f"{PREFERENCE_WEIGHT_MAX}, or the same below 0"
-            )
+            found = f"{field}.weight is {bounded_repr(preference.weight)}"
+            yield f"{found}; expected 1 to {PREFERENCE_WEIGHT_MAX}, or the same below 0"
     yield from _spread_faults(constraints.spread)
 
 
@@ -186,10 +180,8 @@ def _spread_faults(spread: Sequence[SpreadLevel]) -> Iterator[str]:
         yield from _length_faults(f"{field}.label", level.label)
         for name, limit in (("max", level.max), ("min", level.min)):
             if limit is not None and not 1 <= limit <= REPLICATION_FACTOR_MAX:
-                yield (
-                    f"{field}.{name} is {bounded_repr(limit)}; expected 1 to "
-                    f"{REPLICATION_FACTOR_MAX}, or none"
-                )
+                found = f"{field}.{name} is {bounded_repr(limit)}"
+                yield f"{found}; expected 1 to {REPLICATION_FACTOR_MAX}, or none"
         if level.max is not None and level.min is not None and level.min > level.max:
             yield f"{field}.min is {level.min}, more than its max; expected at most {level.max}"
     if len({level.label for level in spread}) < len(spread):

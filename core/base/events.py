@@ -1,9 +1,8 @@
 """What comes in: frozen, keyword-only, well-formed once they exist.
 
-Well-formed means that each field holds what its type says (`typed_fields` has the rule), and that
-an answer can be addressed: legal cluster and topic names, a usable event id. Anything else raises
-`InvalidEventError`. Numbers out of range are kept as they came: `decide` refuses them, so that the
-requester gets an answer.
+Each field holds what its type says (`typed_fields` has the rule), and an answer can be addressed:
+legal cluster and topic names, a usable event id. Anything else raises `InvalidEventError`. Numbers
+out of range are kept as they came: `decide` refuses them, so that the requester gets an answer.
 """
 
 from __future__ import annotations
@@ -103,10 +102,7 @@ class BaseEvent(TypedFields, frozen=True, kw_only=True):
 
 
 class SpuJoined(BaseEvent, frozen=True, kw_only=True):
-    """An SPU is there: new, changed, or back.
-
-    It describes the SPU whole: what it does not name takes its default.
-    """
+    """An SPU is there, new, changed, or back; what the event does not name takes its default."""
 
     spu_id: int
     """0 or more."""

@@ -1,7 +1,6 @@
 """Every limit of the product, each with its reason, and the names that no create may take.
 
-Past one: a rejection or a dead letter, never a crash. The core knows no prefix: who decides with
-one hands in the reserved names with it.
+Past one: a rejection or a dead letter, never a crash.
 """
 
 from __future__ import annotations

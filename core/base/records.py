@@ -1,6 +1,6 @@
-"""What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
+"""What goes out: decisions, some of them answers to users.
 
-The others say what the answers do not, so that replaying all records of a cluster gives its state.
+All records of a cluster, replayed, give its state; so do its current maps and `Entry`s.
 """
 
 from __future__ import annotations
@@ -282,8 +282,7 @@ class Order(FastStrEnum):
 class Chain(FrozenStruct, frozen=True, kw_only=True):
     """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
 
-    It names the SPU rather than a position, so a ring that grows or is reordered needs no change of
-    it.
+    It names the SPU, not a position, so that a ring may grow or be reordered.
     """
 
     cycle: int = 0  # how often the order was passed through
@@ -365,5 +364,5 @@ class EntryGone(FrozenStruct, frozen=True, kw_only=True):
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
 Record = Answer | StateChange | EventSeen | ClusterGone
-# What `assigner-state` carries: with the current maps, all that makes the state of a cluster.
+# What `assigner-state` carries.
 Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

@@ -1,15 +1,13 @@
 """Label selectors in Kubernetes' string form: which SPUs a rule is about.
 
-    tier              the SPU has the label
-    !tier             it has not
-    tier = ssd        it has the label with this value; also tier == ssd
-    tier != ssd       it has not the label with this value
-    tier in (a, b)    it has the label with one of these values
-    tier notin (a, b) it has not the label with one of these values
+    tier, !tier                       the SPU has the label; it has not
+    tier = ssd, tier == ssd           it has the label with this value
+    tier in (a, b)                    likewise with one of these values
+    tier != ssd, tier notin (a, b)    it has not
 
 Joined by commas, all must hold. A value in double quotes may have spaces and commas, as racks may:
-`rack = "FD0,UD1"`. What was meant so without quotes, `rack = FD0,UD1`, is refused, though it could
-be a rack and a label. Source: Kubernetes documentation, "Labels and Selectors".
+`rack = "FD0,UD1"`. `rack = FD0,UD1` is refused: it may mean this, or a rack and a label. Source:
+Kubernetes documentation, "Labels and Selectors".
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def _requirement_of(match: re.Match[str]) -> Requirement:
 
 
 def _refuse_split_rack(text: str, before: re.Match[str], match: re.Match[str]) -> None:
-    """Return unless a label alone stands behind a rack, of which it may be the rest."""
+    """Raise where a label alone stands behind a rack, of which it may be the rest."""
     label, rack = match["key"], before["value"] if before["key"] == RACK else None
     is_alone = label is not None and match["many"] is None and match["one"] is None
     if is_alone and rack is not None and not rack.startswith('"'):

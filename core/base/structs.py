@@ -1,8 +1,7 @@
 """The bases of events, records and their enumerations: frozen, made, compared and written in C.
 
-A frozen dataclass sets its fields one by one in Python, which takes three times as long: a create
-makes some ten such objects. Else it is as one: `fields`, `replace` and `is_dataclass` of
-`dataclasses` take it.
+A create makes some ten such objects, in a third of the time that frozen dataclasses take. `fields`,
+`replace` and `is_dataclass` of `dataclasses` take them too.
 """
 
 from __future__ import annotations

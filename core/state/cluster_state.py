@@ -1,8 +1,7 @@
 """The state of one cluster, and `evolve`, its only writer.
 
-What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the
-core weights), what waits (`waiting`), where each order goes on (`chains`), and which events were
-seen. Who is in the ring follows from these.
+Kept are who is there (`spus`), what was given (`topics`, the ledger, core weights), what waits,
+where each order goes on (`chains`), and which events were seen. The ring follows from these.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ from spu_assigner.core.state.topic import Topic, map_of, topic_of
 class ClusterState:
     """All that decisions about one cluster depend on; the attributes are the core's.
 
-    Two are equal if they decide alike, so if what they keep, their `parts`, is the same.
-    `state_to_json` writes it, `state_from_json` reads it.
+    Two are equal if they decide alike: if their `parts` are the same.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -353,10 +351,7 @@ class ClusterState:
 
 
 def evolve(state: ClusterState, record: Record) -> None:
-    """Apply one record.
-
-    Everything that follows from it was decided already and has its own record.
-    """
+    """Apply one record: all that follows from it was decided already and has its own."""
     match record:
         case ReplicaMap():
             _evolve_map(state, record)

@@ -1,9 +1,8 @@
 """What each SPU has, and what it holds: slots, leaders, resources; and so which are in the ring.
 
-Counting is put off. A request of P partitions gives an SPU at most P replicas. So as long as the
-smallest number of free slots in the ring, less all partitions placed since it was measured, stays
-above 0, no SPU has become saturated, and the maps may wait to be counted together. Likewise for
-what is left of each resource.
+Counting is put off. A request of P partitions gives an SPU at most P replicas: while the smallest
+number of free slots in the ring, less all partitions placed since, stays above 0, no SPU has become
+saturated, and the maps may be counted together later. Likewise for what is left of resources.
 """
 
 from __future__ import annotations

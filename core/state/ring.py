@@ -35,8 +35,7 @@ _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 class Ring:
     """The SPUs of a cluster that are online, not cordoned and not saturated; never changed.
 
-    `ids` are in ascending order. `spus` describes at least the members; it must not change while
-    the ring is in use. `kept` is what is made of the ring and lasts as long.
+    `ids` ascend; `spus` describes at least them. `kept` is what is made of the ring, for as long.
     """
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
@@ -124,10 +123,7 @@ class Ring:
         return index
 
     def chain_at(self, order: Order, index: int) -> Chain:
-        """The chain that stands at an index which an assignment has reached.
-
-        The ring must not be empty.
-        """
+        """The chain that stands at an index which an assignment has reached on a ring with SPUs."""
         cycle, position = divmod(index, self.size)
         ids = self._orders[order] if order in self._orders else self.order(order)
         chain = Chain(cycle=cycle, lead=ids.item(position), moved=True)

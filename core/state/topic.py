@@ -90,10 +90,7 @@ NO_EXTRAS: Final = TopicExtras()
 
 
 class Topic(FrozenStruct, frozen=True):
-    """A living topic.
-
-    It has the fields of its packed lists itself: an object less for each of a million topics.
-    """
+    """A living topic, its packed lists by their fields: an object less for each of a million."""
 
     policy: Policy
     revision: int
@@ -148,11 +145,7 @@ class Topic(FrozenStruct, frozen=True):
 
 
 def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
-    """What is kept of a map, which has these lists.
-
-    Args:
-        own_events: hashes of the events that made and changed it, the one that made it first.
-    """
+    """What is kept of a map, which has these lists; `own_events`: the one that made it first."""
     data, width, columns, ragged = pack(lists)
     cores, wanted = record.cores, record.wanted_lengths
     need, constraints = record.need, record.constraints
