@@ -258,7 +258,7 @@ def recorded_ring(
         ring.kept[key] = known
     if not fenced:
         return known
-    racks = [*ring.racks().tolist(), *fenced.values()]
+    racks = [*ring.racks_of_members().values(), *fenced.values()]
     number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
     numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
     return replace(

@@ -33,9 +33,7 @@ class ShortRingError(AssignerError):
     """Fewer SPUs in the ring than the replicas still to place: the request is rejected."""
 
     def __init__(self, *, partition: int, needed: int, found: int) -> None:
-        self.partition = partition
-        self.needed = needed
-        self.found = found
+        self.partition, self.needed, self.found = partition, needed, found
         super().__init__(f"partition {partition} needs {needed} more SPUs, the ring has {found}")
 
 
@@ -43,8 +41,7 @@ class TooManyLooksError(AssignerError):
     """A request takes more looks at SPUs than one may: likewise."""
 
     def __init__(self, *, done: int, partitions: int) -> None:
-        self.done = done  # partitions that were placed within the limit
-        self.partitions = partitions
+        self.done, self.partitions = done, partitions
         super().__init__(f"{done} of {partitions} partitions are placed within the limit")
 
 

@@ -270,12 +270,6 @@ class ClusterState:
         self.memory.count = 0
         self._ring = None
 
-    def _forget_all(self) -> None:
-        """Be as a cluster of which nothing is known, and take back what was stored."""
-        self._reset()
-        self.memory = Memory()
-        self._dirty_blocks = set(self._stored_blocks)
-
     def _put_spu(self, spu: SpuChanged) -> None:
         spu_id = SpuId(spu.spu_id)
         before = self.spus.get(spu_id)
@@ -365,7 +359,9 @@ def evolve(state: ClusterState, record: Record) -> None:
         case RetriesChanged():
             state.retries = record.retries
         case ClusterGone():
-            state._forget_all()
+            state._reset()
+            state.memory = Memory()
+            state._dirty_blocks = set(state._stored_blocks)  # They are to be taken back.
         case SpuChanged():
             state._put_spu(record)
             state._dirty_spus.add(SpuId(record.spu_id))

@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray
@@ -55,7 +54,8 @@ class Ring:
                 ids = [spu.spu_id for spu in members]
             else:
                 arranged = diagonal if order is Order.DIAGONAL else alternation
-                ids = arranged(self.ids.tolist(), self.racks().tolist())
+                racks = self.racks_of_members()
+                ids = arranged([*racks], [*racks.values()])
             known = self._orders[order] = np.array(ids, dtype=np.int32)
         return known
 
@@ -71,12 +71,8 @@ class Ring:
         """The members, by ascending id."""
         return [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
 
-    def racks(self) -> NDArray[np.str_]:
-        """The rack of each member by ascending id; "" for none."""
-        return np.array([spu.rack or "" for spu in self.described()], dtype=np.str_)
-
     def racks_of_members(self, *, ignore_rack: bool = False) -> dict[int, str]:
-        """The rack of each member by id, "" for none."""
+        """The rack of each member by ascending id, "" for none."""
         return {spu.spu_id: "" if ignore_rack else spu.rack or "" for spu in self.described()}
 
     def rack_numbers(self, ids: IdArray) -> IdArray:

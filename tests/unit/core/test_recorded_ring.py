@@ -48,7 +48,7 @@ def test_a_ring_is_read_back_with_its_order_racks_and_capacities(
     ring = ring_of_text(members_text(np.array(ids, dtype=np.int32), racks, weights))
     assert ring.ids.tolist() == ids
     assert ring.weights.tolist() == weights.tolist()
-    assert ring.racks().tolist() == [f"{rack:05}" for rack in racks.tolist()]
+    assert [*ring.racks_of_members().values()] == [f"{rack:05}" for rack in racks.tolist()]
 
 
 @pytest.mark.parametrize(
