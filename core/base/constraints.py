@@ -127,17 +127,8 @@ def given_constraints(constraints: Constraints | None) -> Constraints | None:
     return None if constraints == NO_CONSTRAINTS else constraints
 
 
-def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
-    """What is wrong with the constraints of a topic as they came; None: nothing."""
-    return next(_faults(constraints, topic), None)
-
-
-def taints_fault(taints: Sequence[Taint]) -> str | None:
-    """What is wrong with the taints of an SPU as they came; None: nothing."""
-    return next(_taint_faults(taints), None)
-
-
-def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
+def taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
+    """What is wrong with the taints of an SPU as they came."""
     if len(taints) > TAINTS_MAX:
         yield f"taints has {len(taints)} entries; expected at most {TAINTS_MAX}"
     for at, taint in enumerate(taints):
@@ -147,7 +138,8 @@ def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
         yield "taints names a key twice with one effect; expected each once"
 
 
-def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
+def constraint_faults(constraints: Constraints, *, topic: str) -> Iterator[str]:
+    """What is wrong with the constraints of a topic as they came."""
     for name in Constraints.__struct_fields__:
         count = len(getattr(constraints, name))
         most = SPREAD_LEVELS_MAX if name == "spread" else RULES_MAX

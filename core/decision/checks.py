@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraint_faults
 from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (
@@ -140,7 +140,7 @@ def check_constraints(
     state: ClusterState, topic: str, policy: Policy, constraints: Constraints
 ) -> None:
     """A topic of this name and policy can have these constraints."""
-    fault = constraints_fault(constraints, topic=topic)
+    fault = next(constraint_faults(constraints, topic=topic), None)
     if fault is not None:
         raise Rejection(Code.INVALID_CONSTRAINTS, fault)
     if policy is not Policy.BALANCED:

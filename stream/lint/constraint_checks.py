@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from spu_assigner.core.base.constraints import Constraints, constraints_fault
+from spu_assigner.core.base.constraints import Constraints, constraint_faults
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
 from spu_assigner.core.base.selectors import Requirement, selector_of
@@ -103,7 +103,7 @@ def contradiction_of(
     """
     if not isinstance(event, TopicCreate | TopicConstraints) or event.constraints is None:
         return None
-    if constraints_fault(event.constraints, topic=event.topic) is not None:
+    if any(constraint_faults(event.constraints, topic=event.topic)):
         return None
     if refusal is not None and refusal[0] is Code.INVALID_CONSTRAINTS:
         return None
@@ -133,7 +133,7 @@ def names_unknown_topic(event: Event, state: ClusterState, default_policy: Polic
     """Whether all that is wrong with invalid constraints is that a topic is not there."""
     if not isinstance(event, TopicCreate | TopicConstraints) or event.constraints is None:
         return False
-    if constraints_fault(event.constraints, topic=event.topic) is not None:
+    if any(constraint_faults(event.constraints, topic=event.topic)):
         return False
     if isinstance(event, TopicCreate):
         return (event.policy or default_policy) is Policy.BALANCED
