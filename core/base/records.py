@@ -116,7 +116,7 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
-    """The current replica map of a topic; `replicas` None: the topic is deleted or released.
+    """The current replica map of a topic; fields named as the create's are as that asked.
 
     A list that lost a replica and found no other is shorter than `replication_factor`, or than what
     `wanted_lengths` says of it.
@@ -137,9 +137,7 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     cause: str
     """The id of the event that it follows from."""
     replication_factor: int
-    """The factor that was requested."""
     ignore_rack: bool = False
-    """As the request said, for when the topic grows."""
     own_events: tuple[int, ...] = ()
     """Hashes (64 bits) of the events that made and last changed it; none: `cause` made it."""
     reason: Reason | None = None
@@ -147,13 +145,11 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     is_released: bool = False
     """With `replicas` None: the topic is only forgotten, its data stay in Kafka."""
     pinned: bool = False
-    """Whether a rebalance leaves it where it is."""
     wanted_lengths: tuple[int, ...] | None = None
     """How long each list of an adopted topic is to be; None: all as the factor."""
     need: Need | None = None
     """What its replicas need of resources; None: replica slots alone."""
     constraints: Constraints | None = None
-    """Its own rules; None: it has none."""
 
 
 class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
