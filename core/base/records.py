@@ -44,35 +44,27 @@ class RingChange(StrEnum):
 
 
 class Mode(FastStrEnum):
-    """How the lists that a map is new with were found.
+    """How the lists that a map is new with were found: by which policy, or of which lists."""
 
-    By a policy: ROUND_ROBIN and RACK_WALK (`fluvio` without racks, and over racks), SHIFTED and
-    RACK_SHIFTED (`kafka`), SCORED and RACK_SCORED (`rendezvous`), POINTER (`redpanda`), STRIPED
-    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, in rounds) and
-    CONSTRAINED (by the topic's rules), all of `balanced`. Of lists that were there: ADOPTED, or
-    changed by REPAIR, REBALANCE, REPLICATION or DEMOTION; or as they were, with another DEMAND or
-    other CONSTRAINTS.
-    """
-
-    ROUND_ROBIN = "round_robin"
-    RACK_WALK = "rack_walk"
-    SHIFTED = "shifted"
-    RACK_SHIFTED = "rack_shifted"
-    POINTER = "pointer"
-    LISTS = "lists"
-    BALANCED = "balanced"
-    REPAIR = "repair"
-    REBALANCE = "rebalance"
-    ADOPTED = "adopted"
-    REPLICATION = "replication"
-    DEMOTION = "demotion"
-    SCORED = "scored"
-    RACK_SCORED = "rack_scored"
-    STRIPED = "striped"
-    DEMAND = "demand"
-    CONSTRAINTS = "constraints"
-    CONSTRAINED = "constrained"
-    BALANCED_ROUNDS = "balanced_rounds"
+    ROUND_ROBIN = "round_robin"  # `fluvio` without racks
+    RACK_WALK = "rack_walk"  # `fluvio` over racks
+    SHIFTED = "shifted"  # `kafka` without racks
+    RACK_SHIFTED = "rack_shifted"  # `kafka` over racks
+    POINTER = "pointer"  # `redpanda`
+    LISTS = "lists"  # `manual`
+    BALANCED = "balanced"  # `balanced`
+    REPAIR = "repair"  # lists that were there, changed
+    REBALANCE = "rebalance"  # likewise
+    ADOPTED = "adopted"  # lists that were there
+    REPLICATION = "replication"  # lists that were there, changed
+    DEMOTION = "demotion"  # likewise
+    SCORED = "scored"  # `rendezvous` without racks
+    RACK_SCORED = "rack_scored"  # `rendezvous` over racks
+    STRIPED = "striped"  # `kraft`
+    DEMAND = "demand"  # lists as they were, with another demand
+    CONSTRAINTS = "constraints"  # likewise other constraints
+    CONSTRAINED = "constrained"  # `balanced`, by the topic's rules
+    BALANCED_ROUNDS = "balanced_rounds"  # `balanced`, on SPUs alike, in rounds
 
 
 class Move(FrozenStruct, frozen=True, kw_only=True):
