@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spu_assigner.core.assigner import Assigner
-    from spu_assigner.core.base.chains import Chain, Order
     from spu_assigner.core.base.constraints import (
         Constraints,
         Preference,
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
         TaintEffect,
         Toleration,
     )
-    from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
     from spu_assigner.core.base.errors import (
         AssignerError,
         Code,
@@ -53,11 +51,17 @@ if TYPE_CHECKING:
     )
     from spu_assigner.core.base.records import (
         Answer,
+        Chain,
+        ChainEntry,
         ChainsChanged,
         ClusterGone,
+        Entry,
+        EntryGone,
+        EntryKind,
         EventSeen,
         Mode,
         Move,
+        Order,
         Reason,
         Record,
         RecordedRing,
@@ -66,6 +70,7 @@ if TYPE_CHECKING:
         RetriesChanged,
         RingChange,
         RingEvent,
+        SeenEntry,
         SpuChanged,
         SpuGone,
         Status,
@@ -99,46 +104,32 @@ if TYPE_CHECKING:
         sweep_spus,
     )
 
-__all__ = ["Assigner"]
-__all__ += ["Chain", "Order"]
-__all__ += ["Constraints", "Preference", "SpreadLevel", "Taint", "TaintEffect", "Toleration"]
-__all__ += ["ChainEntry", "Entry", "EntryGone", "EntryKind", "SeenEntry"]
-__all__ += ["AssignerError", "Code", "InvalidEventError", "InvalidStateError", "InvariantError"]
-__all__ += ["ClusterRebalance", "Event", "LeaveMode", "OnShortage", "Policy", "SpuCordon"]
-__all__ += ["SpuDemote", "SpuEvent", "SpuId", "SpuJoined", "SpuLeft", "SpuUncordon", "SpuUndemote"]
-__all__ += ["TopicAdopted", "TopicConstraints", "TopicCreate", "TopicDelete", "TopicDemand"]
-__all__ += ["TopicGrow", "TopicRelease", "TopicReplication"]
-__all__ += ["Answer", "ChainsChanged", "ClusterGone", "EventSeen", "Mode", "Move", "Reason"]
-__all__ += ["Record", "RecordedRing", "ReplicaMap", "Retries", "RetriesChanged", "RingChange"]
-__all__ += ["RingEvent", "SpuChanged", "SpuGone", "Status", "TopicStatus", "Wait", "Waiting"]
-__all__ += ["WaitingSettled"]
-__all__ += ["Need", "ReplicaLists", "as_dict"]
-__all__ += ["answers", "decide", "step"]
-__all__ += ["AmountHeld", "ExplainingAssigner", "Load", "Reasons"]
-__all__ += ["Passed", "PlacementDecision", "PlacementStep", "Taken", "Why"]
-__all__ += ["state_from_json", "state_to_json"]
-__all__ += ["ClusterState", "evolve"]
-__all__ += ["FailureAnalysis", "FailureOutcome", "FailureSweep", "sweep_racks", "sweep_spus"]
+# One name a line would be a hundred lines.
+# fmt: off
+__all__ = [
+    "AmountHeld", "Answer", "Assigner", "AssignerError", "Chain", "ChainEntry", "ChainsChanged",
+    "ClusterGone", "ClusterRebalance", "ClusterState", "Code", "Constraints", "Entry", "EntryGone",
+    "EntryKind", "Event", "EventSeen", "ExplainingAssigner", "FailureAnalysis", "FailureOutcome",
+    "FailureSweep", "InvalidEventError", "InvalidStateError", "InvariantError", "LeaveMode", "Load",
+    "Mode", "Move", "Need", "OnShortage", "Order", "Passed", "PlacementDecision", "PlacementStep",
+    "Policy", "Preference", "Reason", "Reasons", "Record", "RecordedRing", "ReplicaLists",
+    "ReplicaMap", "Retries", "RetriesChanged", "RingChange", "RingEvent", "SeenEntry",
+    "SpreadLevel", "SpuChanged", "SpuCordon", "SpuDemote", "SpuEvent", "SpuGone", "SpuId",
+    "SpuJoined", "SpuLeft", "SpuUncordon", "SpuUndemote", "Status", "Taint", "TaintEffect", "Taken",
+    "Toleration", "TopicAdopted", "TopicConstraints", "TopicCreate", "TopicDelete", "TopicDemand",
+    "TopicGrow", "TopicRelease", "TopicReplication", "TopicStatus", "Wait", "Waiting",
+    "WaitingSettled", "Why", "answers", "as_dict", "decide", "evolve", "state_from_json",
+    "state_to_json", "step", "sweep_racks", "sweep_spus",
+]
 
 # The modules that define them, those that load least first.
 _HOMES: Final = (
-    "base.errors",
-    "base.constraints",
-    "base.events",
-    "base.structs",
-    "base.resources",
-    "base.replica_lists",
-    "base.records",
-    "base.entries",
-    "state.cluster_state",
-    "saving",
-    "decision.answers",
-    "decision.machine",
-    "assigner",
-    "whatif.failure",
-    "explain.placement_decision",
+    "base.errors", "base.constraints", "base.events", "base.structs", "base.resources",
+    "base.replica_lists", "base.records", "state.cluster_state", "saving", "decision.answers",
+    "decision.machine", "assigner", "whatif.failure", "explain.placement_decision",
     "explain.explaining_assigner",
 )
+# fmt: on
 
 if not TYPE_CHECKING:  # A type checker would take every name for known.
 

@@ -1,7 +1,7 @@
 """A state as a text, and the state of such a text.
 
-The text is one JSON object: its form, the cluster, and the parts of the state by their kind
-(`ClusterState.parts`). What is read is checked: types, then what the parts say of each other.
+One JSON object: its form, the cluster, and `ClusterState.parts` by kind. What is read is checked:
+types, then what the parts say of each other.
 """
 
 from __future__ import annotations
@@ -10,10 +10,16 @@ from collections import defaultdict
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, convert, json
-from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.errors import InvalidStateError
 from spu_assigner.core.base.limits import SPU_ID_MAX
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged, Waiting
+from spu_assigner.core.base.records import (
+    ChainEntry,
+    Entry,
+    ReplicaMap,
+    SeenEntry,
+    SpuChanged,
+    Waiting,
+)
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.structs import FrozenStruct, plain_lists
 from spu_assigner.core.state.cluster_state import ClusterState

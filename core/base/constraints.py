@@ -3,8 +3,6 @@
 Hard, so that a list that breaks one is never given: `require`, `forbid`, `apart_from`,
 `together_with`, `max` and `min` of a level of `spread`, and taints that are not tolerated. Soft, a
 score: how even the levels of `spread` are, `prefer`, `leaders`.
-
-Values are kept as they came; `constraints_fault` and `taints_fault` say what is wrong with them.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.core.base.limits import (
     LABEL_LENGTH_MAX,
     PREFERENCE_WEIGHT_MAX,
@@ -21,7 +19,7 @@ from spu_assigner.core.base.limits import (
     RULES_MAX,
     SPREAD_LEVELS_MAX,
     TAINTS_MAX,
-    match_legal_name,
+    is_legal_name,
     name_fault,
 )
 from spu_assigner.core.base.selectors import SelectorError, selector_of
@@ -129,17 +127,8 @@ def given_constraints(constraints: Constraints | None) -> Constraints | None:
     return None if constraints == NO_CONSTRAINTS else constraints
 
 
-def constraints_fault(constraints: Constraints, *, topic: str) -> str | None:
-    """What is wrong with the constraints of a topic as they came; None: nothing."""
-    return next(_faults(constraints, topic), None)
-
-
-def taints_fault(taints: Sequence[Taint]) -> str | None:
-    """What is wrong with the taints of an SPU as they came; None: nothing."""
-    return next(_taint_faults(taints), None)
-
-
-def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
+def taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
+    """What is wrong with the taints of an SPU as they came."""
     if len(taints) > TAINTS_MAX:
         yield f"taints has {len(taints)} entries; expected at most {TAINTS_MAX}"
     for at, taint in enumerate(taints):
@@ -149,7 +138,8 @@ def _taint_faults(taints: Sequence[Taint]) -> Iterator[str]:
         yield "taints names a key twice with one effect; expected each once"
 
 
-def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
+def constraint_faults(constraints: Constraints, *, topic: str) -> Iterator[str]:
+    """What is wrong with the constraints of a topic as they came."""
     for name in Constraints.__struct_fields__:
         count = len(getattr(constraints, name))
         most = SPREAD_LEVELS_MAX if name == "spread" else RULES_MAX
@@ -160,11 +150,9 @@ def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
             yield from _selector_faults(f"constraints.{name}[{at}]", text)
     for name in ("apart_from", "together_with"):
         for at, other in enumerate(getattr(constraints, name)):
-            if not match_legal_name(other) or other == topic:
-                yield (
-                    f"constraints.{name}[{at}] is {bounded_repr(other)}; expected the name of "
-                    f"another topic{name_fault(other)}"
-                )
+            if not is_legal_name(other) or other == topic:
+                found = f"constraints.{name}[{at}] is {bounded_repr(other)}"
+                yield f"{found}; expected the name of another topic{name_fault(other)}"
     for at, toleration in enumerate(constraints.tolerations):
         field = f"constraints.tolerations[{at}]"
         yield from _length_faults(f"{field}.key", toleration.key)
@@ -173,10 +161,8 @@ def _faults(constraints: Constraints, topic: str) -> Iterator[str]:
         field = f"constraints.prefer[{at}]"
         yield from _selector_faults(f"{field}.select", preference.select)
         if not 1 <= abs(preference.weight) <= PREFERENCE_WEIGHT_MAX:
-            yield (
-                f"{field}.weight is {bounded_repr(preference.weight)}; expected 1 to "
-                f"{PREFERENCE_WEIGHT_MAX}, or the same below 0"
-            )
+            found = f"{field}.weight is {bounded_repr(preference.weight)}"
+            yield f"{found}; expected 1 to {PREFERENCE_WEIGHT_MAX}, or the same below 0"
     yield from _spread_faults(constraints.spread)
 
 
@@ -186,10 +172,8 @@ def _spread_faults(spread: Sequence[SpreadLevel]) -> Iterator[str]:
         yield from _length_faults(f"{field}.label", level.label)
         for name, limit in (("max", level.max), ("min", level.min)):
             if limit is not None and not 1 <= limit <= REPLICATION_FACTOR_MAX:
-                yield (
-                    f"{field}.{name} is {bounded_repr(limit)}; expected 1 to "
-                    f"{REPLICATION_FACTOR_MAX}, or none"
-                )
+                found = f"{field}.{name} is {bounded_repr(limit)}"
+                yield f"{found}; expected 1 to {REPLICATION_FACTOR_MAX}, or none"
         if level.max is not None and level.min is not None and level.min > level.max:
             yield f"{field}.min is {level.min}, more than its max; expected at most {level.max}"
     if len({level.label for level in spread}) < len(spread):

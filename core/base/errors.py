@@ -7,8 +7,26 @@ A request that cannot be met is no error: its `Rejection` is answered with a `To
 from __future__ import annotations
 
 from enum import StrEnum
+from reprlib import Repr
+from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+SHOWN_BITS_MAX: Final = 128  # of a wrong integer in a message, more than any id has
+
+
+class _Brief(Repr):
+    """Any value, however long or deep, spelt out in bounded time and length."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        if x.bit_length() > SHOWN_BITS_MAX:  # Python refuses to spell out the longest
+            return f"<an integer of {x.bit_length()} bits>"
+        return super().repr_int(x, level)
+
+
+bounded_repr = _Brief().repr
+
+_LONG: Final = _Brief()
+_LONG.maxstring = 160
+long_repr: Final = _LONG.repr  # of texts of which more is worth seeing
 
 
 class AssignerError(Exception):
@@ -16,8 +34,7 @@ class AssignerError(Exception):
 
 
 class InvalidEventError(AssignerError):
-    """A value that a field cannot hold: of another type, or a name under which no answer can be
-    addressed."""
+    """A value that its field cannot hold, or a name to which no answer can be addressed."""
 
     def __init__(self, *, field: str, value: object, expected: str) -> None:
         self.field = field

@@ -1,9 +1,8 @@
 """What comes in: frozen, keyword-only, well-formed once they exist.
 
-Well-formed means that each field holds what its type says (`typed_fields` has the rule), and that
-an answer can be addressed: legal cluster and topic names, a usable event id. Anything else raises
-`InvalidEventError`. Numbers out of range are kept as they came: `decide` refuses them, so that the
-requester gets an answer.
+Each field holds what its type says (`typed_fields` has the rule), and an answer can be addressed:
+legal cluster and topic names, a usable event id. Anything else raises `InvalidEventError`. Numbers
+out of range are kept as they came: `decide` refuses them, so that the requester gets an answer.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.limits import (
     EVENT_ID_LENGTH_MAX,
+    is_legal_name,
     is_text,
-    match_legal_name,
     name_fault,
 )
 from spu_assigner.core.base.structs import FastStrEnum
@@ -75,7 +74,7 @@ policy_of: Final[Callable[[Policy | str], Policy]] = partial(taker(Policy), "def
 
 def check_name(field: str, name: str) -> None:
     """Raise `InvalidEventError` for a name that Kafka permits no topic."""
-    if not match_legal_name(name):
+    if not is_legal_name(name):
         expected = f"{LEGAL_NAME}{name_fault(name)}"
         raise InvalidEventError(field=field, value=name, expected=expected)
 
@@ -103,10 +102,7 @@ class BaseEvent(TypedFields, frozen=True, kw_only=True):
 
 
 class SpuJoined(BaseEvent, frozen=True, kw_only=True):
-    """An SPU is there: new, changed, or back.
-
-    It describes the SPU whole: what it does not name takes its default.
-    """
+    """An SPU is there, new, changed, or back; what the event does not name takes its default."""
 
     spu_id: int
     """0 or more."""

@@ -1,7 +1,6 @@
 """Every limit of the product, each with its reason, and the names that no create may take.
 
-Past one: a rejection or a dead letter, never a crash. The core knows no prefix: who decides with
-one hands in the reserved names with it.
+Past one: a rejection or a dead letter, never a crash.
 """
 
 from __future__ import annotations
@@ -63,15 +62,10 @@ REDPANDA_SLOTS_PER_CORE: Final = 7_000  # document 003
 REDPANDA_SLOTS_RESERVED: Final = 2  # document 003: capacity = cores * 7000 - 2
 REDPANDA_CORE0_WEIGHT: Final = 2  # document 003: core 0 already does the controller's work
 
-# Kafka's rule for topic names.
-match_legal_name: Final = re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z").match
+# Whether a cluster or topic may be called so: Kafka's rule for topic names.
+is_legal_name: Final = re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z").match
 NAME_LENGTH_MAX: Final = 249  # characters
 _find_illegal: Final = re.compile(r"[^a-zA-Z0-9._-]").search
-
-
-def is_legal_name(name: str) -> bool:
-    """Whether a cluster or topic may be called so: Kafka's rule for topic names."""
-    return match_legal_name(name) is not None
 
 
 def name_fault(name: str) -> str:

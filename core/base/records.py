@@ -1,13 +1,12 @@
-"""What goes out: decisions. `ReplicaMap`, `TopicStatus` and `RingEvent` are answers to users.
+"""What goes out: decisions, some of them answers to users.
 
-The others say what the answers do not, so that replaying all records of a cluster gives its state.
+All records of a cluster, replayed, give its state; so do its current maps and `Entry`s.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect, has_effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
@@ -45,35 +44,27 @@ class RingChange(StrEnum):
 
 
 class Mode(FastStrEnum):
-    """How the lists that a map is new with were found.
+    """How the lists that a map is new with were found: by which policy, or of which lists."""
 
-    By a policy: ROUND_ROBIN and RACK_WALK (`fluvio` without racks, and over racks), SHIFTED and
-    RACK_SHIFTED (`kafka`), SCORED and RACK_SCORED (`rendezvous`), POINTER (`redpanda`), STRIPED
-    (`kraft`), LISTS (`manual`); BALANCED, BALANCED_ROUNDS (on SPUs alike, in rounds) and
-    CONSTRAINED (by the topic's rules), all of `balanced`. Of lists that were there: ADOPTED, or
-    changed by REPAIR, REBALANCE, REPLICATION or DEMOTION; or as they were, with another DEMAND or
-    other CONSTRAINTS.
-    """
-
-    ROUND_ROBIN = "round_robin"
-    RACK_WALK = "rack_walk"
-    SHIFTED = "shifted"
-    RACK_SHIFTED = "rack_shifted"
-    POINTER = "pointer"
-    LISTS = "lists"
-    BALANCED = "balanced"
-    REPAIR = "repair"
-    REBALANCE = "rebalance"
-    ADOPTED = "adopted"
-    REPLICATION = "replication"
-    DEMOTION = "demotion"
-    SCORED = "scored"
-    RACK_SCORED = "rack_scored"
-    STRIPED = "striped"
-    DEMAND = "demand"
-    CONSTRAINTS = "constraints"
-    CONSTRAINED = "constrained"
-    BALANCED_ROUNDS = "balanced_rounds"
+    ROUND_ROBIN = "round_robin"  # `fluvio` without racks
+    RACK_WALK = "rack_walk"  # `fluvio` over racks
+    SHIFTED = "shifted"  # `kafka` without racks
+    RACK_SHIFTED = "rack_shifted"  # `kafka` over racks
+    POINTER = "pointer"  # `redpanda`
+    LISTS = "lists"  # `manual`
+    BALANCED = "balanced"  # `balanced`
+    REPAIR = "repair"  # lists that were there, changed
+    REBALANCE = "rebalance"  # likewise
+    ADOPTED = "adopted"  # lists that were there
+    REPLICATION = "replication"  # lists that were there, changed
+    DEMOTION = "demotion"  # likewise
+    SCORED = "scored"  # `rendezvous` without racks
+    RACK_SCORED = "rack_scored"  # `rendezvous` over racks
+    STRIPED = "striped"  # `kraft`
+    DEMAND = "demand"  # lists as they were, with another demand
+    CONSTRAINTS = "constraints"  # likewise other constraints
+    CONSTRAINED = "constrained"  # `balanced`, by the topic's rules
+    BALANCED_ROUNDS = "balanced_rounds"  # `balanced`, on SPUs alike, in rounds
 
 
 class Move(FrozenStruct, frozen=True, kw_only=True):
@@ -117,7 +108,7 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
 
 
 class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
-    """The current replica map of a topic; `replicas` None: the topic is deleted or released.
+    """The current replica map of a topic; fields named as the create's are as that asked.
 
     A list that lost a replica and found no other is shorter than `replication_factor`, or than what
     `wanted_lengths` says of it.
@@ -138,9 +129,7 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     cause: str
     """The id of the event that it follows from."""
     replication_factor: int
-    """The factor that was requested."""
     ignore_rack: bool = False
-    """As the request said, for when the topic grows."""
     own_events: tuple[int, ...] = ()
     """Hashes (64 bits) of the events that made and last changed it; none: `cause` made it."""
     reason: Reason | None = None
@@ -148,13 +137,11 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     is_released: bool = False
     """With `replicas` None: the topic is only forgotten, its data stay in Kafka."""
     pinned: bool = False
-    """Whether a rebalance leaves it where it is."""
     wanted_lengths: tuple[int, ...] | None = None
     """How long each list of an adopted topic is to be; None: all as the factor."""
     need: Need | None = None
     """What its replicas need of resources; None: replica slots alone."""
     constraints: Constraints | None = None
-    """Its own rules; None: it has none."""
 
 
 class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
@@ -270,6 +257,27 @@ class WaitingSettled(FrozenStruct, frozen=True, kw_only=True):
     topic: str
 
 
+class Order(FastStrEnum):
+    """An order of the ring; each keeps its own chain index."""
+
+    ID = "id"
+    DIAGONAL = "diagonal"  # Fluvio's, over racks
+    ALTERNATION = "alternation"  # Kafka's, over racks
+    REGISTRATION = "registration"  # Redpanda's
+    BALANCED = "balanced"  # by id, with an index of its own
+
+
+class Chain(FrozenStruct, frozen=True, kw_only=True):
+    """Where the next assignment of an order starts: index = cycle * ring size + position of `lead`.
+
+    It names the SPU, not a position, so that a ring may grow or be reordered.
+    """
+
+    cycle: int = 0  # how often the order was passed through
+    lead: int | None = None  # the SPU; None: no assignment has moved it, or the ring was emptied
+    moved: bool = False  # by an assignment; else its index is 0
+
+
 class ChainsChanged(FrozenStruct, frozen=True, kw_only=True):
     """Chain indexes after an event; only those that changed."""
 
@@ -306,6 +314,43 @@ class EventSeen(FrozenStruct, frozen=True, kw_only=True):
     event_hash: int  # 64 bits, unsigned
 
 
+class ChainEntry(FrozenStruct, frozen=True, kw_only=True):
+    """All chain indexes of a cluster, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
+    registration_next: int  # the number of the next SPU that registers
+    seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
+    retries: Retries | None = None  # what is left to be tried of what waits
+
+
+class SeenEntry(FrozenStruct, frozen=True, kw_only=True):
+    """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
+
+    cluster_id: str
+    block: int  # holds slots 16 * block … 16 * block + 15
+    hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
+
+
+class EntryKind(StrEnum):
+    """Entries that can be gone; the word is part of their key."""
+
+    SPU = "spu"
+    WAITING = "waiting"
+    CHAINS = "chains"
+    SEEN = "seen"
+
+
+class EntryGone(FrozenStruct, frozen=True, kw_only=True):
+    """What `assigner-state` said of this is no more: a tombstone."""
+
+    cluster_id: str
+    kind: EntryKind
+    name: str  # the SPU id, the topic, "all" chains, or the block of remembered ids
+
+
 Answer = ReplicaMap | TopicStatus | RingEvent
 StateChange = SpuChanged | SpuGone | Waiting | WaitingSettled | ChainsChanged | RetriesChanged
 Record = Answer | StateChange | EventSeen | ClusterGone
+# What `assigner-state` carries.
+Entry = SpuChanged | Waiting | ChainEntry | SeenEntry

@@ -17,10 +17,9 @@ DENSE_MIN: Final = 4_096  # counters that cost nothing
 
 
 class Table:
-    """Consecutive rows of a policy's placement on one ring: the replica lists of chain indexes.
+    """Consecutive rows of a policy's placement on one ring, of which many topics' lists are views.
 
-    Never written to once made: the lists of many topics are views of it. `cache` is for whoever
-    keeps a form derived from the rows beside them, such as the codec their bytes.
+    `cache` is for forms derived from the rows, such as the codec's bytes.
     """
 
     __slots__ = ("__weakref__", "cache", "count", "rows")
@@ -39,12 +38,10 @@ class Table:
 
 
 class ReplicaLists:
-    """The replica lists (or cores) of one topic: an int32 array of shape (partitions, replicas),
-    read-only.
+    """The replica lists (or cores) of one topic: a read-only int32 array (partitions, replicas).
 
-    Short lists are padded with -1 at their end; `ragged` says that there are some. The array is as
-    wide as the longest list. Where the rows are consecutive rows of a `Table`, `table` and `start`
-    say so: a codec may then slice prepared bytes.
+    It is as wide as the longest list; short ones are padded with -1 at their end (`ragged`). Where
+    the rows are those of a `Table` from `start` on, a codec may slice prepared bytes.
     """
 
     __slots__ = ("count", "matrix", "ragged", "start", "table")
@@ -114,10 +111,7 @@ class ReplicaLists:
 
 
 def tally(values: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
-    """The distinct values, ascending, and how often each occurs; values are 0 or more.
-
-    Cost: O(n) where they are small numbers, else that of sorting.
-    """
+    """The distinct values, ascending, and how often each occurs; values are 0 or more."""
     flat = values.ravel()
     if int(flat.max(initial=0)) > DENSE_RATIO * len(flat) + DENSE_MIN:
         unique, counts = np.unique(flat, return_counts=True)

@@ -1,8 +1,6 @@
 """What SPUs have beside replica slots, and what partitions need of it: amounts of named resources.
 
-Names are free; by convention `disk_bytes`, `bytes_in_per_s`, `bytes_out_per_s`, `cores_milli`. A
-topic's `demand` is what each replica of one of its partitions needs; where `leader_demand` names a
-resource, a leader needs that much of it instead.
+Names are free; by convention `disk_bytes`, `bytes_in_per_s`, `bytes_out_per_s`, `cores_milli`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.core.base.limits import AMOUNT_MAX, RESOURCE_NAME_LENGTH_MAX, RESOURCES_MAX
 from spu_assigner.core.base.structs import FrozenStruct
 
@@ -47,11 +45,9 @@ class Need(FrozenStruct, frozen=True):
 
 
 def dominant_share(used: Iterable[tuple[str | None, int, int]]) -> tuple[float, str | None]:
-    """The largest share that is used, and of what.
+    """The largest share that is used, and of what; the first of equals.
 
-    Args:
-        used: name (None: replica slots), what is used, what there is. The first of equals counts;
-            what there is nothing of does not.
+    `used`: name (None: replica slots), what is used, what there is. Nothing is no share.
     """
     shares = [(amount / has, name) for name, amount, has in used if has]
     return max(shares, key=itemgetter(0), default=(0.0, None))
@@ -70,10 +66,8 @@ def amounts_fault(field: str, given: Mapping[str, int] | None) -> str | None:
         return f"{field} names {len(given)} resources; expected at most {RESOURCES_MAX}"
     for name, amount in sorted(given.items()):
         if not _is_resource_name(name):
-            return (
-                f"{field} names {bounded_repr(name)}; expected 1 to {RESOURCE_NAME_LENGTH_MAX} of "
-                "[a-zA-Z0-9._-]"
-            )
+            expected = f"1 to {RESOURCE_NAME_LENGTH_MAX} of [a-zA-Z0-9._-]"
+            return f"{field} names {bounded_repr(name)}; expected {expected}"
         if not 0 <= amount <= AMOUNT_MAX:
             return f"{field}.{name} is {bounded_repr(amount)}; expected 0 to {AMOUNT_MAX}"
     return None

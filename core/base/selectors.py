@@ -1,26 +1,22 @@
 """Label selectors in Kubernetes' string form: which SPUs a rule is about.
 
-    tier              the SPU has the label
-    !tier             it has not
-    tier = ssd        it has the label with this value; also tier == ssd
-    tier != ssd       it has not the label with this value
-    tier in (a, b)    it has the label with one of these values
-    tier notin (a, b) it has not the label with one of these values
+    tier, !tier                       the SPU has the label; it has not
+    tier = ssd, tier == ssd           it has the label with this value
+    tier in (a, b)                    likewise with one of these values
+    tier != ssd, tier notin (a, b)    it has not
 
 Joined by commas, all must hold. A value in double quotes may have spaces and commas, as racks may:
-`rack = "FD0,UD1"`. What was meant so without quotes, `rack = FD0,UD1`, is refused, though it could
-be a rack and a label. Source: Kubernetes documentation, "Labels and Selectors".
+`rack = "FD0,UD1"`. `rack = FD0,UD1` is refused: it may mean this, or a rack and a label. Source:
+Kubernetes documentation, "Labels and Selectors".
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError, bounded_repr
 from spu_assigner.core.base.limits import SELECTOR_LENGTH_MAX
 
 SELECTOR_FORM: Final = (
@@ -41,18 +37,14 @@ _find_values: Final = re.compile(_VALUE).findall
 
 
 class SelectorError(AssignerError):
-    """A text is no selector.
-
-    Caught by `decide`, answered with a rejection.
-    """
+    """A text is no selector: `decide` answers with a rejection."""
 
     def __init__(self, text: str, fault: str = f"is no selector; expected {SELECTOR_FORM}") -> None:
         self.text = text
         super().__init__(f"{bounded_repr(text)} {fault}")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(NamedTuple):
     """One condition: the label's value is one of these, or is not; without values: it is there."""
 
     key: str
@@ -60,19 +52,12 @@ class Requirement:
     values: frozenset[str] | None = None  # None: any
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """Conditions that must all hold."""
-
-    requirements: tuple[Requirement, ...]
-
-
 @lru_cache(maxsize=_SELECTORS_KEPT)
-def selector_of(text: str) -> Selector:
-    """The selector that a text is.
+def selector_of(text: str) -> tuple[Requirement, ...]:
+    """The conditions of a selector, which must all hold.
 
     Raises:
-        SelectorError: it is none.
+        SelectorError: the text is none.
     """
     requirements: list[Requirement] = []
     match: re.Match[str] | None = None
@@ -84,7 +69,7 @@ def selector_of(text: str) -> Selector:
         if before is not None:
             _refuse_split_rack(text, before, match)
         requirements.append(_requirement_of(match))
-    return Selector(tuple(requirements))
+    return tuple(requirements)
 
 
 def _requirement_of(match: re.Match[str]) -> Requirement:
@@ -97,7 +82,7 @@ def _requirement_of(match: re.Match[str]) -> Requirement:
 
 
 def _refuse_split_rack(text: str, before: re.Match[str], match: re.Match[str]) -> None:
-    """Return unless a label alone stands behind a rack, of which it may be the rest."""
+    """Raise where a label alone stands behind a rack, of which it may be the rest."""
     label, rack = match["key"], before["value"] if before["key"] == RACK else None
     is_alone = label is not None and match["many"] is None and match["one"] is None
     if is_alone and rack is not None and not rack.startswith('"'):

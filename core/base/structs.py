@@ -1,16 +1,15 @@
 """The bases of events, records and their enumerations: frozen, made, compared and written in C.
 
-A frozen dataclass sets its fields one by one in Python, which takes three times as long: a create
-makes some ten such objects. Else it is as one: `fields`, `replace` and `is_dataclass` of
-`dataclasses` take it.
+A create makes some ten such objects, in a third of the time that frozen dataclasses take. `fields`,
+`replace` and `is_dataclass` of `dataclasses` take them too.
 """
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, field, make_dataclass
+from dataclasses import Field, field, make_dataclass
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from msgspec import NODEFAULT, Struct, to_builtins
 from msgspec.structs import fields as fields_of
@@ -26,11 +25,9 @@ class _DataclassFields:
 @cache
 def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
     members = [
-        (
-            each.name,
-            each.type,
-            field(default=MISSING if each.default is NODEFAULT else each.default),
-        )
+        (each.name, each.type)
+        if each.default is NODEFAULT
+        else (each.name, each.type, field(default=each.default))
         for each in fields_of(cls)
     ]
     twin: Any = make_dataclass(cls.__name__, members, kw_only=True)
@@ -41,10 +38,7 @@ def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
 class FrozenStruct(Struct, frozen=True, forbid_unknown_fields=True):
     """A frozen object of named fields."""
 
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    else:
-        __dataclass_fields__ = _DataclassFields()
+    __dataclass_fields__ = _DataclassFields()
 
 
 class FastStrEnum(StrEnum):

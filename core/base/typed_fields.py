@@ -1,8 +1,7 @@
 """What a field may hold, by the type that its class names: taken, coerced or refused.
 
-One rule for the fields of all events, and of the constraints and taints that they carry: what JSON
-can say of a field is taken, and no value is guessed (docs/python-api.md, Events, has the table).
-Whether a number is in range is not judged here: `decide` answers that.
+What JSON can say of a field is taken, and no value is guessed (docs/python-api.md, Events, has the
+table). Whether a number is in range, `decide` answers.
 """
 
 from __future__ import annotations

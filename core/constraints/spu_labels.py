@@ -44,7 +44,7 @@ class SpuLabels:
     def holding(self, text: str) -> Flags:
         """The SPUs that a selector holds for."""
         found = np.ones(len(self.ids), dtype=np.bool_)
-        for requirement in selector_of(text).requirements:
+        for requirement in selector_of(text):
             found &= self._meeting(requirement)
         return found
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
-from spu_assigner.core.base.errors import Code, Rejection
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
+from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (
     INDEX_MAX,
@@ -58,7 +57,7 @@ def check_create(
         raise Rejection(
             Code.TOPIC_EXISTS, f"topic {topic!r} {found}; delete it first, or choose another name"
         )
-    if (other := state.names.colliding(topic)) is not None:
+    if (other := state.colliding(topic)) is not None:
         raise Rejection(
             Code.TOPIC_COLLIDES,
             f"topic {topic!r} and {other!r} of cluster {state.cluster_id!r} differ in dots and "
@@ -116,7 +115,7 @@ def check_demand(
             raise Rejection(Code.INVALID_DEMAND, fault)
     need = Need.of(demand, leader_demand)
     names = [] if need is None else [name for name, *amounts in need.by_name() if any(amounts)]
-    if state.ring.resource_names().issuperset(names):
+    if state.ring.resource_names.issuperset(names):
         return
     known = {name for spu in state.spus.values() for name, _ in spu.resources}
     unknown = next((name for name in names if name not in known), None)
@@ -136,7 +135,7 @@ def check_constraints(
     state: ClusterState, topic: str, policy: Policy, constraints: Constraints
 ) -> None:
     """A topic of this name and policy can have these constraints."""
-    fault = constraints_fault(constraints, topic=topic)
+    fault = next(constraint_faults(constraints, topic=topic), None)
     if fault is not None:
         raise Rejection(Code.INVALID_CONSTRAINTS, fault)
     if policy is not Policy.BALANCED:

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr, long_repr
-from spu_assigner.core.base.constraints import taints_fault
-from spu_assigner.core.base.errors import Code, Rejection
+from spu_assigner.core.base.errors import Code, Rejection, bounded_repr, long_repr
 from spu_assigner.core.base.events import (
     LeaveMode,
     SpuCordon,
@@ -144,7 +142,7 @@ def _check_join(state: ClusterState, event: SpuJoined) -> None:
         )
     if (fault := amounts_fault("resources", event.resources)) is not None:
         raise Rejection(Code.INVALID_RESOURCES, fault)
-    if (fault := taints_fault(event.taints)) is not None:
+    if (fault := next(taint_faults(event.taints), None)) is not None:
         raise Rejection(Code.INVALID_TAINTS, fault)
     if SpuId(event.spu_id) not in state.spus and len(state.spus) >= SPUS_MAX:
         raise Rejection(Code.TOO_MANY_SPUS, f"the cluster has {SPUS_MAX} SPUs, which is the limit")

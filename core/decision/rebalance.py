@@ -35,7 +35,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Loads
 from spu_assigner.core.state.topic import Topic
 
 

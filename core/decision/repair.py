@@ -20,13 +20,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
+    Order,
     Reason,
     Record,
     ReplicaMap,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.chains import Order
-from spu_assigner.core.base.errors import Code, Rejection
+from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import PARTITIONS_MAX
-from spu_assigner.core.base.records import Mode, Reason, Waiting
+from spu_assigner.core.base.records import Mode, Order, Reason, Waiting
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
 from spu_assigner.core.base.records import (
+    Chain,
     ChainsChanged,
+    Order,
     Reason,
     Record,
     RecordedRing,
@@ -259,7 +260,7 @@ def recorded_ring(
         ring.kept[key] = known
     if not fenced:
         return known
-    racks = [*ring.racks().tolist(), *fenced.values()]
+    racks = [*ring.racks_of_members().values(), *fenced.values()]
     number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
     numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
     return replace(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Move, Reason
+from spu_assigner.core.base.records import Move, Order, Reason
 from spu_assigner.core.base.resources import dominant_share
 
 

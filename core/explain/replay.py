@@ -176,8 +176,8 @@ class _RuleReplay:
         """How each replica of a list was found by score."""
         cursor, ring = self._cursor, self._cursor.ring
         hashes = pair_hashes(cursor.topic, cursor.index, 1, ring.ids)
-        values = scores(hashes, ring.weights())[0].tolist()
-        columns = by_score(hashes, ring.weights())[0].tolist()
+        values = scores(hashes, ring.weights)[0].tolist()
+        columns = by_score(hashes, ring.weights)[0].tolist()
         order = ring.ids[columns].tolist()
         row = self._placed[self._at].tolist()
         for number, spu_id in enumerate(row):

@@ -17,9 +17,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import Order
 from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints

@@ -235,7 +235,7 @@ def _racks_alike(ring: Ring, replicas: int, *, ignore_rack: bool) -> list[Rack] 
     members = [by_rack[rack] for rack in sorted(by_rack)]
     if len(members) == 1:
         members = [[place] for place in members[0]]
-    weights = ring.weights() // np.gcd.reduce(ring.weights())
+    weights = ring.weights // np.gcd.reduce(ring.weights)
     racks = [Rack(each, int(weights[each[0]])) for each in members]
     if any((weights[rack.members] != rack.weight).any() for rack in racks):
         return None

@@ -1,9 +1,8 @@
 """The rules that place by an order of the ring, and where a request goes on in it.
 
-Requests of one rule go on where the last one stopped, so the next rows are known before they are
-asked for: they are made many at once, as a `Table` that is kept with the ring, of which each
-request takes a slice, in ids and in bytes. Rules that score each partition, `redpanda` and requests
-with a start of their own have no table: their rows are made for them alone.
+Requests of one rule go on where the last one stopped: the next rows are made many at once, as a
+`Table` that is kept with the ring, of which each request takes a slice, in ids and in bytes. Rules
+that score each partition, `redpanda` and requests with a start of their own have no table.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.records import Mode
+from spu_assigner.core.base.records import Chain, Mode, Order
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
 from spu_assigner.core.rules import fluvio, kafka, redpanda, rendezvous
 from spu_assigner.core.state.ring import Ring, next_remaining
@@ -51,8 +49,7 @@ class Cursor(Struct):
     """A place in the order of a ring that a rule reads, and how it moves when the ring shrinks.
 
     It stands at the chain index (of a rule in SCORING: at a partition of the topic), or at the
-    start that the request names. Of Kafka's fixed start the order begins at the start SPU, so that
-    the index counts partitions and index // N the completed rounds.
+    start that the request names; Kafka's order then begins at the start SPU, at index 0.
     """
 
     ring: Ring  # not empty at first
@@ -95,7 +92,7 @@ class Cursor(Struct):
             case Mode.SCORED | Mode.RACK_SCORED:
                 of_racks = racks(order) if self.rule is Mode.RACK_SCORED else None
                 return rendezvous.scored(
-                    order, self.ring.weights(), of_racks, topic=self.topic, **span
+                    order, self.ring.weights, of_racks, topic=self.topic, **span
                 )
             case _:
                 raise InvariantError(f"mode {self.rule} places by no order of the ring")

@@ -2,11 +2,7 @@
 
 Two forms are read, both of the source documents: a list of `{"id": 0, "replicas": [0, 1, 2]}`, and
 the object `{"partitions": [such entries]}`. Only the shape is judged here; whether the SPUs exist
-and have room, the cluster knows.
-
-A request is refused for its first fault. Before all: the form and the number of partitions. Then
-partition by partition: the entry, its id, an empty list, too long a list, a length unlike the
-first, duplicates, ids that are none. `list_faults` reports all, for `lint`.
+and have room, the cluster knows. A request is refused for its first fault.
 """
 
 from __future__ import annotations
@@ -14,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 
@@ -60,7 +55,7 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
         yield _malformed(f"found {bounded_repr(entries)}")
         return
     if not 1 <= len(entries) <= PARTITIONS_MAX:
-        yield _wrong_count(len(entries))
+        yield _wrong_count(entries)
         return
     first: tuple[int, int] | None = None  # partition and length of the first list that has SPUs
     next_id = 0
@@ -71,12 +66,9 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
             continue
         given, replicas = entry["id"], entry["replicas"]
         if not _is_integer(given) or given != next_id:
-            yield ManualFault(
-                Code.MANUAL_PARTITION_IDS,
-                f"entry {partition} has the id {bounded_repr(given)}; "
-                f"number the partitions 0, 1, 2, … in order: {next_id} is next",
-                (partition, "id"),
-            )
+            found = f"entry {partition} has the id {bounded_repr(given)}"
+            message = f"{found}; number the partitions 0, 1, 2, … in order: {next_id} is next"
+            yield ManualFault(Code.MANUAL_PARTITION_IDS, message, (partition, "id"))
         next_id = (given if _is_integer(given) else next_id) + 1
         if not isinstance(replicas, list):
             found = f"partition {partition} has the replicas {bounded_repr(replicas)}"
@@ -90,18 +82,16 @@ def list_faults(raw: object) -> Iterator[ManualFault]:
 def plain_list_faults(lists: Sequence[Sequence[object]]) -> Iterator[ManualFault]:
     """Every fault of the lists of a living topic, plain ones of any lengths."""
     if not 1 <= len(lists) <= PARTITIONS_MAX:
-        yield _wrong_count(len(lists))
+        yield _wrong_count(lists)
         return
     for partition, replicas in enumerate(lists):
         yield from _faults_of_list(partition, replicas, path=(partition,))
 
 
-def _wrong_count(partitions: int) -> ManualFault:
-    return ManualFault(
-        Code.INVALID_PARTITIONS,
-        f"the replica lists name {partitions} partitions; "
-        f"name 1 to {PARTITIONS_MAX}, each with its list",
-    )
+def _wrong_count(lists: Sequence[object]) -> ManualFault:
+    found = f"the replica lists name {len(lists)} partitions"
+    message = f"{found}; name 1 to {PARTITIONS_MAX}, each with its list"
+    return ManualFault(Code.INVALID_PARTITIONS, message)
 
 
 def _faults_of_list(
@@ -129,21 +119,15 @@ def _faults_of_list(
         if not _is_integer(value):
             continue
         if value in seen:
-            yield ManualFault(
-                Code.MANUAL_DUPLICATE_SPU,
-                f"partition {partition} names SPU {bounded_repr(value)} more than "
-                "once; name each SPU once in a list",
-                (*path, place),
-            )
+            names = f"partition {partition} names SPU {bounded_repr(value)} more than once"
+            message = f"{names}; name each SPU once in a list"
+            yield ManualFault(Code.MANUAL_DUPLICATE_SPU, message, (*path, place))
         seen.add(value)
     for place, value in enumerate(replicas):
         if not is_spu_id(value):
-            yield ManualFault(
-                Code.MANUAL_INVALID_SPU,
-                f"partition {partition} names the SPU {bounded_repr(value)}; "
-                f"an SPU id is an integer from 0 to {SPU_ID_MAX}",
-                (*path, place),
-            )
+            names = f"partition {partition} names the SPU {bounded_repr(value)}"
+            message = f"{names}; an SPU id is an integer from 0 to {SPU_ID_MAX}"
+            yield ManualFault(Code.MANUAL_INVALID_SPU, message, (*path, place))
 
 
 def _malformed(found: str, *path: int | str) -> ManualFault:

@@ -1,9 +1,8 @@
 """Placing one request on a ring that may change under it.
 
-While no SPU can become saturated, a request is the next rows of its rule: a slice of the table that
-is kept with the ring (`cursor`), or one call of the rule. Otherwise it is placed in blocks: up to
-and with the list that fills an SPU, then that SPU leaves the ring, the cursor is re-based, and so
-on. `redpanda` takes an SPU out at the very replica that fills it: its blocks are of replicas.
+While no SPU can become saturated, a request is the next rows of its rule. Otherwise it is placed in
+blocks: up to and with the list that fills an SPU, then that SPU leaves the ring, the cursor is
+re-based, and so on. `redpanda` takes an SPU out at the very replica that fills it.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def place_striped(
     Returns:
         The lists, and the SPUs that became saturated, offline ones too, ascending.
 
-    Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each time
-    that as many partitions are placed as SPUs are online: the shuffles are Kafka's.
+    Cost: O(partitions * replicas), and O(SPUs) for each SPU that becomes saturated and each of
+    Kafka's shuffles.
 
     Raises:
         ShortRingError: too few SPUs, or none that is online, at first or on the way.

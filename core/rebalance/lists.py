@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import CountArray, Loads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,8 +40,7 @@ from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_share
 from spu_assigner.core.rebalance.ruled_lists import Flags, RuledLists, RuledTopics
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
-from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import CountArray, Loads
 
 LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed

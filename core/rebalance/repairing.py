@@ -32,7 +32,7 @@ from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.placement.choose import Chooser, bind_topic, binding_rules, topic_chooser
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s

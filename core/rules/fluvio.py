@@ -28,21 +28,18 @@ def round_robin(ring: IdArray, *, start: int, partitions: int, replicas: int) ->
 
 
 def walk(sequence: IdArray, *, start: int, partitions: int, replicas: int) -> IdMatrix:
-    """Place each partition on SPUs that are neighbours in the sequence, one step further each time.
-
-    Period: N.
-    """
+    """Place each partition on neighbours in the sequence, one step further each time: period N."""
     require_possible(sequence, start=start, partitions=partitions, replicas=replicas)
     followers = [(replica, 0) for replica in range(1, replicas)]
     return turn_rows(sequence, start, partitions, followers, 1)
 
 
 def diagonal(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
-    """Order SPUs by reading the matrix of racks along its diagonals.
+    """Order SPUs, with the rack of each, by reading the matrix of racks along its diagonals.
 
-    `racks` names the rack of each SPU, "" for none. Rows are racks by size descending, then name,
-    ids ascending in a row, W the length of the first. Column k = 0 … W - 1 takes from each row r
-    `row[((k + r) % W) % len(row)]`, unless it is taken already. Cost: O(n log n).
+    Rows are racks by size descending, then name, ids ascending in a row, W the length of the first.
+    Column k = 0 … W - 1 takes from each row r `row[((k + r) % W) % len(row)]`, unless it is taken
+    already. Cost: O(n log n).
     """
     rows = sorted(ids_by_rack(ids, racks).items(), key=lambda row: (-len(row[1]), row[0]))
     width = len(rows[0][1]) if rows else 0

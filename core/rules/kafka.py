@@ -35,11 +35,8 @@ def shifted_over_racks(
 ) -> IdMatrix:
     """Place leaders in turn; followers walk on from the leader, over racks not used while any is.
 
-    `ring` is the list that `alternation` gives; `racks` has the rack of each, numbered from 0 in
-    any way.
-
-    Period: N * (N - 1), or a divisor of it. Cost: O(partitions * replicas**2), however uneven the
-    racks, since each step jumps to the nearest rack that was not looked at yet.
+    `ring` is the list that `alternation` gives; `racks` numbers the rack of each from 0. Period:
+    N * (N - 1), or a divisor of it. Cost: O(partitions * replicas**2), however uneven the racks.
     """
     require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     size = len(ring)
@@ -63,10 +60,7 @@ def shifted_over_racks(
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
-    """Order SPUs by taking one of each rack in turn, racks by name, ids ascending in a rack.
-
-    Cost: O(n log n).
-    """
+    """Order SPUs by taking one of each rack in turn, racks by name, ids ascending in a rack."""
     placed = [
         (cell, rack, spu_id)
         for rack, row in ids_by_rack(ids, racks).items()
@@ -80,9 +74,8 @@ def _walk(
 ) -> list[IdArray]:
     """One replica of all rows at a time: a column of positions for each.
 
-    `first` has where the leader of each row stands, `offset` how far from it its walk begins.
-    Places are positions not yet reduced by N: a walk goes from first + 1 to first + N - 1, and
-    behind the last comes first + 1 again. `rack_at` has the racks of the ring, three times over.
+    `first` has where the leader of each row stands, `offset` how far from it its walk begins: from
+    first + 1 to first + N - 1 and on from first + 1. `rack_at` has the ring's racks three times.
     """
     size = len(rack_at) // 3
     last = first + np.int32(size - 1)

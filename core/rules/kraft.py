@@ -1,19 +1,16 @@
 """Kafka 4's rule: racks in turn, the brokers of each rack in turn, from places that are drawn.
 
 Each rack has two wheels of SPUs by id: online ones, and offline ones, which Kafka calls fenced. A
-wheel begins at a drawn place; for each partition it is turned one further when it is first asked,
-and then gives its SPUs in turn until it has given all. The leader is the first online SPU that a
-rack gives, from the rack on whose turn it is; a follower is what the next rack gives, an online
-SPU before an offline one. The leader's rack is passed over once. The turn goes on by one rack with
-each partition. After as many partitions as there are online SPUs, racks and wheels are shuffled.
-
-So an offline SPU never leads, and is taken only where its rack has no online SPU left.
+wheel begins at a drawn place; each partition turns it one further before it first asks, and then
+takes its SPUs in turn until it has given all. The leader is the first online SPU that a rack gives,
+from the rack on whose turn it is; a follower is what the next rack gives, online SPUs first. The
+leader's rack is passed over once. The turn goes on by one rack with each partition; after as many
+partitions as SPUs are online, racks and wheels are shuffled.
 
 SPUs 0 … 3, of which 3 is offline, racks a (0, 1), b (2) and c (3), nothing drawn but 0: the lists
 of three are [0, 2, 3], [2, 3, 1] and [0, 3, 2]. The third is rack c's turn, which cannot lead.
 
-Draws come from the generator of `java.util.Random`, which its documentation fixes: Kafka's own
-class, given the same seed, gives the same lists.
+Draws are those of `java.util.Random`: Kafka's own class, given the same seed, gives the same lists.
 
 Source: Kafka 4.2.1, StripedReplicaPlacer, in place of document 004's older rule; java.util.Random
 and java.util.Collections.shuffle, Java SE 17 API.
@@ -35,9 +32,8 @@ class SeededDraws:
         self._bits = (seed ^ _MULTIPLIER) & _MASK
 
     def _next(self) -> int:
-        """31 bits."""
         self._bits = (self._bits * _MULTIPLIER + 0xB) & _MASK
-        return self._bits >> 17
+        return self._bits >> 17  # 31 bits
 
     def below(self, bound: int) -> int:
         """A number from 0 to bound - 1, all alike in probability."""
@@ -70,8 +66,7 @@ class _Wheel:
     def next(self, round_: int) -> int | None:
         """The next SPU of this round; None: it has given all.
 
-        A wheel that is asked in round 0 alone is not turned when the rounds begin again, and goes
-        on where it was: so does Kafka's.
+        As Kafka's, one that is asked in round 0 alone goes on when the rounds begin again.
         """
         if self.round != round_:
             self.round, self.given = round_, 0

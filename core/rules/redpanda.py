@@ -34,10 +34,7 @@ def initial_weights(cores: int) -> list[int]:
 
 
 def take_cores(weights: Sequence[int], count: int) -> list[int]:
-    """Cores for `count` replicas in order: each time the first core of least weight, plus one.
-
-    `weights` stays as it is. Cost: O(cores + count * log(cores)).
-    """
+    """Cores for `count` replicas in order: each time the first core of least weight, plus one."""
     if count == 1:
         return [weights.index(min(weights))]
     heap = [(weight, core) for core, weight in enumerate(weights)]
@@ -51,11 +48,8 @@ def take_cores(weights: Sequence[int], count: int) -> list[int]:
 
 
 def shrink_weights(weights: Sequence[int], cores: int) -> list[int]:
-    """Weights after the number of cores changed.
-
-    Each core that is gone, in order, hands its whole weight to the least loaded that remains, the
-    lowest on a tie. Cores that are new start at 0.
-    """
+    """Weights after the number of cores changed: new ones start at 0, and each that is gone, in
+    order, hands its whole weight to the least loaded that remains, the lowest on a tie."""
     kept = [*weights[:cores], *[0] * (cores - len(weights))]
     for weight in weights[cores:]:
         kept[kept.index(min(kept))] += weight

@@ -6,16 +6,14 @@
     spu: the same of the SPU's id in decimal
     mix: the finalizer of SplitMix64
 
-An SPU leads as many partitions as its weight says, and a newcomer only takes the places that it
-wins, since no other SPU's score changes. Over racks the list is filled in rounds, each
-of which takes the best SPU left of each rack, by score; the last round ends where the list is full.
+An SPU leads as many partitions as its weight says, and a newcomer takes only what it wins. Over
+racks the list is filled in rounds: each takes the best SPU left of each rack, by score.
 
 Three SPUs 0 … 2 of the weights 1, 1 and 2, topic "orders": for partition 0 they score 33.7, 0.417
 and 6.97, for partition 1 0.817, 0.639 and 2.14; so the lists of two are [0, 2] and [2, 0].
 
-Scores are compared as real numbers, not as the floats of one machine: two that differ by less than
-`CLOSE` are computed with `EXACT_DIGITS` digits. Those that agree in `TIED_DIGITS` are tied; the
-lowest id is first. (The RFC's listing takes the lowest scores, its method the highest.)
+Scores are compared as real numbers, on any machine alike: two that differ by less than `CLOSE` are
+computed with `EXACT_DIGITS` digits; those that agree in `TIED_DIGITS` go by id.
 
 Source: Redpanda's RFC 20191020_partition_allocator, "What other designs have been considered";
 the method: Schindelhauer and Schomaker, "Weighted Distributed Hash Tables" (2005); the finalizer:
@@ -73,11 +71,8 @@ def pair_hashes(topic: str, start: int, count: int, ids: IdArray) -> HashArray:
 
 
 def scores(hashes: HashArray, weights: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The score of each hash, right to some 2**-50; weights are 1 or more.
-
-    Near 2**64 the logarithm is taken of the distance to it, which a float holds and the hash not.
-    """
-    is_low = hashes < _HALF
+    """The score of each hash, right to some 2**-50; weights are 1 or more."""
+    is_low = hashes < _HALF  # Else a float does not hold the hash, but its distance to 2**64.
     part = np.where(is_low, hashes, np.uint64(0) - hashes).astype(np.float64) * 2.0**-64
     return weights / -np.where(is_low, np.log(part), np.log1p(-part))
 
@@ -123,11 +118,10 @@ def scored(
     partitions: int,
     replicas: int,
 ) -> IdMatrix:
-    """Place the partitions of a topic from number `start` on.
+    """Place the partitions of a topic from number `start` on, each for itself: no period.
 
-    `racks` numbers the rack of each SPU from 0, without gaps; None: racks do not matter.
-
-    No period: each partition is placed for itself. Cost: O(partitions * N * log N).
+    `racks` numbers the rack of each SPU from 0, without gaps; None: racks do not matter. Cost:
+    O(partitions * N * log N).
     """
     require_possible(ids, start=start, partitions=partitions, replicas=replicas)
     placed: IdMatrix = np.empty((partitions, replicas), dtype=np.int32)

@@ -1,12 +1,8 @@
 """What the rules share: rows that turn round the ring, and how a period is repeated.
 
-A rule turns an order of the ring into replica lists and knows nothing of clusters, capacity or
-topics. For all rules:
-- An index counts partitions of one long topic. It may grow for ever, so it is reduced before numpy
-  sees it: placement repeats after a period, stated at each function, N the length of the ring.
-- Results are int32 arrays of shape (partitions, replicas), SPU ids, leader first, all distinct.
-- 1 <= replicas <= N, partitions >= 1, start >= 0 and shift >= 0 are the caller's to check; asking
-  for anything else is a bug and raises `InvariantError`.
+A rule turns an order of the ring into replica lists: int32 arrays of shape (partitions, replicas),
+SPU ids, leader first, all distinct. An index counts partitions of one long topic, and may grow for
+ever: placement repeats after a period, stated at each function, N the length of the ring.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 
 
 def require_possible(ring: IdArray, *, start: int, partitions: int, replicas: int) -> None:
+    """Raise `InvariantError` for what no rule can place: the callers check requests."""
     if not 1 <= replicas <= len(ring) or partitions < 1 or start < 0:
         raise InvariantError(
             f"asked to place {partitions} partitions with {replicas} replicas from index {start} "

@@ -1,8 +1,7 @@
 """The state of one cluster, and `evolve`, its only writer.
 
-What is kept: who is there (`spus`), what was given (`topics`, with the counts in the ledger and the
-core weights), what waits (`waiting`), where each order goes on (`chains`), and which events were
-seen. Who is in the ring follows from these.
+Kept are who is there (`spus`), what was given (`topics`, the ledger, core weights), what waits,
+where each order goes on (`chains`), and which events were seen. The ring follows from these.
 """
 
 from __future__ import annotations
@@ -12,19 +11,24 @@ from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
-from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
+    Chain,
+    ChainEntry,
     ChainsChanged,
     ClusterGone,
+    Entry,
+    EntryGone,
+    EntryKind,
     EventSeen,
+    Order,
     Record,
     ReplicaMap,
     Retries,
     RetriesChanged,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     SpuGone,
     TopicStatus,
@@ -33,19 +37,17 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.core_weights import held_by_cores, weights_after
-from spu_assigner.core.state.ledger import Ledger
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Ledger, Loads
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
-from spu_assigner.core.state.topic import Topic, TopicNames, map_of, topic_of
+from spu_assigner.core.state.topic import Topic, map_of, topic_of
 
 
 class ClusterState:
     """All that decisions about one cluster depend on; the attributes are the core's.
 
-    Two are equal if they decide alike, so if what they keep, their `parts`, is the same.
-    `state_to_json` writes it, `state_from_json` reads it.
+    Two are equal if they decide alike: if their `parts` are the same.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -53,7 +55,6 @@ class ClusterState:
         self.spus: dict[SpuId, SpuChanged] = {}
         self.topics: dict[str, Topic] = {}
         self.waiting: dict[str, Waiting] = {}  # by topic
-        self.names = TopicNames(self.topics, self.waiting)
         self.demoted: set[SpuId] = set()  # or tainted so: lead nothing where another can
         self.leaving: set[SpuId] = set()  # decommissioned, still held by some list
         self.barred: set[SpuId] = set()  # tainted against leading
@@ -70,6 +71,7 @@ class ClusterState:
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
         self.closed_count = 0  # online SPUs that are cordoned, or tainted against new replicas
+        self._dotted: dict[str, str] = {}  # topics with dots, by their names without any
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
         self._dirty_spus: set[SpuId] = set()
@@ -132,13 +134,30 @@ class ClusterState:
     def _put_waiting(self, waiting: Waiting) -> None:
         self._waiting_next = max(self.waiting_next(), waiting.sequence + 1)
         self.waiting[waiting.topic] = waiting
-        self.names.add(waiting.topic)
+        self._enter_name(waiting.topic)
 
     def _drop_waiting(self, topic: str) -> None:
         gone = self.waiting.pop(topic, None)
-        self.names.discard(topic)
+        self._drop_name(topic)
         if gone is not None and gone.sequence + 1 == self._waiting_next:
             self._waiting_next = None
+
+    def colliding(self, topic: str) -> str | None:
+        """The one that Kafka does not permit beside a topic of this name, as `a.b` beside `a_b`:
+        in its metrics dots are underscores. None: there is none."""
+        plain = topic.replace(".", "_")
+        other = self._dotted.get(plain)
+        if other is None and plain != topic and (plain in self.topics or plain in self.waiting):
+            return plain
+        return None if other == topic else other
+
+    def _enter_name(self, topic: str) -> None:
+        if "." in topic:
+            self._dotted[topic.replace(".", "_")] = topic
+
+    def _drop_name(self, topic: str) -> None:
+        if "." in topic and topic not in self.topics and topic not in self.waiting:
+            self._dotted.pop(topic.replace(".", "_"), None)
 
     def loads(self, ids: IdArray) -> Loads:
         """What a rebalance weighs of these SPUs, which are given by ascending id."""
@@ -251,12 +270,6 @@ class ClusterState:
         self.memory.count = 0
         self._ring = None
 
-    def _forget_all(self) -> None:
-        """Be as a cluster of which nothing is known, and take back what was stored."""
-        self._reset()
-        self.memory = Memory()
-        self._dirty_blocks = set(self._stored_blocks)
-
     def _put_spu(self, spu: SpuChanged) -> None:
         spu_id = SpuId(spu.spu_id)
         before = self.spus.get(spu_id)
@@ -305,8 +318,7 @@ class ClusterState:
             raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
         own = record.own_events or (event_hash(record.cause),)
         self.topics[record.topic] = topic_of(record, record.replicas, own)
-        if "." in record.topic:
-            self.names.add(record.topic)
+        self._enter_name(record.topic)
         self.ledger.add(record.replicas, record.need)
         if self._takeovers is not None:
             self._takeovers.count(record.replicas)
@@ -320,7 +332,7 @@ class ClusterState:
         topic = self.topics.pop(name, None)
         if topic is None:
             return
-        self.names.discard(name)
+        self._drop_name(name)
         lists = topic.replicas.lists()
         self.ledger.subtract(lists, topic.need)
         if self._takeovers is not None:
@@ -333,10 +345,7 @@ class ClusterState:
 
 
 def evolve(state: ClusterState, record: Record) -> None:
-    """Apply one record.
-
-    Everything that follows from it was decided already and has its own record.
-    """
+    """Apply one record: all that follows from it was decided already and has its own."""
     match record:
         case ReplicaMap():
             _evolve_map(state, record)
@@ -350,7 +359,9 @@ def evolve(state: ClusterState, record: Record) -> None:
         case RetriesChanged():
             state.retries = record.retries
         case ClusterGone():
-            state._forget_all()
+            state._reset()
+            state.memory = Memory()
+            state._dirty_blocks = set(state._stored_blocks)  # They are to be taken back.
         case SpuChanged():
             state._put_spu(record)
             state._dirty_spus.add(SpuId(record.spu_id))

@@ -1,8 +1,7 @@
 """Whether a state that was put together from what was published is whole.
 
-A state that `evolve` made holds all this by construction. One that was read back may lack a part,
-or hold an old one: much of that shows, because the parts name each other. What does not show: a
-map of a topic whose SPUs are known, of any policy but `redpanda`.
+One that was read back may lack a part, or hold an old one: much of that shows, because the parts
+name each other. What does not: a map of a topic whose SPUs are known, but for `redpanda`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ def weights_after(
 ) -> dict[SpuId, list[int]]:
     """The core weights of the SPUs for which the replicas held by cores change.
 
-    A replica on a core that was taken away is taken off the core with the most weight above its
-    base.
+    One on a core that is gone goes off the core with the most weight above its base.
     """
     changed: dict[SpuId, list[int]] = {}
     for (spu_id, core), count in before.items():

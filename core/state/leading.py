@@ -8,9 +8,8 @@
 | 4 topic | lists of the topic that it leads |
 | 5 position | of a new list from the chain index on, else in the list |
 
-Each choice counts before the next. Example: SPUs 0 and 1 lead 10 lists each, 2 has just joined. Of
-a topic of 6 × 2 on three SPUs alike the fair share is 2 lists, so 2 leads up to 4 of them and no
-more while another can.
+Each choice counts before the next. SPUs 0 and 1 lead 10 lists each, 2 has just joined: of a topic
+of 6 × 2 the fair share is 2 lists, so 2 leads up to 4, and no more while another can.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ class LeaderKeys:
         self.positions: list[int] | None = None
 
     def last(self, spu: int) -> int:
-        """Levels 1 to 3 before it came to lead the last of its lists: it is more even if another
-        whose key is smaller leads that."""
+        """Levels 1 to 3 before the last of its lists, which one with a smaller key should lead."""
         return self.key_now(spu, 0) >> SHARE_SHIFT << SHARE_SHIFT
 
     def twice_fair_share(self, spu: int, lists: int) -> int:

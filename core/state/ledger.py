@@ -1,13 +1,13 @@
 """What each SPU has, and what it holds: slots, leaders, resources; and so which are in the ring.
 
-Counting is put off. A request of P partitions gives an SPU at most P replicas. So as long as the
-smallest number of free slots in the ring, less all partitions placed since it was measured, stays
-above 0, no SPU has become saturated, and the maps may wait to be counted together. Likewise for
-what is left of each resource.
+Counting is put off. A request of P partitions gives an SPU at most P replicas: while the smallest
+number of free slots in the ring, less all partitions placed since, stays above 0, no SPU has become
+saturated, and the maps may be counted together later. Likewise for what is left of resources.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
 from typing import Final
@@ -28,6 +28,17 @@ NO_LIMIT: Final = 2**62  # more than any SPU has
 # the upper half, so that sums of any amounts fit in 64 bits each.
 _ID, _CAPACITY, _ONLINE, _CORDONED, _REPLICAS, _LEADERS, _RESOURCES = range(7)
 _HALF: Final = 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loads:
+    """SPUs by ascending id; every array has shape (n,) and is only read."""
+
+    ids: IdArray
+    racks: IdArray  # rack numbers, 0 … in name order; an SPU without a rack is on rack ""
+    capacities: CountArray  # replica slots
+    replicas: CountArray  # held now, over all topics
+    leaders: CountArray  # lists led now, over all topics
 
 
 class Ledger:

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import SpuChanged
+from spu_assigner.core.base.records import Chain, Order, SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
@@ -35,11 +34,8 @@ _OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 class Ring:
     """The SPUs of a cluster that are online, not cordoned and not saturated; never changed.
 
-    `ids` are in ascending order. `spus` describes at least the members; it must not change while
-    the ring is in use. `kept` is what is made of the ring and lasts as long.
+    `ids` ascend; `spus` describes at least them. `kept` is what is made of the ring, for as long.
     """
-
-    __slots__ = ("_index_of", "_orders", "_spus", "ids", "kept", "size")
 
     def __init__(self, ids: IdArray, spus: Mapping[SpuId, SpuChanged]) -> None:
         self.ids = ids
@@ -58,7 +54,8 @@ class Ring:
                 ids = [spu.spu_id for spu in members]
             else:
                 arranged = diagonal if order is Order.DIAGONAL else alternation
-                ids = arranged(self.ids.tolist(), self.racks().tolist())
+                racks = self.racks_of_members()
+                ids = arranged([*racks], [*racks.values()])
             known = self._orders[order] = np.array(ids, dtype=np.int32)
         return known
 
@@ -68,18 +65,14 @@ class Ring:
         if order in _OVER_RACKS or (is_weighted and order is Order.BALANCED):
             racks = self.rack_numbers(self.ids)
         ids = self.order(order) if racks is None else self.ids
-        return members_text(ids, racks, self.weights() if is_weighted else None)
+        return members_text(ids, racks, self.weights if is_weighted else None)
 
     def described(self) -> list[SpuChanged]:
         """The members, by ascending id."""
         return [self._spus[SpuId(spu_id)] for spu_id in self.ids.tolist()]
 
-    def racks(self) -> NDArray[np.str_]:
-        """The rack of each member by ascending id; "" for none."""
-        return np.array([spu.rack or "" for spu in self.described()], dtype=np.str_)
-
     def racks_of_members(self, *, ignore_rack: bool = False) -> dict[int, str]:
-        """The rack of each member by id, "" for none."""
+        """The rack of each member by ascending id, "" for none."""
         return {spu.spu_id: "" if ignore_rack else spu.rack or "" for spu in self.described()}
 
     def rack_numbers(self, ids: IdArray) -> IdArray:
@@ -88,21 +81,15 @@ class Ring:
         number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
         return np.array([number_of[rack] for rack in racks], dtype=np.int32)
 
+    @cached_property
     def weights(self) -> CountArray:
         """The capacity of each member by ascending id."""
-        if "weights" not in self.kept:
-            capacities = [spu.capacity for spu in self.described()]
-            self.kept["weights"] = np.array(capacities, dtype=np.int64)
-        weights: CountArray = self.kept["weights"]
-        return weights
+        return np.array([spu.capacity for spu in self.described()], dtype=np.int64)
 
+    @cached_property
     def resource_names(self) -> frozenset[str]:
         """The resources that a member has."""
-        if "resources" not in self.kept:
-            named = {name for spu in self.described() for name, _ in spu.resources}
-            self.kept["resources"] = frozenset(named)
-        names: frozenset[str] = self.kept["resources"]
-        return names
+        return frozenset(name for spu in self.described() for name, _ in spu.resources)
 
     def __contains__(self, spu_id: int) -> bool:
         at = int(np.searchsorted(self.ids, spu_id))
@@ -132,10 +119,7 @@ class Ring:
         return index
 
     def chain_at(self, order: Order, index: int) -> Chain:
-        """The chain that stands at an index which an assignment has reached.
-
-        The ring must not be empty.
-        """
+        """The chain that stands at an index which an assignment has reached on a ring with SPUs."""
         cycle, position = divmod(index, self.size)
         ids = self._orders[order] if order in self._orders else self.order(order)
         chain = Chain(cycle=cycle, lead=ids.item(position), moved=True)

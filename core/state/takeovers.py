@@ -3,8 +3,7 @@
 When an SPU or a rack fails, the first replica that is left of a list leads it: the failover target,
 the first follower on another rack than the leader's. `balanced` keeps these even (`failover`).
 
-The counts are no part of the published state: they are made from the lists that there are when they
-are first asked for, and kept up to date from then on.
+The counts are no part of the published state: they are made when they are first asked for.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""A living topic as the state keeps it, its lists packed, since there may be a million of them; and
-which names collide.
-"""
+"""A living topic as the state keeps it, its lists packed, since there may be a million of them."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -92,10 +90,7 @@ NO_EXTRAS: Final = TopicExtras()
 
 
 class Topic(FrozenStruct, frozen=True):
-    """A living topic.
-
-    It has the fields of its packed lists itself: an object less for each of a million topics.
-    """
+    """A living topic, its packed lists by their fields: an object less for each of a million."""
 
     policy: Policy
     revision: int
@@ -150,11 +145,7 @@ class Topic(FrozenStruct, frozen=True):
 
 
 def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
-    """What is kept of a map, which has these lists.
-
-    Args:
-        own_events: hashes of the events that made and changed it, the one that made it first.
-    """
+    """What is kept of a map, which has these lists; `own_events`: the one that made it first."""
     data, width, columns, ragged = pack(lists)
     cores, wanted = record.cores, record.wanted_lengths
     need, constraints = record.need, record.constraints
@@ -201,37 +192,3 @@ def map_of(cluster_id: str, name: str, topic: Topic) -> ReplicaMap:
         need=topic.need,
         constraints=topic.constraints,
     )
-
-
-class TopicNames:
-    """Names that Kafka does not permit beside each other, as `a.b` and `a_b`.
-
-    In its metrics dots are underscores. One of two that collide has a dot, so those are kept; the
-    other may be any that is there or waits, which the caller knows.
-    """
-
-    def __init__(self, topics: Container[str], waiting: Container[str]) -> None:
-        self._topics = topics
-        self._waiting = waiting
-        self._dotted: dict[str, str] = {}  # by what it is without dots
-
-    def add(self, topic: str) -> None:
-        """A topic is there, or waits."""
-        if "." in topic:
-            self._dotted[topic.replace(".", "_")] = topic
-
-    def discard(self, topic: str) -> None:
-        """A topic is there no more, or waits no more; it may still do the other."""
-        if "." in topic and not self._has(topic):
-            self._dotted.pop(topic.replace(".", "_"), None)
-
-    def colliding(self, topic: str) -> str | None:
-        """The one that Kafka does not permit beside a topic of this name; None: there is none."""
-        plain = topic.replace(".", "_")
-        other = self._dotted.get(plain)
-        if other is None and plain != topic and self._has(plain):
-            return plain
-        return None if other == topic else other
-
-    def _has(self, topic: str) -> bool:
-        return topic in self._topics or topic in self._waiting

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.schemas.avro.strict_reading import INT_MAX, INT_MIN
 from spu_assigner.schemas.errors import EncodeError
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import Any, Final, get_args
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.chains import Chain, Order
 from spu_assigner.core.base.constraints import (
     Constraints,
     Preference,
@@ -17,20 +15,24 @@ from spu_assigner.core.base.constraints import (
     TaintEffect,
     Toleration,
 )
-from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
-from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.errors import Code, bounded_repr
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import (
     Answer,
+    Chain,
+    ChainEntry,
+    Entry,
     Mode,
     Move,
+    Order,
     Reason,
     RecordedRing,
     ReplicaMap,
     Retries,
     RingChange,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     Status,
     TopicStatus,

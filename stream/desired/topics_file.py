@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraints_fault
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraint_faults
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
@@ -299,7 +299,7 @@ class _DesiredReading:
         found: Constraints | None = CONSTRAINTS.read("constraints", self._plain(node, path), note)
         if len(self.faults) > before or found is None:
             return None
-        fault = constraints_fault(found, topic=topic)
+        fault = next(constraint_faults(found, topic=topic), None)
         if fault is not None:
             self.fault(_line(node), path, fault)
         elif found != NO_CONSTRAINTS and policy not in (None, Policy.BALANCED):

@@ -25,9 +25,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
 
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Move
+from spu_assigner.core.base.records import Mode, Move, Order
 from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
 from spu_assigner.core.explain.placement_decision import (
     Explanation,

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Message
-from spu_assigner.core.base.entries import SeenEntry
-from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.records import ReplicaMap, SeenEntry
 from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.follow.adoption import FoundTopic, PublishedMaps
 from spu_assigner.stream.kafka.client import Reader

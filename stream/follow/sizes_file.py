@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.errors import AssignerError, bounded_repr
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, SPU_ID_MAX
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file

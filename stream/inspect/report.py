@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import Wait, Waiting
+from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spu_assigner.core.base.bounded_repr import bounded_repr
+from spu_assigner.core.base.errors import bounded_repr
 from spu_assigner.stream.config.settings import SettingsError
 
 VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"

@@ -9,8 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from confluent_kafka import Message
-from spu_assigner.core.base.entries import ChainEntry, EntryKind, SeenEntry
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged, Status, Waiting
+from spu_assigner.core.base.records import (
+    ChainEntry,
+    EntryKind,
+    ReplicaMap,
+    SeenEntry,
+    SpuChanged,
+    Status,
+    Waiting,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.config.connection import Connection

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from spu_assigner.core.base.constraints import Constraints, constraints_fault
+from spu_assigner.core.base.constraints import Constraints, constraint_faults
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
-from spu_assigner.core.base.selectors import Requirement, Selector, selector_of
+from spu_assigner.core.base.selectors import Requirement, selector_of
 from spu_assigner.core.constraints.kept_rules import kept_rules
 from spu_assigner.core.placement.conflict import needed
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -35,7 +35,7 @@ class _Rule:
 
     path: Path
     text: str
-    selector: Selector
+    conditions: tuple[Requirement, ...]
     is_forbidden: bool
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def contradiction_of(
     """
     if not isinstance(event, TopicCreate | TopicConstraints) or event.constraints is None:
         return None
-    if constraints_fault(event.constraints, topic=event.topic) is not None:
+    if any(constraint_faults(event.constraints, topic=event.topic)):
         return None
     if refusal is not None and refusal[0] is Code.INVALID_CONSTRAINTS:
         return None
@@ -133,7 +133,7 @@ def names_unknown_topic(event: Event, state: ClusterState, default_policy: Polic
     """Whether all that is wrong with invalid constraints is that a topic is not there."""
     if not isinstance(event, TopicCreate | TopicConstraints) or event.constraints is None:
         return False
-    if constraints_fault(event.constraints, topic=event.topic) is not None:
+    if any(constraint_faults(event.constraints, topic=event.topic)):
         return False
     if isinstance(event, TopicCreate):
         return (event.policy or default_policy) is Policy.BALANCED
@@ -172,12 +172,12 @@ def _values(rules: Sequence[_Rule]) -> Mapping[str, _Values]:
     """What the rules say of each label."""
     found = {_ID: _Values(is_there=True)}
     for rule in rules:
-        conditions = rule.selector.requirements
+        conditions = rule.conditions
         if rule.is_forbidden:
             if len(conditions) > 1:
                 continue
             is_met = conditions[0].is_met_by_presence
-            conditions = (replace(conditions[0], is_met_by_presence=not is_met),)
+            conditions = (conditions[0]._replace(is_met_by_presence=not is_met),)
         for condition in conditions:
             before = found.get(condition.key, _Values())
             found[condition.key] = before.with_condition(condition)
@@ -188,9 +188,9 @@ def _is_contradictory(rules: Sequence[_Rule]) -> bool:
     values = _values(rules)
     return any(each.is_contradictory for each in values.values()) or any(
         rule.is_forbidden
-        and all(values.get(each.key, _Values()).imply(each) for each in rule.selector.requirements)
+        and all(values.get(each.key, _Values()).imply(each) for each in rule.conditions)
         for rule in rules
-        if len(rule.selector.requirements) > 1
+        if len(rule.conditions) > 1
     )
 
 

@@ -27,11 +27,11 @@ import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from spu_assigner.core.state.figures import Figures
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState, PartitionPosition
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.metrics.health import JobHealth
+from spu_assigner.stream.shard.figures import Figures
 from spu_assigner.stream.shard.tally import Tally
 
 PREFIX: Final = "spu_assigner_"

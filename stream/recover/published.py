@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Message
-from spu_assigner.core.base.entries import Entry, EntryKind
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.schemas.errors import DecodeError

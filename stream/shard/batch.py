@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import (
     Answer,
+    ChainEntry,
+    Entry,
+    EntryGone,
+    EntryKind,
     ReplicaMap,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     TopicStatus,
     Waiting,
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.figures import figures_of
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import (
     EventKind,
@@ -40,6 +43,7 @@ from spu_assigner.stream.shard.bundle import (
     MessageKind,
 )
 from spu_assigner.stream.shard.clusters import MAP, Clusters, entry_name, state_key
+from spu_assigner.stream.shard.figures import figures_of
 from spu_assigner.stream.shard.input_batch import Batch
 from spu_assigner.stream.shard.state_log import Shard, Write
 from spu_assigner.stream.shard.tally import (

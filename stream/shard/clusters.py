@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
-from spu_assigner.core.base.entries import ChainEntry, Entry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged, Waiting
+from spu_assigner.core.base.records import (
+    ChainEntry,
+    Entry,
+    EntryGone,
+    EntryKind,
+    ReplicaMap,
+    SeenEntry,
+    SpuChanged,
+    Waiting,
+)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.shard.state_log import pack_entry, read_entries, unpack_entries

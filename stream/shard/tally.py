@@ -37,7 +37,7 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.core.base.structs import FastStrEnum
-from spu_assigner.core.state.figures import Figures
+from spu_assigner.stream.shard.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 

@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
 from markupsafe import Markup
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.own_names import foreign_name

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Order
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.inspect.report import ClusterReport, SpuLoad, cluster_report

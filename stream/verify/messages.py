@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from spu_assigner.core.base.entries import Entry
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
+from spu_assigner.core.base.records import Entry, ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.shard.bundle import KINDS, Message, MessageKind

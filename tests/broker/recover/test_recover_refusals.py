@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from spu_assigner.core.base.entries import EntryKind
+from spu_assigner.core.base.records import EntryKind
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.config.settings import Settings

@@ -13,16 +13,18 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
-from spu_assigner.core.base.chains import Chain, Order
-from spu_assigner.core.base.entries import ChainEntry, SeenEntry
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, TopicAdopted, TopicCreate
 from spu_assigner.core.base.records import (
+    Chain,
+    ChainEntry,
     Move,
+    Order,
     Reason,
     RecordedRing,
     ReplicaMap,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     TopicStatus,
     Waiting,

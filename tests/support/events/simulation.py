@@ -23,12 +23,15 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`
 
-from spu_assigner.core.base.entries import ChainEntry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.base.records import (
+    ChainEntry,
+    EntryGone,
+    EntryKind,
     Record,
     ReplicaMap,
+    SeenEntry,
     SpuChanged,
     Waiting,
 )

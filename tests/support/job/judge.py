@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from spu_assigner.core import Assigner, ReplicaMap, RingEvent, TopicStatus
-from spu_assigner.core.base.entries import Entry
-from spu_assigner.core.base.records import Answer
+from spu_assigner.core.base.records import Answer, Entry
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
 from spu_assigner.schemas.messages.codec import decode_record

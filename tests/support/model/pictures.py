@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from spu_assigner.core.base.chains import Order
+from spu_assigner.core.base.records import Order
 from spu_assigner.core.state.cluster_state import ClusterState
 
 

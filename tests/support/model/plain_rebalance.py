@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
-from spu_assigner.core.state.loads import Loads
+from spu_assigner.core.state.ledger import Loads
 
 PLENTY: Final = 10**9
 

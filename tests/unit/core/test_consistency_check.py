@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.base.entries import ChainEntry, Entry, SeenEntry
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import (
+    ChainEntry,
+    Entry,
     ReplicaMap,
+    SeenEntry,
     SpuChanged,
     Wait,
     Waiting,

@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.chains import Order
-from spu_assigner.core.base.entries import ChainEntry, EntryGone, EntryKind, SeenEntry
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
 from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import (
+    ChainEntry,
+    EntryGone,
+    EntryKind,
+    Order,
     Record,
     ReplicaMap,
     RingChange,
     RingEvent,
+    SeenEntry,
     SpuChanged,
     Status,
     TopicStatus,

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, RING_SIZE_MAX, SPU_ID_MAX, SPUS_MAX
-from spu_assigner.core.base.records import RecordedRing, ReplicaMap
+from spu_assigner.core.base.records import Order, RecordedRing, ReplicaMap
 from spu_assigner.core.state.ring import ids_of_text, members_text, ranges_text, ring_of_text
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
@@ -48,8 +47,8 @@ def test_a_ring_is_read_back_with_its_order_racks_and_capacities(
     racks, weights = (np.array(data.draw(few), dtype=np.int32) for _ in range(2))
     ring = ring_of_text(members_text(np.array(ids, dtype=np.int32), racks, weights))
     assert ring.ids.tolist() == ids
-    assert ring.weights().tolist() == weights.tolist()
-    assert ring.racks().tolist() == [f"{rack:05}" for rack in racks.tolist()]
+    assert ring.weights.tolist() == weights.tolist()
+    assert [*ring.racks_of_members().values()] == [f"{rack:05}" for rack in racks.tolist()]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import fastavro
 import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.events import (
     LeaveMode,
@@ -24,6 +23,7 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.records import (
     Mode,
+    Order,
     RingChange,
     Status,
     Wait,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.entries import EntryGone, EntryKind
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import (
     ClusterGone,
+    EntryGone,
+    EntryKind,
     Record,
     ReplicaMap,
     RingChange,

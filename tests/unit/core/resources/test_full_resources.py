@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.entries import EntryGone
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.records import (
     Answer,
+    EntryGone,
     ReplicaMap,
     RingChange,
     RingEvent,

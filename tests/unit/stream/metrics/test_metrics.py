@@ -19,7 +19,6 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.figures import Figures, figures_of
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.config.settings import Settings, SettingsError
@@ -44,6 +43,7 @@ from spu_assigner.stream.metrics.server import MetricsServer, application, liste
 from spu_assigner.stream.metrics.watcher import HeldInput, Watch
 from spu_assigner.stream.shard import batch as shard_batch_module
 from spu_assigner.stream.shard.bundle import Bundle, MessageKind
+from spu_assigner.stream.shard.figures import Figures, figures_of
 from spu_assigner.stream.shard.tally import Answered, Tally
 from support.events.builders import Events
 from support.shard.one_shard import OneShard

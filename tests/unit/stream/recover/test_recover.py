@@ -7,9 +7,8 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
-from spu_assigner.core.base.entries import EntryGone
 from spu_assigner.core.base.events import Event, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.records import EntryGone, ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 from flask.testing import FlaskClient
-from spu_assigner.core.base.chains import Order
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Order
 from spu_assigner.stream.inspect.report import cluster_report, spu_loads
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP, TOPIC_STATUS
 from spu_assigner.stream.ui.app import make_app
