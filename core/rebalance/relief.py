@@ -40,10 +40,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledLists
 DEPTH: Final = 2  # SPUs that give in turn
 KINDS: Final = 24  # of replicas that cannot be given, then an SPU is given up
 TAKERS: Final = 3  # that may give in turn
-SUMS_MAX: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once
-SUMS_LEAST: Final = 16
-LOOKS_OF_ITEM: Final = 12  # what it takes to weigh replicas that are alike,
-LOOKS_OF_SUMS: Final = 64  # and one for so many sums of sizes
+LOOKS_OF_ITEM: Final = 16  # what it takes to weigh replicas that are alike
 LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
@@ -190,10 +187,8 @@ class _Search:
                 for kind, amounts, size, copies in self._offers(spu)
                 if amounts[index] > 0 and kind not in others
             ]
-            left = max(0, LOOKS_MAX - self.looks) * LOOKS_OF_SUMS // (4 * max(1, len(portions)))
-            sums = max(SUMS_LEAST, min(SUMS_MAX, left))
-            self.looks += len(portions) * (LOOKS_OF_ITEM + sums // LOOKS_OF_SUMS)
-            counts = least_cover([item for _, item in portions], used - goal, sums_max=sums)
+            self.looks += len(portions) * LOOKS_OF_ITEM
+            counts = least_cover([item for _, item in portions], used - goal)
             if counts is None:
                 return []
             pairs = list(zip(portions, counts, strict=True))
