@@ -82,22 +82,20 @@ class ReplicaPool:
         of_topics, givers = self._topics[rows], self._now.ravel()[units].tolist()
         first_of, topics = np.searchsorted(of_topics, of_topics).tolist(), of_topics.tolist()
         left, count = excess.tolist(), len(units)
-        following = list(range(count + 1))  # of each unit itself, or one behind it if it is gone
-        moved = set[int]()
+        gone = set[int]()  # units that passed,
+        moved = set[int]()  # and lists that are not to give any more
         if is_one_each:
             moved.update(np.flatnonzero((self._now != self._at_first).any(axis=1)).tolist())
         held: dict[int, Counter[int]] = {}  # replicas of a topic, by SPU
         total = int(min(excess.sum(), lack.sum()))
         looks = min(LOOKS_EACH, max(LOOKS_LEAST, LOOKS_MAX // max(total, 1)))
         for at, taker in _dealt(lack, total, count) if count else ():
-            unit, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
-            for _ in range(looks):
-                unit = _first_left(following, unit)
-                if unit == count or (best >= 0 and topics[unit] != topics[best]):
-                    break
+            begin, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
+            for unit in range(begin, min(begin + looks, count)):
                 giver, topic = givers[unit], topics[unit]
-                if left[giver] == 0 or rows[unit] in moved:
-                    following[unit] = unit + 1
+                if best >= 0 and topic != topics[best]:
+                    break
+                if unit in gone or left[giver] == 0 or rows[unit] in moved:
                     continue
                 if topic not in held:
                     span = slice(*np.searchsorted(self._topics, (topic, topic + 1)))
@@ -105,12 +103,11 @@ class ReplicaPool:
                 key = held[topic][giver], left[giver]
                 if key > most and self._fits(rows[unit], giver, taker):
                     best, most = unit, key
-                unit += 1
             if best < 0:
                 continue
             row, column, giver = rows[best], columns[best], givers[best]
             self._now[row, column], self._racks[row, column] = taker, self._rack_of[taker]
-            following[best] = best + 1
+            gone.add(best)
             if is_one_each:
                 moved.add(row)
             left[giver] -= 1
@@ -279,13 +276,3 @@ def _dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:
     places = (before * len(known) + shift) * count // (each[shift] * max(len(known), 1))
     order = np.lexsort((takers, places))
     return list(zip(places[order].tolist(), takers[order].tolist(), strict=True))
-
-
-def _first_left(following: list[int], unit: int) -> int:
-    """The first unit from here on that is not gone."""
-    last = unit
-    while following[last] != last:
-        last = following[last]
-    while following[unit] != last:  # The way is shorter the next time.
-        following[unit], unit = last, following[unit]
-    return last
