@@ -1,10 +1,8 @@
-"""The replicas that a rebalance evens out, who holds them, and who may take them.
+"""The replicas that a rebalance evens out: which SPU holds them, and which may take them.
 
-Lists of many topics are one below the other. SPUs are positions 0 … n-1; n stands for whatever
-takes no part: offline members and padding. A replica is a row and a column.
-
-In a list without rules a rack has a limit: the replicas it had there at first, or 1 if it had none.
-Replicas under rules are independent of each other (`ruled_lists`).
+SPUs are positions 0 … n-1; n stands for whatever takes no part: offline members and padding. A
+replica is a row of the lists and a column. In a list without rules a rack has a limit: the replicas
+it had there at first, or 1. Replicas under rules are independent of each other (`ruled_lists`).
 
 Among moves that cost the same those are made that spread over topics: `deal` gives to each SPU of
 each topic its part, from other lists first; `find` takes the topic of which the taker has the
@@ -37,7 +35,7 @@ Unit = tuple[int, int]  # row and column
 class ReplicaPool:
     """The lists while replicas pass."""
 
-    def __init__(self, lists: ClusterLists, ruled: RuledLists | None = None) -> None:
+    def __init__(self, lists: ClusterLists, ruled: RuledLists) -> None:
         """The lists are only read."""
         racks, self._topics, self._ruled = lists.racks, lists.topics, ruled
         self._spus = lists.spus
@@ -46,10 +44,9 @@ class ReplicaPool:
         self._at_first, self._now = lists.places, lists.places.copy()
         self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
         self._racks = self._racks_at_first.copy()
-        self._closed = np.zeros(self._spus, dtype=np.bool_) if ruled is None else ruled.closed
+        self._closed = ruled.closed
         self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
-        if ruled is not None:
-            self._is_ruled[ruled.rows] = True
+        self._is_ruled[ruled.rows] = True
         self._rows: list[Positions] = []  # of each SPU, ascending; from the first path on
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
 
@@ -138,7 +135,7 @@ class ReplicaPool:
                     found[1 - refund, self._back(some, giver)] = True
             for unit in self._ruled_units(rows, giver):
                 owner = int(self._at_first[unit])
-                found[1 + (owner == giver)] |= self._takers(unit)
+                found[1 + (owner == giver)] |= self._ruled.takers(*unit)
                 if owner != giver:
                     found[0, owner] = True
             found[:, giver] = False
@@ -161,7 +158,7 @@ class ReplicaPool:
         for unit in self._ruled_units(rows, giver):
             is_back = self._at_first[unit] == taker
             if (self._at_first[unit] == giver) - int(is_back) == cost and (
-                is_back or self._takers(unit)[taker]
+                is_back or self._ruled.takers(*unit)[taker]
             ):
                 fit[rows == unit[0]] = True
                 break
@@ -231,9 +228,6 @@ class ReplicaPool:
         rows = rows[self._is_ruled[rows]]
         columns = (self._now[rows] == spu).argmax(axis=1)
         return zip(rows.tolist(), columns.tolist(), strict=True)
-
-    def _takers(self, unit: Unit) -> NDArray[np.bool_]:
-        return np.zeros(0, np.bool_) if self._ruled is None else self._ruled.takers(*unit)
 
     def _full(self, rows: Positions) -> tuple[IdMatrix, NDArray[np.bool_]]:
         """The racks that are full in rows, each once; which members are on racks with room."""

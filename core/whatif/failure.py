@@ -1,13 +1,10 @@
 """What the failure of a set of SPUs costs, before anything is repaired.
 
 The first online replica of a list leads. When SPUs fail, each partition that they lead gets the
-next online replica of its list as leader; one whose online replicas all fail is lost. What was
-offline before is no part of the failure.
-
-A failover moves no replica, but a leader may need more of a resource than a follower: each new
-leader takes that much more of its SPU. If the failure lasts, what the failed SPUs held is to be
-re-created elsewhere, the replicas of lost partitions too. Slots and resources are compared as sums,
-so the SPUs to add are a lower bound.
+next online replica of its list as leader; one whose online replicas all fail is lost. A new leader
+takes what a leader needs more than a follower of its SPU's resources. If the failure lasts, what
+the failed SPUs held is to be re-created elsewhere, the replicas of lost partitions too. Slots and
+resources are compared as sums, so the SPUs to add are a lower bound.
 
 Example. Lists [3, 2, 0] and [4, 3, 1], and 3 and 4 fail: the first loses its leader, 2 leads it and
 one of its replicas is to be re-created; the second loses its leader too, 1 leads it and two are to
