@@ -2,16 +2,14 @@
 
 Rules:
 - A list is repaired while a move makes it better: fewer of its replicas break a hard rule of the
-  topic; or as many, and they are more even over the racks. So a replica leaves a rack for one that
-  has at least two fewer of the list.
+  topic; or as many, and they are more even over the racks.
 - An SPU that is online and not closed gives, by the order of preference (`placement`) another
-  takes. Of the moves that make a list as good the one is made that leaves the SPU with the largest
-  share of its capacity; a follower goes before the leader.
+  takes. Of moves that are as good, that is made which leaves the SPU with the largest share of its
+  capacity; a follower goes before the leader.
 - Of a topic with rules a replica goes where a rebalance may move it (`constraints.moving`); only
   where that repairs less soft rules give way to hard ones.
-- Each list is repaired whole or, where the limits of moves and bytes end, in part. What is left is
-  counted: lists that would be better after one move more. Of many lists (`LISTS_MAX`, `LEFT_MAX`)
-  those count that break a rule or are uneven, whether or not a move makes them better.
+- Lists that the limits leave unrepaired are counted. Of many (`LISTS_MAX`, `LEFT_MAX`) those count
+  that break a rule or are uneven, whether or not a move makes them better.
 
 Example: racks a: 0, b: 1 and 2, c: 3; the list `[0, 2, 1]`, 1 holds the most → `[0, 2, 3]`.
 """
@@ -231,11 +229,10 @@ class _Racks:
 
     def __init__(self, state: ClusterState, open_ids: Sequence[int]) -> None:
         """`open_ids` are the SPUs that may take replicas."""
-        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
-        numbers = {rack: at for at, rack in enumerate(sorted({*self.names.values()}))}
-        self._ids = np.array(sorted(self.names), dtype=np.int64)
-        self._of = np.array([numbers[self.names[i]] for i in self._ids.tolist()], dtype=np.int64)
-        self._open = sorted({numbers[self.names[spu_id]] for spu_id in open_ids})
+        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in sorted(state.spus.items())}
+        self._ids = np.array([*self.names], dtype=np.int64)
+        self._of = np.unique([*self.names.values()], return_inverse=True)[1]
+        self._open = np.unique(self._of[np.isin(self._ids, open_ids)]).tolist()
 
     def uneven(self, matrix: IdMatrix) -> set[int]:
         """The lists that have two more on a rack than on another that may take one."""
