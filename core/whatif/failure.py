@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix
+from spu_assigner.core.base.replica_lists import PADDING, IdArray, stacked
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
@@ -84,8 +84,8 @@ class FailureAnalysis:
         topics = [state.topics[name] for name in self.topics]
         matrices = [topic.replicas.matrix() for topic in topics]
         sizes = [len(matrix) for matrix in matrices]
-        self._first_rows: IdArray = np.cumsum([0, *sizes], dtype=np.int32)[:-1]
-        lists = _joined(matrices)
+        self._topic_of = np.repeat(np.arange(len(sizes)), sizes)  # by its place, of each list
+        lists = stacked(matrices)
         places = np.searchsorted(self.ids, lists)
         is_gone = (lists == PADDING) | ~self.online[places]
         order = np.argsort(is_gone, axis=1, kind="stable")
@@ -119,17 +119,14 @@ class FailureAnalysis:
 
     def _use(self, needs: FloatArray, rows: NDArray[np.intp], numbers: IdArray) -> FloatArray:
         """What SPUs need together for these rows; shape (resources, SPUs)."""
-        count, topics = len(self.ids), self._topics_of(rows)
-        sums = [np.bincount(numbers, weights=need[topics], minlength=count) for need in needs]
+        count, of_rows = len(self.ids), needs[:, self._topic_of[rows]]
+        sums = [np.bincount(numbers, weights=need, minlength=count) for need in of_rows]
         return np.array(sums, dtype=np.float64).reshape(len(needs), count)
-
-    def _topics_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def partition_of(self, row: int) -> tuple[str, int]:
         """The topic and the partition of a row."""
-        topic = int(np.searchsorted(self._first_rows, row, side="right")) - 1
-        return self.topics[topic], row - int(self._first_rows[topic])
+        topic = self._topic_of[row]
+        return self.topics[topic], row - int(np.searchsorted(self._topic_of, topic))
 
     def outcome(self, spu_ids: Iterable[int]) -> FailureOutcome:
         """What the failure of these SPUs costs. O(SPUs, and partitions that they hold).
@@ -157,8 +154,8 @@ class FailureAnalysis:
         used = self.used + self._use(self._lead, rows[moves], new_leaders)
         exceeds = used > np.maximum(self.has, self.used)
         room = self.has - used
-        needed = self._follower[:, self._topics_of(rows)] @ gone.sum(axis=1)
-        needed += self._lead[:, self._topics_of(rows[~is_alive])].sum(axis=1)
+        needed = self._follower[:, self._topic_of[rows]] @ gone.sum(axis=1)
+        needed += self._lead[:, self._topic_of[rows[~is_alive]]].sum(axis=1)
         return FailureOutcome(
             failed=is_failed[:-1],
             leaders_lost=int(np.count_nonzero(gone[:, 0])),
@@ -228,17 +225,6 @@ def _sweep(analysis: FailureAnalysis, cases: Sequence[list[int]]) -> FailureSwee
         over_resources=over_resources,
         failed=cases[found.index(max(found))] if cases else [],
     )
-
-
-def _joined(matrices: list[IdMatrix]) -> IdMatrix:
-    """All rows below each other, padded to the widest."""
-    width = max((matrix.shape[1] for matrix in matrices), default=1)
-    lists = np.full((sum(map(len, matrices)), width), PADDING, dtype=np.int32)
-    row = 0
-    for matrix in matrices:
-        lists[row : row + len(matrix), : matrix.shape[1]] = matrix
-        row += len(matrix)
-    return lists
 
 
 def _amounts(resources: Sequence[str], named: Iterable[dict[str, int]]) -> FloatArray:
