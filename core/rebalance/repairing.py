@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -89,7 +90,7 @@ def repair_lists(
                 breaks,
                 rules,
                 stays,
-                racks=None if topic.ignore_rack else racks.names,
+                racks={} if topic.ignore_rack else racks.names,
             )
             repairing.repair(repaired, matrix, sorted(rows))
     return repairing.found
@@ -103,14 +104,12 @@ class _RepairedTopic:
     breaks: BoundRules | None
     rules: TopicMoves | None
     stays: set[int]  # SPUs that its replicas do not leave
-    racks: dict[int, str] | None  # of each SPU; None: it ignores them
+    racks: dict[int, str]  # of each SPU; empty: it ignores them
 
     def cost(self, members: list[int]) -> Cost:
         """What is to become less."""
         broken = 0 if self.breaks is None else sum(self.breaks.broken(members).values())
-        if self.racks is None:
-            return broken, 0
-        counts = Counter(self.racks[spu_id] for spu_id in members)
+        counts = Counter(map(self.racks.get, members))
         return broken, sum(count * count for count in counts.values())
 
 
@@ -120,7 +119,7 @@ class _Repairing:
     ) -> None:
         self.found = Repairs()
         self._state, self._ids = state, loads.ids
-        self._moves_left, self._bytes_left = max_moves, max_bytes
+        self._moves_left, self._bytes_left = max_moves, inf if max_bytes is None else max_bytes
         self._looks = self._lists = 0
         ids = loads.ids.tolist()
         self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
@@ -137,9 +136,7 @@ class _Repairing:
                 return
             members = [spu_id for spu_id in matrix[row].tolist() if spu_id != PADDING]
             while (move := self._best_move(topic, members, chooser)) is not None:
-                if self._moves_left == 0 or (
-                    self._bytes_left is not None and topic.size > self._bytes_left
-                ):
+                if self._moves_left == 0 or topic.size > self._bytes_left:
                     self._lists = 0 if self.found.left == 0 else self._lists
                     self.found.left += 1
                     break
@@ -170,8 +167,7 @@ class _Repairing:
         self._lists += 1
         self._moves_left -= 1
         self.found.size += topic.size
-        if self._bytes_left is not None:
-            self._bytes_left -= topic.size
+        self._bytes_left -= topic.size
 
     def _best_move(
         self, topic: _RepairedTopic, members: list[int], chooser: Chooser
@@ -179,10 +175,9 @@ class _Repairing:
         """Which place of a list goes to which SPU; None: no move makes the list better."""
         self._lists += 1
         now, ways = topic.cost(members), []
-        racks = {} if topic.racks is None else topic.racks
-        counts = Counter(racks.get(spu_id) for spu_id in members)
+        counts = Counter(map(topic.racks.get, members))
         for at, spu_id in enumerate(members):
-            is_alone = counts[racks.get(spu_id)] < 2
+            is_alone = counts[topic.racks.get(spu_id)] < 2
             if spu_id not in self._held or spu_id in topic.stays or (is_alone and not now[0]):
                 continue
             share = (self._held[spu_id] << SHARE_BITS) // self._slots[spu_id]
