@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -76,11 +76,7 @@ class ReplicaLists:
 
     def followed_by(self, others: ReplicaLists) -> ReplicaLists:
         """These lists and then the others."""
-        width = max(self.matrix.shape[1], others.matrix.shape[1])
-        both = np.full((len(self) + len(others), width), PADDING, dtype=np.int32)
-        both[: len(self), : self.matrix.shape[1]] = self.matrix
-        both[len(self) :, : others.matrix.shape[1]] = others.matrix
-        return ReplicaLists(both, ragged=True)
+        return ReplicaLists(stacked([self.matrix, others.matrix]), ragged=True)
 
     def flat(self) -> NDArray[np.int32]:
         """All ids, row by row, without padding: for counting."""
@@ -108,6 +104,17 @@ class ReplicaLists:
 
     def __repr__(self) -> str:
         return f"ReplicaLists({self.tolist()!r})"
+
+
+def stacked(matrices: Sequence[IdMatrix]) -> IdMatrix:
+    """All rows, one below the other, padded to the widest."""
+    width = max((matrix.shape[1] for matrix in matrices), default=1)
+    lists = np.full((sum(map(len, matrices)), width), PADDING, dtype=np.int32)
+    end = 0
+    for matrix in matrices:
+        begin, end = end, end + len(matrix)
+        lists[begin:end, : matrix.shape[1]] = matrix
+    return lists
 
 
 def tally(values: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:

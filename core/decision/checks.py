@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
+from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraint_faults
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from spu_assigner.core.base.constraints import taint_faults
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr, long_repr
 from spu_assigner.core.base.events import (
     LeaveMode,

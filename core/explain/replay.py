@@ -7,7 +7,7 @@ cursor goes from list to list, and loses those SPUs where they left the ring.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -54,7 +54,7 @@ def replay(
         step = _RuleReplay(replica_map, reason, ring_of_text(ring.members), rows, free)
     except ShortRingError:
         raise NotRepeatedError from None
-    return [step.explained(partition) for partition in partitions]
+    return list(step.explained(partitions))
 
 
 def _striped(
@@ -118,8 +118,6 @@ class _RuleReplay:
         self._placed = lists.matrix
         _check_leaders(self._placed, rows)
         self._leaves = _last_lists(self._placed, free)
-        self._lasts = deque(sorted({*self._leaves.values()}))  # of SPUs that are in the ring yet
-        self._at = 0  # the list at which the cursor stands
         self._left: list[int] = []  # SPUs that left the ring
         self._read_ring()
 
@@ -129,15 +127,20 @@ class _RuleReplay:
         self._positions = {spu_id: position for position, spu_id in enumerate(ids)}
         self._racks = ring.racks_of_members()
 
-    def explained(self, partition: int) -> Explained:
-        """One list of the step, none before the last that was asked for."""
-        while self._lasts and self._lasts[0] < partition:
-            self._pass(self._lasts.popleft())
-        self._go_to(partition)
+    def explained(self, partitions: Sequence[int]) -> Iterator[Explained]:
+        """Each of these lists of the step; the cursor goes from list to list."""
+        passed = 0
+        for partition in partitions:
+            for earlier in range(passed, partition):
+                self._pass(earlier)
+            passed = partition
+            yield self._explained(partition)
+
+    def _explained(self, partition: int) -> Explained:
         cursor, row = self._cursor, self._rows[partition]
         step = PlacementStep(ring_size=cursor.ring.size, filled=(*self._left,))
         if cursor.rule in SCORING:
-            return step, _as_led([*self._scored()], row)
+            return step, _as_led([*self._scored(partition)], row)
         placed = self._placed[partition].tolist()
         found = [Taken(spu_id=spu_id, position=self._positions[spu_id]) for spu_id in placed]
         turn = cursor.index // step.ring_size
@@ -154,13 +157,8 @@ class _RuleReplay:
         )
         return step, _as_led(found, row)
 
-    def _go_to(self, partition: int) -> None:
-        self._cursor.advance(partition - self._at, self._replicas)
-        self._at = partition
-
     def _pass(self, partition: int) -> None:
-        """Let the cursor pass a list that saturated SPUs."""
-        self._go_to(partition)
+        """Let the cursor pass a list, and lose the SPUs that it saturated."""
         row = self._placed[partition].tolist()
         # A pointer loses an SPU at the very replica that saturates it.
         for group in [[spu_id] for spu_id in row] if self._cursor.rule is Mode.POINTER else [row]:
@@ -169,17 +167,16 @@ class _RuleReplay:
             if gone:
                 self._cursor.drop(gone)
                 self._left += gone
-        self._at = partition + 1
-        self._read_ring()
+                self._read_ring()
 
-    def _scored(self) -> Iterator[Taken]:
+    def _scored(self, partition: int) -> Iterator[Taken]:
         """How each replica of a list was found by score."""
         cursor, ring = self._cursor, self._cursor.ring
         hashes = pair_hashes(cursor.topic, cursor.index, 1, ring.ids)
         values = scores(hashes, ring.weights)[0].tolist()
         columns = by_score(hashes, ring.weights)[0].tolist()
         order = ring.ids[columns].tolist()
-        row = self._placed[self._at].tolist()
+        row = self._placed[partition].tolist()
         for number, spu_id in enumerate(row):
             position, before = order.index(spu_id), row[:number]
             yield Taken(

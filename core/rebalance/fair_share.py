@@ -2,11 +2,10 @@
 
 - One level, replicas per slot, for all SPUs. The share of an SPU is level * capacity, but no less
   than it holds for good, and no more than it can hold: one of each list, its capacity.
-- A set of racks that cannot hold what that level asks of it has a level of its own, at which it
-  holds all that it can: of each list as much as its racks have room for. The others share the rest.
+- A set of racks that cannot hold what that level asks of it holds all that it can: of each list as
+  much as its racks have room for. The others share the rest.
 - All sets of up to `ALL_SETS_OF` racks are examined; of more racks those that ask for the most of
   what they can hold, which are all that matter while each rack has room for one of a list.
-- Shares are exact fractions. Where nothing is in the way they are total * capacity / capacities.
 - A band is one replica on either side of the share (or, with a band of 0, the share rounded down
   and up), never above the capacity.
 
@@ -17,7 +16,7 @@ using convex knapsack problems with bounded variables", 1981 (one level within b
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -67,14 +66,11 @@ class Bands:
 
     def widest(self, counts: CountArray, *, moves: int) -> Bands:
         """The widest bands into which it takes no fewer moves than that."""
-        low, high = 0, int(counts.max()) + 1
-        while high - low > 1:
-            width = (low + high) // 2
-            if self._wider(width).moves(counts) >= moves:
-                low = width
-            else:
-                high = width
-        return self._wider(low)
+        widths = range(1, int(counts.max()) + 1)
+        too_few = bisect_left(
+            widths, x=True, key=lambda width: self._wider(width).moves(counts) < moves
+        )
+        return self._wider(too_few)  # The index of a width is the width before it.
 
     def _wider(self, width: int) -> Bands:
         ceilings = np.minimum(self.ceilings + width, self.limits)

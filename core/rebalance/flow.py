@@ -1,16 +1,15 @@
 """Even out replicas over SPUs at the least cost: a minimum-cost flow by successive shortest paths.
 
-A path of transfers takes one replica from its first SPU and gives one to its last; those between
-keep their counts. A transfer costs 1 if the taker did not hold that replica at first, less 1 if the
-giver did not either: so the cost of all that passed is the number of replicas that are elsewhere.
+A path of transfers takes one replica from its first SPU and gives one to its last. A transfer costs
+1 if the taker did not hold that replica at first, less 1 if the giver did not either: so the cost
+of all that passed is the number of replicas that are elsewhere.
 
 Rules:
-- What can go in one step goes first, many at once (`ReplicaPool.deal`): nothing was passed before,
-  so nothing costs less.
-- Then paths follow one by one, between any two SPUs, as long as one makes the sum of the squared
-  distances outside the bands smaller: always one that makes it the least, of those one of the least
-  cost, of those one with the fewest steps. No circle of transfers ever costs less than nothing, so
-  the end is the least sum at the least cost.
+- What can go in one step goes first, many at once (`ReplicaPool.deal`): nothing costs less.
+- Then paths follow one by one, as long as one makes the sum of the squared distances outside the
+  bands smaller: one that makes it the least, of those one of the least cost, of those one with the
+  fewest steps. No circle of transfers ever costs less than nothing, so the end is the least sum at
+  the least cost.
 
 Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive shortest paths) and
 14.5 (convex costs).

@@ -1,15 +1,13 @@
 """Who leads which list after a rebalance: even over the SPUs, then within each topic.
 
 Rules, each before the next:
-1. The sum over SPUs of leads squared ÷ capacity is the least that the lists permit. So two SPUs of
-   equal capacity differ by at most one wherever some order of the lists lets them.
+1. The sum over SPUs of leads squared ÷ capacity is the least that the lists permit.
 2. No SPU leads more than twice its fair share of a topic, rounded up, while the leads can pass
    along lists to SPUs below theirs. The fair share is by capacity, over those that may lead lists
    of the topic.
 3. Within each topic the squares are small: leads pass along paths that make their sum smaller.
 
-Worked example: `[0, 1], [1, 2], [0, 2]` is led 2, 1, 0 times; no list leads from 0 straight to the
-fair order but the last: `[0, 1], [1, 2], [2, 0]`.
+Example: `[0, 1], [1, 2], [0, 2]` is led 2, 1, 0 times → `[0, 1], [1, 2], [2, 0]`.
 """
 
 from __future__ import annotations

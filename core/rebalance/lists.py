@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, stacked
 from spu_assigner.core.state.ledger import CountArray, Loads
 
 
@@ -47,9 +47,7 @@ class ClusterLists:
         """Those of these topics. The SPUs of `loads` take part; `racks` has the rack numbers of
         others, counted like theirs."""
         sizes = [len(matrix) for matrix in topics]
-        ids = np.full((sum(sizes), max(m.shape[1] for m in topics)), -1, dtype=np.int32)
-        for matrix, end in zip(topics, np.cumsum(sizes).tolist(), strict=True):
-            ids[end - len(matrix) : end, : matrix.shape[1]] = matrix
+        ids = stacked(topics)
         found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
         known, rack_of = np.unique(loads.racks, return_inverse=True)
         number_of = {rack: number for number, rack in enumerate(known.tolist())}

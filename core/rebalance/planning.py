@@ -1,21 +1,17 @@
 """The plan of `ClusterRebalance`: which replicas move, then which lists change their leader.
 
 Rules:
-- An SPU's band is one replica on either side of its fair share by capacity, as far as the lists
-  permit that (`fair_share`). The fewest moves bring all SPUs into their bands; where that cannot
-  be, the fewest that bring them as near as can be (least sum of squared distances).
+- The fewest moves bring all SPUs into the bands around their fair shares (`fair_share`), or as near
+  as can be. With a `ResourceGoal` the moves are those of `relief` instead.
 - A move replaces one online SPU in one list by another, which takes its position. Lists stay
   distinct. A rack holds at most as many replicas of a list as it does now, or one. An SPU above its
-  capacity takes a replica only in place of one it has given.
+  capacity takes a replica only in place of one it has given. Every prefix of the moves keeps this.
 - Where many more moves are needed than are allowed, the plan is one for wider bands, which takes no
   fewer than are allowed: the SPUs furthest from their share come nearer first.
-- Every prefix of the moves keeps the rules, so a limit just cuts their order off.
 - SPUs that are not in `loads` (offline, leaving, cordoned) keep what they hold, take nothing and
   count for the racks of a list. Lists led by one of them keep their leader.
-- With a `ResourceGoal` the moves are those of `relief`: the fewest bytes found that bring each
-  SPU's dominant share within a band above the fair one.
-- Leaders: as even as the lists permit, over the SPUs and then within each topic (`leaders`); but
-  lists whose leaders need other amounts than followers keep the leader that `relief` gave them.
+- Leaders are as even as the lists permit (`leaders`); but lists whose leaders need other amounts
+  than followers keep the leader that `relief` gave them.
 - A demoted SPU takes no lead. What it leads after the moves, another member leads that can
   (`state.leading`), also one that is not in `loads`; where none can, it stays. It stands last.
 """
@@ -38,7 +34,7 @@ from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief import find_relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_share
-from spu_assigner.core.rebalance.ruled_lists import Flags, RuledLists, RuledTopics
+from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
 
@@ -86,12 +82,13 @@ def plan_rebalance(
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
     lists = ClusterLists.of(topics, loads, racks)
-    under_rules = None
-    if ruled is not None:
-        is_closed = np.append(ruled.closed, False)[lists.places]
-        has_rules = np.array([rules is not None for rules in ruled.rules])[lists.topics]
-        lists.places[is_closed & ~has_rules[:, None]] = lists.spus
-        under_rules = RuledLists(ruled, lists, fullness=_fullness(loads, goal))
+    if ruled is None:
+        closed = np.zeros(lists.spus, dtype=np.bool_)
+        ruled = RuledTopics(rules=[None] * len(topics), closed=closed)
+    is_closed = np.append(ruled.closed, False)[lists.places]
+    has_rules = np.array([rules is not None for rules in ruled.rules])[lists.topics]
+    lists.places[is_closed & ~has_rules[:, None]] = lists.spus
+    under_rules = RuledLists(ruled, lists, fullness=_fullness(loads, goal))
     before, other_leads = lists.ids.copy(), loads.leaders - lists.leads()
     steps: Iterable[Step]
     relief = None
@@ -102,13 +99,8 @@ def plan_rebalance(
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)
     moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
-    able = np.ones(lists.ids.shape, dtype=np.bool_)
-    if goal is not None:
-        is_settled = np.array([need.leader != need.follower for need in goal.needs])
-        able &= ~is_settled[lists.topics][:, None]
-    by_choice = [] if choice is None else _by_choice(lists, choice, ruled)
     given, is_lead_cut = _choose_leaders(
-        lists, loads, other_leads, by_choice, able=able, ruled=under_rules
+        lists, loads, other_leads, choice=choice, goal=goal, ruled=under_rules
     )
     shares = None
     if goal is not None and relief is not None:
@@ -132,14 +124,14 @@ def _fullness(loads: Loads, goal: ResourceGoal | None) -> list[int]:
 
 
 def _steps_by_count(
-    lists: ClusterLists, loads: Loads, ruled: RuledLists | None, *, max_moves: int, band: int
+    lists: ClusterLists, loads: Loads, ruled: RuledLists, *, max_moves: int, band: int
 ) -> tuple[Iterable[Step], bool]:
     """The fewest moves that bring the SPUs' numbers of replicas into their bands, and whether the
     search ended at its limit."""
     if max_moves == 0:
         return (), False
     counts = loads.replicas.astype(np.int64)
-    zones = None if ruled is None else ruled.zones()
+    zones = ruled.zones()
     movable = np.bincount(lists.places.ravel(), minlength=lists.spus + 1)[:-1]
     fixed, zone_of = (counts - movable).tolist(), lists.rack_of if zones is None else zones.of
     shares = fair_shares(loads.capacities.tolist(), fixed, zone_of, kinds_of(lists, zones))
@@ -189,42 +181,39 @@ def _choose_leaders(
     lists: ClusterLists,
     loads: Loads,
     other_leads: CountArray,
-    by_choice: Sequence[tuple[LeaderChoice, CountArray]],
     *,
-    able: Flags,
-    ruled: RuledLists | None,
+    choice: LeaderChoice | None,
+    goal: ResourceGoal | None,
+    ruled: RuledLists,
 ) -> tuple[int, bool]:
     """Give away what demoted SPUs lead, then even out leaders: how many lists got another one, and
-    whether the search ended at its limit. `able`: the members that may take part."""
-    reorders = 0
+    whether the search ended at its limit."""
+    able, reorders = np.ones(lists.ids.shape, dtype=np.bool_), 0
+    if goal is not None:
+        is_settled = np.array([need.leader != need.follower for need in goal.needs])
+        able[is_settled[lists.topics]] = False
+    by_choice: list[tuple[LeaderChoice, CountArray]] = []  # who may lead, with the lists
+    if choice is not None:
+        own = ruled.choices
+        by_choice.append((choice, np.flatnonzero(~np.isin(lists.topics, list(own)))))
+        by_choice += [(own[at], np.flatnonzero(lists.topics == at)) for at in own]
     led = dict(zip(loads.ids.tolist(), (other_leads + lists.leads()).tolist(), strict=True))
-    for choice, rows in by_choice:
-        choice.recount(led.items())
-        swaps = [(int(rows[at]), place) for at, place in choice.swaps(lists.ids[rows])]
+    for each, rows in by_choice:
+        each.recount(led.items())
+        swaps = [(int(rows[at]), place) for at, place in each.swaps(lists.ids[rows])]
         swap_leaders(lists.ids, swaps)
         swap_leaders(lists.places, swaps)
         reorders += len(swaps)
-        able[rows] &= ~np.isin(lists.ids[rows], choice.demoted)
-    if ruled is not None:
-        able &= ruled.able_to_lead(lists)
+        able[rows] &= ~np.isin(lists.ids[rows], each.demoted)
+    able &= ruled.able_to_lead(lists)
     places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
     evened = even_leaders(lists.topics, places, leads, loads.capacities)
     for row, leader in evened.leader_of.items():
         lists.lead(row, leader)
-    for choice, rows in by_choice:  # Those that are not to lead follow all others.
+    for each, rows in by_choice:  # Those that are not to lead follow all others.
         ids = lists.ids[rows]
-        ranks = np.where(ids < 0, 2, np.isin(ids, choice.demoted))[:, 1:]
+        ranks = np.where(ids < 0, 2, np.isin(ids, each.demoted))[:, 1:]
         order = np.argsort(ranks, axis=1, kind="stable")
         for members in (lists.ids, lists.places):
             members[rows, 1:] = np.take_along_axis(members[rows, 1:], order, axis=1)
     return reorders + len(evened.leader_of), evened.is_cut
-
-
-def _by_choice(
-    lists: ClusterLists, choice: LeaderChoice, ruled: RuledTopics | None
-) -> list[tuple[LeaderChoice, CountArray]]:
-    """Who may lead, with the lists for which it holds."""
-    own = {} if ruled is None else ruled.choices
-    others = np.flatnonzero(~np.isin(lists.topics, list(own)))
-    rows_of = [(each, np.flatnonzero(lists.topics == topic)) for topic, each in own.items()]
-    return [(each, rows) for each, rows in [(choice, others), *rows_of] if len(rows)]

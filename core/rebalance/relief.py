@@ -1,21 +1,18 @@
 """The moves of few bytes that bring all SPUs under their goals, by resources.
 
-An SPU is *over* where it uses more than its goal: its ceiling, the band above the fair dominant
-share, or what it holds for good where that is more.
+The goal of an SPU is its ceiling, the band above the fair dominant share, or what it holds for good
+where that is more.
 
 Rules:
 - The SPU furthest over gives first: the replicas of the fewest bytes that relieve it (`covering`),
-  the largest first, each to the SPU of the least share that comes to be over by none. Leads alone
-  cost no bytes where leaders need more than followers.
-- Where none has room, one takes a replica that can be relieved in turn, up to `DEPTH` times. What
-  still cannot be given is left out, and others are chosen. Where nothing relieves the SPU, it gives
+  the largest first, each to the SPU of the least share that comes to be over by none, or else to
+  one that can be relieved in turn, up to `DEPTH` times. Leads alone cost no bytes.
+- What cannot be given is left out, and others are chosen. Where nothing relieves the SPU, it gives
   what makes it less over.
-- One pass improves on that: the steps of each SPU are undone and chosen again; what comes out
-  better is kept. Better is less over the goals, first of the SPU furthest over, then in all; then
-  fewer bytes, then fewer steps. Ties go to the lowest ids.
+- One pass improves on that: the steps of each SPU are undone and chosen again, and kept if less is
+  over the goals, first of the SPU furthest over, then in all; then by bytes, then by steps.
 - A replica moves once at most, and never to an SPU that was in its list at first; a list whose lead
   passes has no moves. So any prefix of the steps is a plan.
-- What is looked at is counted, and limited.
 """
 
 from __future__ import annotations
@@ -40,10 +37,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledLists
 DEPTH: Final = 2  # SPUs that give in turn
 KINDS: Final = 24  # of replicas that cannot be given, then an SPU is given up
 TAKERS: Final = 3  # that may give in turn
-SUMS_MAX: Final = 2_000  # of sizes of replicas that one SPU may give, kept at once
-SUMS_LEAST: Final = 16
-LOOKS_OF_ITEM: Final = 12  # what it takes to weigh replicas that are alike,
-LOOKS_OF_SUMS: Final = 64  # and one for so many sums of sizes
+LOOKS_OF_ITEM: Final = 16  # what it takes to weigh replicas that are alike
 LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
@@ -69,7 +63,7 @@ class Relief:
 
 
 def find_relief(
-    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists | None, *, demoted: Collection[int]
+    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Collection[int]
 ) -> Relief:
     """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
 
@@ -96,7 +90,7 @@ class _Search:
         self,
         lists: ClusterLists,
         goal: ResourceGoal,
-        ruled: RuledLists | None,
+        ruled: RuledLists,
         demoted: Collection[int],
     ) -> None:
         self.steps: list[Step] = []
@@ -122,15 +116,14 @@ class _Search:
     def relieve_all(self) -> None:
         """Bring the SPUs under their goals, the one furthest beyond first."""
         given_up = set[int]()
-        while True:
-            over = [
-                (-excess, spu)
-                for spu, excess in enumerate(self._excesses())
-                if excess and spu not in given_up
-            ]
-            if not over:
-                break
+        while over := [
+            (-excess, spu)
+            for spu, excess in enumerate(self._excesses())
+            if excess and spu not in given_up
+        ]:
             spu = min(over)[1]
+            shares = map(dominant_share, self._used, self._capacities)
+            self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
             if not self._relieve(spu, DEPTH):
                 self._ease(spu)
                 given_up.add(spu)
@@ -163,9 +156,6 @@ class _Search:
         """Let an SPU give the replicas of the fewest bytes that relieve it; if it cannot, nothing
         is changed."""
         begin, others = len(self.steps), set[Kind]()
-        if depth == DEPTH:
-            shares = map(dominant_share, self._used, self._capacities)
-            self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
         while self._excess(spu):
             first, is_over = len(self.steps), self.looks > 2 * LOOKS_MAX
             kinds = [] if is_over else self._least_kinds(spu, others)
@@ -190,10 +180,8 @@ class _Search:
                 for kind, amounts, size, copies in self._offers(spu)
                 if amounts[index] > 0 and kind not in others
             ]
-            left = max(0, LOOKS_MAX - self.looks) * LOOKS_OF_SUMS // (4 * max(1, len(portions)))
-            sums = max(SUMS_LEAST, min(SUMS_MAX, left))
-            self.looks += len(portions) * (LOOKS_OF_ITEM + sums // LOOKS_OF_SUMS)
-            counts = least_cover([item for _, item in portions], used - goal, sums_max=sums)
+            self.looks += len(portions) * LOOKS_OF_ITEM
+            counts = least_cover([item for _, item in portions], used - goal)
             if counts is None:
                 return []
             pairs = list(zip(portions, counts, strict=True))
@@ -312,17 +300,11 @@ class _Search:
             return False
         if members[0] == giver and taker in self._demoted:
             return False
-        is_ruled = self._ruled is not None and self._ruled.has(row)
         if is_lead:
-            may_lead = members == first and taker in members
-            return may_lead and (
-                self._ruled is None or not is_ruled or self._ruled.may_lead(row, taker)
-            )
-        if self._ruled is not None and is_ruled:
+            return members == first and taker in members and self._ruled.may_lead(row, taker)
+        if self._ruled.has(row):
             return bool(self._ruled.takers(row, first.index(giver))[taker])
-        if taker in members or taker in first:
-            return False
-        if self._ruled is not None and self._ruled.closed[taker]:
+        if taker in members or taker in first or self._ruled.closed[taker]:
             return False
         rack = self._rack_of[taker]
         here, at_first = self._racks[row].count(rack), self._first_racks[row].count(rack)

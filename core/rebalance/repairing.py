@@ -2,16 +2,14 @@
 
 Rules:
 - A list is repaired while a move makes it better: fewer of its replicas break a hard rule of the
-  topic; or as many, and they are more even over the racks. So a replica leaves a rack for one that
-  has at least two fewer of the list.
+  topic; or as many, and they are more even over the racks.
 - An SPU that is online and not closed gives, by the order of preference (`placement`) another
-  takes. Of the moves that make a list as good the one is made that leaves the SPU with the largest
-  share of its capacity; a follower goes before the leader.
+  takes. Of moves that are as good, that is made which leaves the SPU with the largest share of its
+  capacity; a follower goes before the leader.
 - Of a topic with rules a replica goes where a rebalance may move it (`constraints.moving`); only
   where that repairs less soft rules give way to hard ones.
-- Each list is repaired whole or, where the limits of moves and bytes end, in part. What is left is
-  counted: lists that would be better after one move more. Of many lists (`LISTS_MAX`, `LEFT_MAX`)
-  those count that break a rule or are uneven, whether or not a move makes them better.
+- Lists that the limits leave unrepaired are counted. Of many (`LISTS_MAX`, `LEFT_MAX`) those count
+  that break a rule or are uneven, whether or not a move makes them better.
 
 Example: racks a: 0, b: 1 and 2, c: 3; the list `[0, 2, 1]`, 1 holds the most → `[0, 2, 3]`.
 """
@@ -21,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -95,7 +94,7 @@ def repair_lists(
                 breaks,
                 rules,
                 stays,
-                racks=None if topic.ignore_rack else racks.names,
+                racks={} if topic.ignore_rack else racks.names,
             )
             repairing.repair(repaired, matrix, sorted(rows))
     return repairing.found
@@ -109,14 +108,12 @@ class _RepairedTopic:
     breaks: BoundRules | None
     rules: TopicMoves | None
     stays: set[int]  # SPUs that its replicas do not leave
-    racks: dict[int, str] | None  # of each SPU; None: it ignores them
+    racks: dict[int, str]  # of each SPU; empty: it ignores them
 
     def cost(self, members: list[int]) -> Cost:
         """What is to become less."""
         broken = 0 if self.breaks is None else sum(self.breaks.broken(members).values())
-        if self.racks is None:
-            return broken, 0
-        counts = Counter(self.racks[spu_id] for spu_id in members)
+        counts = Counter(map(self.racks.get, members))
         return broken, sum(count * count for count in counts.values())
 
 
@@ -126,7 +123,7 @@ class _Repairing:
     ) -> None:
         self.found = Repairs()
         self._state, self._ids = state, loads.ids
-        self._moves_left, self._bytes_left = max_moves, max_bytes
+        self._moves_left, self._bytes_left = max_moves, inf if max_bytes is None else max_bytes
         self._looks = self._lists = 0
         ids = loads.ids.tolist()
         self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
@@ -142,9 +139,7 @@ class _Repairing:
                 return
             members = [spu_id for spu_id in matrix[row].tolist() if spu_id != PADDING]
             while (move := self._best_move(topic, members, chooser)) is not None:
-                if self._moves_left == 0 or (
-                    self._bytes_left is not None and topic.size > self._bytes_left
-                ):
+                if self._moves_left == 0 or topic.size > self._bytes_left:
                     self._lists = 0 if self.found.left == 0 else self._lists
                     self.found.left += 1
                     break
@@ -176,8 +171,7 @@ class _Repairing:
         self._lists += 1
         self._moves_left -= 1
         self.found.size += topic.size
-        if self._bytes_left is not None:
-            self._bytes_left -= topic.size
+        self._bytes_left -= topic.size
 
     def _best_move(
         self, topic: _RepairedTopic, members: list[int], chooser: Chooser
@@ -185,10 +179,9 @@ class _Repairing:
         """Which place of a list goes to which SPU; None: no move makes the list better."""
         self._lists += 1
         now, ways = topic.cost(members), []
-        racks = {} if topic.racks is None else topic.racks
-        counts = Counter(racks.get(spu_id) for spu_id in members)
+        counts = Counter(map(topic.racks.get, members))
         for at, spu_id in enumerate(members):
-            is_alone = counts[racks.get(spu_id)] < 2
+            is_alone = counts[topic.racks.get(spu_id)] < 2
             if spu_id not in self._held or spu_id in topic.stays or (is_alone and not now[0]):
                 continue
             share = (self._held[spu_id] << SHARE_BITS) // self._slots[spu_id]
@@ -235,11 +228,10 @@ class _Racks:
 
     def __init__(self, state: ClusterState, open_ids: Sequence[int]) -> None:
         """`open_ids` are the SPUs that may take replicas."""
-        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in state.spus.items()}
-        numbers = {rack: at for at, rack in enumerate(sorted({*self.names.values()}))}
-        self._ids = np.array(sorted(self.names), dtype=np.int64)
-        self._of = np.array([numbers[self.names[i]] for i in self._ids.tolist()], dtype=np.int64)
-        self._open = sorted({numbers[self.names[spu_id]] for spu_id in open_ids})
+        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in sorted(state.spus.items())}
+        self._ids = np.array([*self.names], dtype=np.int64)
+        self._of = np.unique([*self.names.values()], return_inverse=True)[1]
+        self._open = np.unique(self._of[np.isin(self._ids, open_ids)]).tolist()
 
     def uneven(self, matrix: IdMatrix) -> set[int]:
         """The lists that have two more on a rack than on another that may take one."""

@@ -1,10 +1,8 @@
-"""The replicas that a rebalance evens out, who holds them, and who may take them.
+"""The replicas that a rebalance evens out: which SPU holds them, and which may take them.
 
-Lists of many topics are one below the other. SPUs are positions 0 … n-1; n stands for whatever
-takes no part: offline members and padding. A replica is a row and a column.
-
-In a list without rules a rack has a limit: the replicas it had there at first, or 1 if it had none.
-Replicas under rules are independent of each other (`ruled_lists`).
+SPUs are positions 0 … n-1; n stands for whatever takes no part: offline members and padding. A
+replica is a row of the lists and a column. In a list without rules a rack has a limit: the replicas
+it had there at first, or 1. Replicas under rules are independent of each other (`ruled_lists`).
 
 Among moves that cost the same those are made that spread over topics: `deal` gives to each SPU of
 each topic its part, from other lists first; `find` takes the topic of which the taker has the
@@ -37,7 +35,7 @@ Unit = tuple[int, int]  # row and column
 class ReplicaPool:
     """The lists while replicas pass."""
 
-    def __init__(self, lists: ClusterLists, ruled: RuledLists | None = None) -> None:
+    def __init__(self, lists: ClusterLists, ruled: RuledLists) -> None:
         """The lists are only read."""
         racks, self._topics, self._ruled = lists.racks, lists.topics, ruled
         self._spus = lists.spus
@@ -46,10 +44,9 @@ class ReplicaPool:
         self._at_first, self._now = lists.places, lists.places.copy()
         self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
         self._racks = self._racks_at_first.copy()
-        self._closed = np.zeros(self._spus, dtype=np.bool_) if ruled is None else ruled.closed
+        self._closed = ruled.closed
         self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
-        if ruled is not None:
-            self._is_ruled[ruled.rows] = True
+        self._is_ruled[ruled.rows] = True
         self._rows: list[Positions] = []  # of each SPU, ascending; from the first path on
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
 
@@ -82,22 +79,20 @@ class ReplicaPool:
         of_topics, givers = self._topics[rows], self._now.ravel()[units].tolist()
         first_of, topics = np.searchsorted(of_topics, of_topics).tolist(), of_topics.tolist()
         left, count = excess.tolist(), len(units)
-        following = list(range(count + 1))  # of each unit itself, or one behind it if it is gone
-        moved = set[int]()
+        gone = set[int]()  # units that passed,
+        moved = set[int]()  # and lists that are not to give any more
         if is_one_each:
             moved.update(np.flatnonzero((self._now != self._at_first).any(axis=1)).tolist())
         held: dict[int, Counter[int]] = {}  # replicas of a topic, by SPU
         total = int(min(excess.sum(), lack.sum()))
         looks = min(LOOKS_EACH, max(LOOKS_LEAST, LOOKS_MAX // max(total, 1)))
         for at, taker in _dealt(lack, total, count) if count else ():
-            unit, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
-            for _ in range(looks):
-                unit = _first_left(following, unit)
-                if unit == count or (best >= 0 and topics[unit] != topics[best]):
-                    break
+            begin, best, most = max(first_of[at], at - looks // 2), -1, (-1, -1)
+            for unit in range(begin, min(begin + looks, count)):
                 giver, topic = givers[unit], topics[unit]
-                if left[giver] == 0 or rows[unit] in moved:
-                    following[unit] = unit + 1
+                if best >= 0 and topic != topics[best]:
+                    break
+                if unit in gone or left[giver] == 0 or rows[unit] in moved:
                     continue
                 if topic not in held:
                     span = slice(*np.searchsorted(self._topics, (topic, topic + 1)))
@@ -105,12 +100,11 @@ class ReplicaPool:
                 key = held[topic][giver], left[giver]
                 if key > most and self._fits(rows[unit], giver, taker):
                     best, most = unit, key
-                unit += 1
             if best < 0:
                 continue
             row, column, giver = rows[best], columns[best], givers[best]
             self._now[row, column], self._racks[row, column] = taker, self._rack_of[taker]
-            following[best] = best + 1
+            gone.add(best)
             if is_one_each:
                 moved.add(row)
             left[giver] -= 1
@@ -141,7 +135,7 @@ class ReplicaPool:
                     found[1 - refund, self._back(some, giver)] = True
             for unit in self._ruled_units(rows, giver):
                 owner = int(self._at_first[unit])
-                found[1 + (owner == giver)] |= self._takers(unit)
+                found[1 + (owner == giver)] |= self._ruled.takers(*unit)
                 if owner != giver:
                     found[0, owner] = True
             found[:, giver] = False
@@ -164,7 +158,7 @@ class ReplicaPool:
         for unit in self._ruled_units(rows, giver):
             is_back = self._at_first[unit] == taker
             if (self._at_first[unit] == giver) - int(is_back) == cost and (
-                is_back or self._takers(unit)[taker]
+                is_back or self._ruled.takers(*unit)[taker]
             ):
                 fit[rows == unit[0]] = True
                 break
@@ -235,9 +229,6 @@ class ReplicaPool:
         columns = (self._now[rows] == spu).argmax(axis=1)
         return zip(rows.tolist(), columns.tolist(), strict=True)
 
-    def _takers(self, unit: Unit) -> NDArray[np.bool_]:
-        return np.zeros(0, np.bool_) if self._ruled is None else self._ruled.takers(*unit)
-
     def _full(self, rows: Positions) -> tuple[IdMatrix, NDArray[np.bool_]]:
         """The racks that are full in rows, each once; which members are on racks with room."""
         racks, at_first = self._racks[rows][:, :, None], self._racks_at_first[rows][:, None, :]
@@ -279,13 +270,3 @@ def _dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:
     places = (before * len(known) + shift) * count // (each[shift] * max(len(known), 1))
     order = np.lexsort((takers, places))
     return list(zip(places[order].tolist(), takers[order].tolist(), strict=True))
-
-
-def _first_left(following: list[int], unit: int) -> int:
-    """The first unit from here on that is not gone."""
-    last = unit
-    while following[last] != last:
-        last = following[last]
-    while following[unit] != last:  # The way is shorter the next time.
-        following[unit], unit = last, following[unit]
-    return last

@@ -1,13 +1,11 @@
 """What a rebalance by resources is to come to: the fair dominant share.
 
 The *dominant share* of an SPU is the largest of used / capacity over its resources; replica slots
-are the first. The *fair dominant share* of a cluster is one number: the largest, over resources, of
-the level to which the SPUs must be used of it when all are used alike. Where racks must hold a
-replica of each list whatever their size, it is the level of the racks that must hold the most for
-what they have. SPUs that hold more for good (of topics that do not move) are left out.
-
-It is no less than what any one replica takes of the SPU that has the most of a resource: replicas
-are not divided. So no plan has a smaller largest share, whatever it moves.
+are the first. The *fair dominant share* of a cluster is the largest, over resources, of the level
+to which the SPUs must be used of it when all are used alike; where racks must hold a replica of
+each list whatever their size, of the racks that must hold the most for what they have. SPUs that
+hold more for good are left out. It is no less than what any one replica takes of the SPU that has
+the most of a resource. So no plan has a smaller largest share, whatever it moves.
 
 Amounts are integers; levels are exact fractions.
 """
@@ -97,14 +95,14 @@ def dominant_share(used: Amounts, capacities: Amounts) -> int:
 
 
 def fair_level(
-    lists: ClusterLists, goal: ResourceGoal, fixed: Sequence[Amounts], ruled: RuledLists | None
+    lists: ClusterLists, goal: ResourceGoal, fixed: Sequence[Amounts], ruled: RuledLists
 ) -> Fraction:
     """The fair dominant share; `fixed` is what SPUs hold for good.
 
     Of each resource the largest of the fair shares by its capacities (`fair_share`), where a list
     is as many units as its replicas take at least, and the rest in lists of its own.
     """
-    zones = None if ruled is None else ruled.zones()
+    zones = ruled.zones()
     zone_of = lists.rack_of if zones is None else zones.of
     free, is_movable = free_of(lists), lists.is_movable
     room = free if zones is None else zones.rooms(free)

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.replica_lists import IdMatrix
+from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.constraints.moving import TopicMoves
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.state.leading import LeaderChoice
@@ -59,7 +59,7 @@ class RuledLists:
         self, topics: RuledTopics, lists: ClusterLists, *, fullness: Sequence[int]
     ) -> None:
         """`fullness` is of the SPUs."""
-        self.closed = topics.closed
+        self.closed, self.choices = topics.closed, topics.choices
         self._rules = {
             row: rules
             for row, topic in enumerate(lists.topics.tolist())
@@ -69,9 +69,9 @@ class RuledLists:
         self._kept: dict[int, Flags] = {}
 
     @property
-    def rows(self) -> list[int]:
+    def rows(self) -> IdArray:
         """The lists under rules, ascending."""
-        return list(self._rules)
+        return np.array([*self._rules], dtype=np.int32)
 
     def has(self, row: int) -> bool:
         """Whether a list is under rules."""
@@ -83,6 +83,8 @@ class RuledLists:
 
     def may_lead(self, row: int, taker: int) -> bool:
         """Whether that member of a list, as it was at first, may lead it."""
+        if row not in self._rules:
+            return True
         at = self._at_first.places[row].tolist().index(taker)
         return bool(self._rules[row].leaders(self._at_first.members(row))[at])
 
@@ -94,8 +96,10 @@ class RuledLists:
             able[row, : len(found)] = found
         return able
 
-    def zones(self) -> Zones:
-        """The SPUs by what the rules say of them."""
+    def zones(self) -> Zones | None:
+        """The SPUs by what the rules say of them; None: nothing."""
+        if not self._rules and not self.closed.any():
+            return None
         rack_of, places = self._at_first.rack_of, self._at_first.places
         masks = {rules.allowed.tobytes(): rules.allowed for rules in self._rules.values()}
         columns = [rack_of, self.closed, *(masks[key] for key in sorted(masks))]

@@ -1,13 +1,10 @@
 """What the failure of a set of SPUs costs, before anything is repaired.
 
 The first online replica of a list leads. When SPUs fail, each partition that they lead gets the
-next online replica of its list as leader; one whose online replicas all fail is lost. What was
-offline before is no part of the failure.
-
-A failover moves no replica, but a leader may need more of a resource than a follower: each new
-leader takes that much more of its SPU. If the failure lasts, what the failed SPUs held is to be
-re-created elsewhere, the replicas of lost partitions too. Slots and resources are compared as sums,
-so the SPUs to add are a lower bound.
+next online replica of its list as leader; one whose online replicas all fail is lost. A new leader
+takes what a leader needs more than a follower of its SPU's resources. If the failure lasts, what
+the failed SPUs held is to be re-created elsewhere, the replicas of lost partitions too. Slots and
+resources are compared as sums, so the SPUs to add are a lower bound.
 
 Example. Lists [3, 2, 0] and [4, 3, 1], and 3 and 4 fail: the first loses its leader, 2 leads it and
 one of its replicas is to be re-created; the second loses its leader too, 1 leads it and two are to
@@ -23,7 +20,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.replica_lists import PADDING, IdArray, IdMatrix
+from spu_assigner.core.base.replica_lists import PADDING, IdArray, stacked
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
@@ -36,30 +33,18 @@ FloatArray = NDArray[np.float64]  # of whole numbers: exact below 2**53, more th
 class FailureOutcome:
     """What a failure costs; arrays are by SPU as `FailureAnalysis.ids`, or by resource."""
 
-    failed: FlagArray
-    """The SPUs that fail, of those that were online."""
-    leaders_lost: int
-    """Partitions that lose their leader, the lost ones included."""
-    under_replicated: int
-    """Partitions that lose a replica and keep one."""
-    lost_rows: IdArray
-    """Partitions that lose their last online replica, for `FailureAnalysis.partition_of`."""
-    leaders: CountArray
-    """Partitions that each SPU leads afterwards."""
-    replicas: int
-    """Replicas that are to be re-created if the failure is permanent."""
-    free_slots: int
-    """Of the SPUs that take new replicas."""
-    lists_short: CountArray
-    """Of each list that lost a replica: replicas that no SPU can take, since all are in it."""
-    used: FloatArray
-    """Shape (resources, SPUs): what each uses after the failover; a failed one what it did."""
-    exceeds: FlagArray
-    """Of these, whether the failover puts the SPU over its capacity of the resource."""
-    needed: FloatArray
-    """What it takes to re-create what failed, and to relieve SPUs that are over."""
-    free: FloatArray
-    """What the SPUs that take new replicas have left."""
+    failed: FlagArray  # the SPUs that fail, of those that were online
+    leaders_lost: int  # partitions that lose their leader, the lost ones included
+    under_replicated: int  # partitions that lose a replica and keep one
+    lost_rows: IdArray  # that lose their last online replica, for `FailureAnalysis.partition_of`
+    leaders: CountArray  # partitions that each SPU leads afterwards
+    replicas: int  # replicas that are to be re-created if the failure is permanent
+    free_slots: int  # of the SPUs that take new replicas
+    lists_short: CountArray  # of each list that lost replicas: those that no SPU can take
+    used: FloatArray  # shape (resources, SPUs): after the failover; a failed SPU as before
+    exceeds: FlagArray  # likewise: the failover puts the SPU over its capacity
+    needed: FloatArray  # what it takes to re-create what failed, and to relieve SPUs that are over
+    free: FloatArray  # what the SPUs that take new replicas have left
 
     @property
     def without_slot(self) -> int:
@@ -99,8 +84,8 @@ class FailureAnalysis:
         topics = [state.topics[name] for name in self.topics]
         matrices = [topic.replicas.matrix() for topic in topics]
         sizes = [len(matrix) for matrix in matrices]
-        self._first_rows: IdArray = np.cumsum([0, *sizes], dtype=np.int32)[:-1]
-        lists = _joined(matrices)
+        self._topic_of = np.repeat(np.arange(len(sizes)), sizes)  # by its place, of each list
+        lists = stacked(matrices)
         places = np.searchsorted(self.ids, lists)
         is_gone = (lists == PADDING) | ~self.online[places]
         order = np.argsort(is_gone, axis=1, kind="stable")
@@ -134,17 +119,14 @@ class FailureAnalysis:
 
     def _use(self, needs: FloatArray, rows: NDArray[np.intp], numbers: IdArray) -> FloatArray:
         """What SPUs need together for these rows; shape (resources, SPUs)."""
-        count, topics = len(self.ids), self._topics_of(rows)
-        sums = [np.bincount(numbers, weights=need[topics], minlength=count) for need in needs]
+        count, of_rows = len(self.ids), needs[:, self._topic_of[rows]]
+        sums = [np.bincount(numbers, weights=need, minlength=count) for need in of_rows]
         return np.array(sums, dtype=np.float64).reshape(len(needs), count)
-
-    def _topics_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        return np.searchsorted(self._first_rows, rows, side="right") - 1
 
     def partition_of(self, row: int) -> tuple[str, int]:
         """The topic and the partition of a row."""
-        topic = int(np.searchsorted(self._first_rows, row, side="right")) - 1
-        return self.topics[topic], row - int(self._first_rows[topic])
+        topic = self._topic_of[row]
+        return self.topics[topic], row - int(np.searchsorted(self._topic_of, topic))
 
     def outcome(self, spu_ids: Iterable[int]) -> FailureOutcome:
         """What the failure of these SPUs costs. O(SPUs, and partitions that they hold).
@@ -172,8 +154,8 @@ class FailureAnalysis:
         used = self.used + self._use(self._lead, rows[moves], new_leaders)
         exceeds = used > np.maximum(self.has, self.used)
         room = self.has - used
-        needed = self._follower[:, self._topics_of(rows)] @ gone.sum(axis=1)
-        needed += self._lead[:, self._topics_of(rows[~is_alive])].sum(axis=1)
+        needed = self._follower[:, self._topic_of[rows]] @ gone.sum(axis=1)
+        needed += self._lead[:, self._topic_of[rows[~is_alive]]].sum(axis=1)
         return FailureOutcome(
             failed=is_failed[:-1],
             leaders_lost=int(np.count_nonzero(gone[:, 0])),
@@ -211,16 +193,11 @@ def spus_for(amount: int, capacity: int) -> int | None:
 class FailureSweep:
     """All failures of a kind."""
 
-    cases: int
-    """How many failures were looked at."""
-    losing: int
-    """Cases that lose a partition."""
-    over_capacity: int
-    """Cases with more replicas to re-create than there is room for."""
-    over_resources: int
-    """Cases whose failover puts an SPU over the capacity of a resource."""
-    failed: list[int]
-    """The ids of the SPUs of the worst case, the first of equals."""
+    cases: int  # how many failures were looked at
+    losing: int  # cases that lose a partition
+    over_capacity: int  # cases with more replicas to re-create than there is room for
+    over_resources: int  # cases whose failover puts an SPU over the capacity of a resource
+    failed: list[int]  # the ids of the SPUs of the worst case, the first of equals
 
 
 def sweep_spus(analysis: FailureAnalysis) -> FailureSweep:
@@ -248,17 +225,6 @@ def _sweep(analysis: FailureAnalysis, cases: Sequence[list[int]]) -> FailureSwee
         over_resources=over_resources,
         failed=cases[found.index(max(found))] if cases else [],
     )
-
-
-def _joined(matrices: list[IdMatrix]) -> IdMatrix:
-    """All rows below each other, padded to the widest."""
-    width = max((matrix.shape[1] for matrix in matrices), default=1)
-    lists = np.full((sum(map(len, matrices)), width), PADDING, dtype=np.int32)
-    row = 0
-    for matrix in matrices:
-        lists[row : row + len(matrix), : matrix.shape[1]] = matrix
-        row += len(matrix)
-    return lists
 
 
 def _amounts(resources: Sequence[str], named: Iterable[dict[str, int]]) -> FloatArray:
