@@ -50,9 +50,6 @@ KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list 
 
 AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
 
-Score = tuple[int, ...]
-
-
 Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 
 
@@ -121,10 +118,8 @@ class Chooser:
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
+        self.groups: KindGroups | None = None  # if there are very many kinds
         self._take_keys(levels[0])
-        self._groups: KindGroups | None = None  # if there are very many kinds
-        if len(field.kinds) > KINDS_SCANNED_MAX:
-            self._groups = KindGroups(field, self.front, self.at_of_key)
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
         """Choose for another topic from now on.
@@ -139,12 +134,8 @@ class Chooser:
         for at in {**before, **now}:
             if self._limits is not limits or before.get(at, 0) != now.get(at, 0):
                 self._rekey(at)
-        if self._entered > self.field.size:  # Keys that are entered again stay in their heaps.
-            self._entered = 0
-            self._heaps = self._all_heaps(np.array(self._keys, dtype=np.int64))
-            if self._groups is not None:
-                self._groups = KindGroups(self.field, self.front, self.at_of_key)
-        if self.leads is not None and self._of_topic:  # `take_list` looks at no outdated key.
+        # Keys that are entered again stay in their heaps; `take_list` looks at no outdated key.
+        if self._entered > self.field.size or (self.leads is not None and self._of_topic):
             self._take_keys(np.array(self._keys, dtype=np.int64))
 
     def best(
@@ -157,18 +148,34 @@ class Chooser:
             wanted: how many replicas the list is to have in the end; None: one more. A replica that
                 helps no `min` is refused where all that are to come are demanded by one.
         """
-        at = self._best(row, without, wanted)
-        return None if at is None else self.field.id_list[at]
+        field = self.field
+        counts = field.counts(row)
+        is_demanded = False
+        if field.is_demanding and wanted is not None:
+            is_demanded = field.lacks(counts) >= wanted - len(row)
+        taken = {*row, *without} if without else row
+        if self.groups is not None and not field.is_demanding:
+            cells = [field.cells_of(spu_id) for spu_id in row]
+            found = self.groups.best(counts, cells, taken)
+            return None if found is None else field.id_list[self.at_of_key(found)]
+        for tier, _ in field.turn(tuple(counts)).tiers:
+            self._looks += len(tier)
+            best = min([self.front(kind, taken) for kind in tier])
+            if best != NEVER:
+                cells_of_tier = field.kinds[tier[0]].cells
+                if is_demanded and all(counts[at] >= field.mins[at] for at in cells_of_tier):
+                    return None
+                return field.id_list[self.at_of_key(best)]
+        return None
 
     def take(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
     ) -> int | None:
         """The same, which is handed out."""
-        at = self._best(row, without, wanted)
-        if at is None:
-            return None
-        self._change(at, 1)
-        return self.field.id_list[at]
+        spu_id = self.best(row, without=without, wanted=wanted)
+        if spu_id is not None:
+            self._change(self.field.at_of[spu_id], 1)
+        return spu_id
 
     def give(self, spu_id: int) -> bool:
         """Hand out a replica to this SPU, if it has room for it."""
@@ -188,28 +195,10 @@ class Chooser:
         """A list is led by another SPU; either may be outside the field."""
         for spu_id, more in ((before, -1), (after, 1)):
             at = self.field.at_of.get(spu_id)
-            if at is not None and self._resources:
-                self._count_lead(at, more)
+            if at is not None:
+                self.count_lead(at, more)
                 self._shares[at] = self._share(at)
                 self._rekey(at)
-
-    def has_room(self, spu_id: int) -> bool:
-        """Whether this SPU is one of the field, with room for a replica."""
-        at = self.field.at_of.get(spu_id)
-        return at is not None and self._keys[at] != NEVER
-
-    def score(self, row: Collection[int], spu_id: int) -> Score | None:
-        """The whole preference; None: it may not have a replica of this list.
-
-        An SPU of the list is scored as if it were to come to the others of it.
-        """
-        at = self.field.at_of.get(spu_id)
-        if at is None or self._keys[at] == NEVER:
-            return None
-        others = [each for each in row if each != spu_id]
-        counts = self.field.counts(others)
-        cost = self.field.cost(self.field.kinds[self.field.kind_of[at]], counts)
-        return None if cost is None else (*cost, self._keys[at], spu_id)
 
     def take_looks(self) -> int:
         """What was looked at since the last call, beside what each replica takes."""
@@ -225,42 +214,17 @@ class Chooser:
         """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
         has_room, levels = levels != NEVER, levels & ~POSITION_MASK
         keys = np.where(has_room, levels | self._positions.array, NEVER)
-        self._keys = keys.tolist()
+        self._keys, self._entered = keys.tolist(), 0
         self._heaps = self._all_heaps(keys)
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
             self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
+        if len(self.field.kinds) > KINDS_SCANNED_MAX:
+            self.groups = KindGroups(self.field, self.front, self.at_of_key)
 
     def key_at(self, at: int) -> int:
         """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
         return self._keys[at]
-
-    def _best(
-        self, row: Collection[int], without: Collection[int], wanted: int | None
-    ) -> int | None:
-        field = self.field
-        counts = field.counts(row)
-        is_demanded = False
-        if field.is_demanding and wanted is not None:
-            is_demanded = field.lacks(counts) >= wanted - len(row)
-        taken = {*row, *without} if without else row
-        if self._groups is not None and not field.is_demanding:
-            cells = [field.cells_of(spu_id) for spu_id in row]
-            found = self._groups.best(counts, cells, taken)
-            return None if found is None else self.at_of_key(found)
-        for tier, _ in field.turn(tuple(counts)).tiers:
-            self._looks += len(tier)
-            best = min([self.front(kind, taken) for kind in tier])
-            if best != NEVER:
-                if is_demanded and not self._helps(tier[0], counts):
-                    return None
-                return self.at_of_key(best)
-        return None
-
-    def _helps(self, kind: int, counts: list[int]) -> bool:
-        """Whether a replica of this kind meets some of what `min` demands."""
-        mins = self.field.mins
-        return any(counts[cell] < mins[cell] for cell in self.field.kinds[kind].cells)
 
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
@@ -280,22 +244,19 @@ class Chooser:
 
     def _note_filled(self, at: int) -> None:
         spu_id = self.field.id_list[at]
-        if self.field.table is None or spu_id in self._state.ring:
+        if not self.field.is_ruled or spu_id in self._state.ring:
             self.filled.append(spu_id)
 
     def _change(self, at: int, more: int) -> None:
-        self._count(at, more)
-        self._shares[at] = self._share(at)
-        self._rekey(at)
-
-    def _count(self, at: int, more: int) -> None:
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
+        self._shares[at] = self._share(at)
+        self._rekey(at)
 
-    def _count_lead(self, at: int, more: int) -> None:
-        """A replica that is counted leads, or leads no longer."""
+    def count_lead(self, at: int, more: int = 1) -> None:
+        """A replica that is counted, or is next, leads; or it leads no longer."""
         for _, takes, leader, used, _ in self._resources:
             used[at] += more * (leader - takes)
 
@@ -306,8 +267,8 @@ class Chooser:
             kind = self.field.kind_of[at]
             heappush(self._heaps[kind], now)
             self._entered += 1
-            if self._groups is not None:
-                self._groups.enter(kind, now)
+            if self.groups is not None:
+                self.groups.enter(kind, now)
 
     def _share(self, at: int) -> int:
         """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
@@ -348,17 +309,16 @@ class Chooser:
             of_each = state.ledger.used_of_each(field.ids, found.names)
             used = np.concatenate((used, of_each)).astype(np.int64)
         if changes:
-            used += [self._changed(changes, name) for name in names]
+            used += np.array(
+                [[changes.get(name, {}).get(i, 0) for i in field.id_list] for name in names],
+                dtype=np.int64,
+            )
         resources = []
         for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
             asks = follower if as_follower else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
         return resources, used, has
-
-    def _changed(self, changes: Changes, name: str | None) -> CountArray:
-        of_each = changes.get(name, {})
-        return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
     def _all_levels(
         self, used: CountArray, has: CountArray, ahead: int, lists: int

@@ -93,8 +93,7 @@ class PlacementField:
         self.kinds = [*number_of]
         self.kind_of = [number_of[each] for each in found]
         self.levels, self.maxes, self.mins = levels, maxes, mins
-        self.table = table if is_ruled else None  # None: without constraints
-        self._described, self._table = described, table
+        self.described, self.is_ruled, self._table = described, is_ruled, table
         self.id_list = [int(spu.spu_id) for spu in described]
         self.ids = np.array(self.id_list, dtype=np.int32)
         self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
@@ -106,7 +105,6 @@ class PlacementField:
         self.capacity_list = [spu.capacity for spu in described]
         self.capacities: CountArray = np.array(self.capacity_list, dtype=np.int64)
         self.capacity_sum = int(self.capacities.sum())
-        self.is_even = len({*self.capacity_list}) == 1  # all SPUs have the same capacity
         self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
         self.is_demanding = any(mins)
         self.is_nested = are_nested(self.kinds, range(len(levels)))
@@ -207,7 +205,7 @@ class PlacementField:
         """What each SPU has of each resource that some SPU has, or that is asked for."""
         known = self._resources.get(asked)
         if known is None:
-            has = [dict(spu.resources) for spu in self._described]
+            has = [dict(spu.resources) for spu in self.described]
             names = tuple(sorted({*asked, *(name for each in has for name in each)}))
             rows = [[each.get(name, 0) for each in has] for name in names]
             capacities = np.array(rows, dtype=np.int64).reshape(len(names), len(has))

@@ -26,25 +26,13 @@ from spu_assigner.core.state.ledger import CountArray
 class ListChooser(Chooser):
     """Chooses SPUs for the new lists of one topic."""
 
-    def take_list(
-        self,
-        length: int,
-        work: Work,
-        first: Sequence[int] = (),
-    ) -> list[int] | None:
-        """The best list of this length, as places in the field. Its SPUs are handed out by
-        `commit`, or given back by `put_back`, before another one is taken.
-
-        Args:
-            length: of the list.
-            work: of the request; what is looked at is counted.
-            first: places that it begins with.
-
-        Returns None where too few SPUs have room, or a `max` or `min` cannot be held.
-        """
+    def take_list(self, length: int, work: Work, first: Sequence[int] = ()) -> list[int] | None:
+        """The best list of this length that begins so, as places in the field; None: too few SPUs
+        have room, or a `max` or `min` cannot be held. Its SPUs are handed out by `commit`, or given
+        back by `put_back`, before another one is taken."""
         field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
         at_position = self._positions.at
-        if self._groups is not None:
+        if self.groups is not None:
             return self._take_grouped(length, first)
         turn, row, keys, kind_of = field.first_turn, list[int](), self._keys, field.kind_of
         if first:
@@ -80,7 +68,7 @@ class ListChooser(Chooser):
 
     def take_out(self, row: Sequence[int]) -> None:
         """Take these SPUs as a list, whichever they are."""
-        if self._groups is None:
+        if self.groups is None:
             for at in row:
                 kind = self.field.kind_of[at]
                 heap = self._heaps[kind]
@@ -91,13 +79,15 @@ class ListChooser(Chooser):
 
     def put_back(self, row: Sequence[int]) -> None:
         """Let the SPUs of a list that is not given be as before."""
-        if self._groups is None:
+        if self.groups is None:
             for at in row:
-                self._enter(self.field.kind_of[at], self._keys[at])
+                kind, key = self.field.kind_of[at], self._keys[at]
+                heappush(self._heaps[kind], key)
+                self._fronts[kind] = min(self._fronts[kind], key)
 
     def commit(self, row: Sequence[int]) -> None:
         """Hand out a replica to each SPU of a list that was taken."""
-        if self._groups is not None:
+        if self.groups is not None:
             for at in row:
                 self._change(at, 1)
             return
@@ -132,14 +122,9 @@ class ListChooser(Chooser):
         self._take_positions(start, turn, led)
         self._take_keys(np.array(self._keys, dtype=np.int64))
 
-    @property
-    def has_groups(self) -> bool:
-        """Whether there are very many kinds."""
-        return self._groups is not None
-
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
-        front = self._fronts[kind] if self._groups is None else self.front(kind, ())
+        front = self._fronts[kind] if self.groups is None else self.front(kind, ())
         return None if front == NEVER else self.at_of_key(front)
 
     def rooms(self) -> list[int]:
@@ -172,10 +157,6 @@ class ListChooser(Chooser):
             for _, takes, leader, used, has in self._resources
         )
 
-    def lead(self, at: int) -> None:
-        """The replica that `commit` hands out next to this SPU leads."""
-        self._count_lead(at, 1)
-
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
         in it, and of equal SPUs of each, the one that leads least."""
@@ -201,15 +182,10 @@ class ListChooser(Chooser):
 
     def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
         """The same, of very many kinds."""
-        ids = self.field.id_list
-        row = list(first)
+        row = [self.field.id_list[at] for at in first]
         while len(row) < length:
-            at = self._best([ids[at] for at in row], (), None)
-            if at is None:
+            spu_id = self.best(row)
+            if spu_id is None:
                 return None
-            row.append(at)
-        return row
-
-    def _enter(self, kind: int, key: int) -> None:
-        heappush(self._heaps[kind], key)
-        self._fronts[kind] = min(self._fronts[kind], key)
+            row.append(spu_id)
+        return [self.field.at_of[spu_id] for spu_id in row]

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdMatrix, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import BARRED
@@ -98,37 +99,6 @@ def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
     return sum([min(room, lists) for room in rooms]) - lists * replicas
 
 
-class _CriticalSpus:
-    """The SPUs of a field that have room for all lists that are left, list after list."""
-
-    def __init__(self, field: PlacementField, chooser: ListChooser, replicas: int) -> None:
-        self._field = field
-        self._chooser = chooser
-        self._replicas = replicas
-        self._rooms = np.array(chooser.rooms(), dtype=np.int32)
-
-    def first(self, lists: int) -> list[int] | None:
-        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
-        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._replicas
-        if able < 0:
-            return None
-        critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
-        field, forced = self._field, list[int]()
-        while len(critical) > able:
-            counts = field.counts_at(forced)
-            *_, at = min(
-                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
-                for at in critical
-            )
-            critical.remove(at)
-            forced.append(at)
-        return forced
-
-    def give(self, row: Sequence[int]) -> None:
-        """Count a list that was given."""
-        self._rooms[row] = [self._chooser.room(at) for at in row]
-
-
 class _NewLists:
     """A request on the way."""
 
@@ -161,9 +131,9 @@ class _NewLists:
         self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
         self._searched = SearchedLists(field, chooser, replicas, work, leads_alike=self.leads_alike)
-        self._critical: _CriticalSpus | None = None
+        self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
         if chooser.is_scarce and not self._searched.is_short:
-            self._critical = _CriticalSpus(field, chooser, replicas)
+            self._rooms = np.array(chooser.rooms(), dtype=np.int32)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -172,7 +142,7 @@ class _NewLists:
         a_turn = max(self._field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
-            if done and done % a_turn == 0 and 2 * left >= a_turn and not chooser.has_groups:
+            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
                 chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
             row = self._next(left)
             if not self._searched.is_needed:
@@ -197,14 +167,14 @@ class _NewLists:
             leader = leads.choose(row)
         else:
             leader = min(filter(chooser.can_lead, row), key=self._lead_key)
-            chooser.lead(leader)
+            chooser.count_lead(leader)
         leads.add(leader)
         at = row.index(leader)
         row[0], row[at] = leader, row[0]
         rows.append(row)
         chooser.commit(row)
-        if self._critical is not None:
-            self._critical.give(row)
+        if self._rooms is not None:
+            self._rooms[row] = [chooser.room(at) for at in row]
 
     def finish(self, rows: list[Row]) -> None:
         """Even out who leads, and let demoted SPUs stand last."""
@@ -219,7 +189,7 @@ class _NewLists:
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
         chooser, replicas, work = self._chooser, self._asked.replicas, self._work
-        first = [] if self._critical is None else self._critical.first(left)
+        first = self._forced(left)
         if first is None:
             return None
         if not self.leads_alike and not any(map(chooser.can_lead, first)):
@@ -229,6 +199,25 @@ class _NewLists:
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
         return self._searched.led_better(row, first) if row and self._has_ranks else row
+
+    def _forced(self, lists: int) -> Row | None:
+        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
+        field, forced = self._field, Row()
+        if self._rooms is None:
+            return forced
+        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._asked.replicas
+        if able < 0:
+            return None
+        critical: Row = np.flatnonzero(self._rooms >= lists).tolist()
+        while len(critical) > able:
+            counts = field.counts_at(forced)
+            *_, at = min(
+                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
+                for at in critical
+            )
+            critical.remove(at)
+            forced.append(at)
+        return forced
 
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""

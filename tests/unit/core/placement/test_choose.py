@@ -178,20 +178,6 @@ def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
     assert found > share_of(150)
 
 
-def test_an_spu_has_the_best_score_if_it_is_chosen() -> None:
-    for seed in range(share_of(100)):
-        case = Case(seed)
-        chooser = topic_chooser(case.state, "a")
-        row = case.state.topics["a"].replicas.lists().tolist()[0]
-        scores = {
-            spu_id: score
-            for spu_id in case.state.spus
-            if spu_id not in row and (score := chooser.score(row, spu_id)) is not None
-        }
-        expected = min(scores, key=lambda spu_id: scores[spu_id], default=None)
-        assert chooser.best(row) == expected, seed
-
-
 def test_a_saturated_spu_is_named_once_in_order() -> None:
     state, events = ClusterState("c1"), Events()
     for spu_id, capacity in enumerate((2, 1, 3)):
