@@ -14,14 +14,12 @@ over all topics (`core.state.takeovers`). It comes second; then the others, demo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -204,34 +202,23 @@ def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
 
 
 class Failovers:
-    """Which follower of a list comes second, in places of a field.
+    """Which follower of a list comes second, in places of a field."""
 
-    What the lists of the request add is counted in the state's own counts until `undo`: they are
-    counted for good when the lists are given.
-    """
-
-    def __init__(
-        self,
-        state: ClusterState,
-        field: PlacementField,
-        *,
-        ignore_rack: bool,
-        replicas: int,
-        counted: Takeovers | None = None,
-    ) -> None:
-        """`counted`: the counts; by default those of the state."""
-        self.is_sought = replicas > 1 and not ignore_rack and _are_sought(state)
-        self._done: list[tuple[int, int]] = []  # leaders and failover targets
+    def __init__(self, field: PlacementField, counted: Takeovers) -> None:
+        self.field, self.counted = field, counted
         self._ids, self._kind_of = field.id_list, field.kind_of
-        if self.is_sought:
-            self._counted = counted or state.takeovers()
-            self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
+        self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
 
-    def order_all(self, rows: Sequence[list[int]]) -> None:
-        """Put the failover target of each list second, in place, and count it. Where each follower
-        takes over more than is fair, the list exchanges one with a list nearby, for an SPU of the
-        same kind."""
-        ids, weights, counted = self._ids, self._weights, self._counted
+    def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
+        """Put the failover target of each list second, in place, and count it, so that others are
+        next; to stay counted if `is_kept`. Where each follower takes over more than is fair, the
+        list exchanges one with a list nearby, for an SPU of the same kind."""
+        ids, weights, counted, found = (
+            self._ids,
+            self._weights,
+            self.counted,
+            list[tuple[int, int]](),
+        )
         for number, row in enumerate(rows):
             leader = ids[row[0]]
             of_rack, of_spu, fair = taken = counted.from_leader(leader)
@@ -244,7 +231,9 @@ class Failovers:
                 place = self._exchange(rows, number, taken, place, least)
             row[1], row[place] = row[place], row[1]
             counted.add(leader, ids[row[1]])
-            self._done.append((leader, ids[row[1]]))
+            found.append((leader, ids[row[1]]))
+        for leader, target in () if is_kept else found:
+            counted.add(leader, target, -1)
 
     def _exchange(
         self, rows: Sequence[list[int]], number: int, taken: FromLeader, place: int, least: float, /
@@ -268,29 +257,19 @@ class Failovers:
             row[place], other[other.index(at)] = at, given
         return place
 
-    @contextmanager
-    def beside(self, lists: ReplicaLists) -> Iterator[None]:
-        """Let lists be ordered as if these had been given, and count none of them in the end."""
-        self._counted.count(lists)
-        yield
-        self.undo()
-        self._counted.count(lists, -1)
 
-    def undo(self) -> None:
-        """Count nothing of the request any more."""
-        for leader, target in self._done:
-            self._counted.add(leader, target, -1)
-        self._done.clear()
-
-
-def _are_sought(state: ClusterState) -> bool:
-    """Whether failovers are counted for lists on the ring."""
+def failovers_of(
+    state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
+) -> Failovers | None:
+    """Of lists on the ring, beside all topics; None: they are not counted."""
+    if replicas == 1 or ignore_rack:
+        return None
     ring, count = state.ring, len(state.spus)
     if "failovers" not in ring.kept:
         racks = len({spu.rack or spu.spu_id for spu in ring.described()})
         is_plain = racks in (1, ring.size) and count > SPUS_MAX_WITHOUT_RACKS
         ring.kept["failovers"] = racks * count <= COUNTS_MAX and not is_plain
-    return bool(ring.kept["failovers"])
+    return Failovers(field, state.takeovers()) if ring.kept["failovers"] else None
 
 
 def demoted_last(field: PlacementField, row: list[int]) -> None:

@@ -31,10 +31,10 @@ from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
-    Failovers,
     LeaderCounts,
     demoted_last,
     even_leaders,
+    failovers_of,
 )
 from spu_assigner.core.placement.list_search import SearchedLists
 from spu_assigner.core.placement.new_lists import ListChooser
@@ -88,8 +88,6 @@ def place_lists(
     except TooMuchWorkError as error:
         error.given = len(rows)
         raise
-    finally:
-        placing.failovers.undo()
     found: IdMatrix = field.ids[np.array(rows)]
     return found
 
@@ -128,7 +126,9 @@ class _NewLists:
         self.leads = LeaderCounts(
             field, led, positions, asked.led, asked.lists + lists, shares=shares
         )
-        self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
+        self._failovers = failovers_of(
+            state, field, ignore_rack=asked.ignore_rack, replicas=replicas
+        )
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
         self._searched = SearchedLists(field, chooser, replicas, work, leads_alike=self.leads_alike)
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
@@ -180,8 +180,8 @@ class _NewLists:
         """Even out who leads, and let demoted SPUs stand last."""
         if self.leads_alike:
             even_leaders(self.leads, rows)
-        if self.failovers.is_sought:
-            self.failovers.order_all(rows)
+        if self._failovers is not None:
+            self._failovers.order_all(rows)
         if any(kind.is_last for kind in self._field.kinds):
             for row in rows:
                 demoted_last(self._field, row)
