@@ -103,7 +103,7 @@ class Chooser:
         else:
             self._take_positions(start, 0, led)
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
-        self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
+        self._twice = 0  # replicas of the topic, of which an SPU holds a fair share by capacity
         ahead = 1
         if all(each.takes == each.leader for each in self._resources):
             ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
@@ -128,11 +128,11 @@ class Chooser:
             of_topic: how many of its replicas SPUs hold, by id.
             total: how many it has, with those that are to come.
         """
-        before, limits, at_of = self._of_topic, self._limits, self.field.at_of
+        before, twice, at_of = self._of_topic, self._twice, self.field.at_of
         now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
-        self._of_topic, self._limits = now, self.field.limits(total)
+        self._of_topic, self._twice = now, 2 * total
         for at in {**before, **now}:
-            if self._limits is not limits or before.get(at, 0) != now.get(at, 0):
+            if self._twice != twice or before.get(at, 0) != now.get(at, 0):
                 self._rekey(at)
         # Keys that are entered again stay in their heaps; `take_list` looks at no outdated key.
         if self._entered > self.field.size or (self.leads is not None and self._of_topic):
@@ -287,7 +287,8 @@ class Chooser:
         if shared == NEVER:
             return NEVER
         low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
-        return (shared | low) + (TWOFOLD if held >= self._limits[at] else 0)
+        is_twofold = held and held * self.field.whole >= self._twice * self.field.capacity_list[at]
+        return (shared | low) + (TWOFOLD if is_twofold else 0)
 
     def _all_resources(
         self, need: Need | None, changes: Changes | None, *, as_follower: bool

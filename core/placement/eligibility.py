@@ -36,7 +36,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
-LIMITS_MAX: Final = 8  # sizes of topics of which twice the fair share is kept
 FIELDS_MAX: Final = 16  # that are kept with a table of rules
 TURNS_MAX: Final = 2**18  # kinds of turns that are kept for the next list
 
@@ -79,16 +78,9 @@ class PlacementField:
         table: RuleTable | None = None,
         is_ruled: bool = True,
     ) -> None:
-        """
-        Args:
-            described: the SPUs.
-            found: what the rules say of each.
-            levels: the cells of each.
-            maxes: of each cell the replicas of a list, at most,
-            mins: and at least.
-            table: of all SPUs of the cluster.
-            is_ruled: the topic has constraints.
-        """
+        """Of the SPUs that are `described`, of each of which the rules say what is `found`;
+        `levels`: the cells of each, of which a list has `maxes` replicas at most and `mins` at
+        least; `table`: of all SPUs of the cluster; `is_ruled`: the topic has constraints."""
         number_of = {kind: number for number, kind in enumerate(sorted({*found}))}
         self.kinds = [*number_of]
         self.kind_of = [number_of[each] for each in found]
@@ -104,7 +96,7 @@ class PlacementField:
         self.ends = [0, *np.cumsum(np.bincount(numbers, minlength=len(self.kinds))).tolist()]
         self.capacity_list = [spu.capacity for spu in described]
         self.capacities: CountArray = np.array(self.capacity_list, dtype=np.int64)
-        self.capacity_sum = int(self.capacities.sum())
+        self.whole = int(self.capacities.sum()) or 1
         self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
         self.is_demanding = any(mins)
         self.is_nested = are_nested(self.kinds, range(len(levels)))
@@ -114,7 +106,6 @@ class PlacementField:
             self.rank_array = np.array([kind.rank for kind in found], dtype=np.int64)
         self.looks_a_turn = len(self.kinds) * (1 + len(levels)) or 1
         self._turns: dict[tuple[int, ...], Turn] = {}
-        self._limits: dict[int, list[int]] = {}
         self._resources: dict[Collection[str], Resources] = {}
         self.first_turn = self.turn((0,) * len(maxes))
 
@@ -144,16 +135,6 @@ class PlacementField:
     def kind_at(self, at: int) -> AlikeSpus:
         """What the rules say of an SPU of the field."""
         return self.kinds[self.kind_of[at]]
-
-    def limits(self, total: int) -> list[int]:
-        """From how many of so many replicas of a topic on each SPU holds twice its fair share."""
-        known = self._limits.get(total)
-        if known is None:
-            if len(self._limits) >= LIMITS_MAX:
-                self._limits.clear()
-            twofold = -(-2 * total * self.capacities // max(self.capacity_sum, 1))  # rounded up
-            known = self._limits[total] = np.maximum(twofold, 1).tolist()
-        return known
 
     def of_kind(self, kind: int) -> list[int]:
         """The places of the SPUs of a kind."""

@@ -72,7 +72,7 @@ class LeaderCounts(KeptKeys):
     ) -> None:
         """`counts` of lists led and `shares` of capacity, with one list more, are of the SPUs of
         the field; the topic comes to have so many `lists`, of which SPUs lead `led`, by id."""
-        super().__init__(counts.tolist(), field.capacity_list, field.capacity_sum)
+        super().__init__(counts.tolist(), field.capacity_list, field.whole)
         self._slots = field.capacities
         self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self.lists, self.positions = lists, positions.of

@@ -42,7 +42,8 @@ class ListChooser(Chooser):
                 turn = field.turn_after(turn, field.kind_of[at])
         for _ in range(length - len(row)):
             if turn.mark is not mark:
-                work.look_once(turn, turn.counts, field.looks_a_turn)
+                turn.mark = mark
+                work.look_once(turn.counts, field.looks_a_turn)
             for tier in turn.tiers:
                 best: int = min(tier[1](fronts))
                 if best != NEVER:
@@ -91,9 +92,10 @@ class ListChooser(Chooser):
             for at in row:
                 self._change(at, 1)
             return
-        counts, of_topic, limits, first = self._counts, self._of_topic, self._limits, self._first
+        counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
         keys, heaps, fronts, position_of = self._keys, self._heaps, self._fronts, self._positions.of
-        kind_of, ahead = self.field.kind_of, self._ahead
+        kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
+        capacities = self.field.capacity_list
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
@@ -101,12 +103,12 @@ class ListChooser(Chooser):
             shared = ahead[given][at] if given < len(ahead) else self._share(at)
             if shared == NEVER:
                 keys[at] = NEVER
-                if count == self.field.capacity_list[at]:
+                if count == capacities[at]:
                     self._note_filled(at)
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
-            if held >= limits[at]:
+            if held * whole >= twice * capacities[at]:
                 now += TWOFOLD
             keys[at] = now
             heap = heaps[kind_of[at]]
