@@ -23,11 +23,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
-from spu_assigner.core.placement.eligibility import (
-    PlacementField,
-    ring_field,
-    ruled_field,
-)
+from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
 from spu_assigner.core.placement.many_kinds import KindGroups, best_offer
 from spu_assigner.core.placement.preference import (
     NEVER,
@@ -78,15 +74,12 @@ class Chooser:
         replicas: int = 0,
         led: CountArray | None = None,
     ) -> None:
-        """Of the SPUs of a field.
+        """Of the SPUs of a field, by positions from a chain index on.
 
         Args:
-            need: what a replica takes; a chosen SPU has room for it as a leader, too, but for new
-                lists.
-            start: the chain index, from which positions count.
+            need: what a replica takes; there is room for it as a leader, too, but for new lists.
             changes: of what SPUs hold, since the state was as it is.
-            lists: new lists, no more than so many,
-            replicas: and how long they are,
+            lists, replicas: how many new lists there are at most, and how long they are,
             led: and the share of its capacity that each SPU leads, see `turn_on`.
         """
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
@@ -122,12 +115,8 @@ class Chooser:
         self._take_keys(levels[0])
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
-        """Choose for another topic from now on.
-
-        Args:
-            of_topic: how many of its replicas SPUs hold, by id.
-            total: how many it has, with those that are to come.
-        """
+        """Choose for another topic from now on: SPUs hold so many of its replicas, by id, of a
+        total with those that are to come."""
         before, twice, at_of = self._of_topic, self._twice, self.field.at_of
         now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
         self._of_topic, self._twice = now, 2 * total
@@ -141,12 +130,10 @@ class Chooser:
     def best(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
     ) -> int | None:
-        """The best SPU for one more replica of a list; None: no other may have it.
+        """The best SPU for one more replica of a list, none of these; None: no other may have it.
 
-        Args:
-            without: SPUs that are not to get it, beside those of the list.
-            wanted: how many replicas the list is to have in the end; None: one more. A replica that
-                helps no `min` is refused where all that are to come are demanded by one.
+        `wanted`: how many the list is to have in the end; None: one more. A replica that helps no
+        `min` is refused where all that are to come are demanded by one.
         """
         field = self.field
         counts = field.counts(row)
@@ -356,11 +343,7 @@ class Chooser:
 
 
 def topic_chooser(
-    state: ClusterState,
-    name: str,
-    *,
-    ring: Ring | None = None,
-    changes: Changes | None = None,
+    state: ClusterState, name: str, *, ring: Ring | None = None, changes: Changes | None = None
 ) -> Chooser:
     """Chooses for the lists of a living topic; on another ring, or after changes."""
     topic, constraints = state.topics[name], binding_rules(state, name)

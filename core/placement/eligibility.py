@@ -50,8 +50,7 @@ class Turn:
     ) -> None:
         """`tiers`: numbers of kinds that are as good as each other, and what takes their values;
         the best first."""
-        self.counts = counts
-        self.tiers = tiers
+        self.counts, self.tiers = counts, tiers
         self.after: dict[int, Turn] = {}  # of each kind that took it
         self.mark: object = None  # of the last request that has counted it
 

@@ -1,15 +1,11 @@
 """Who leads the lists of a request, and who follows first: the failover target.
 
-Lists are led one by one as they are made, by the levels of `core.state.leading`: rank 0 is the
-first selector of `leaders`, and a demoted SPU is behind all others. Where a leader needs more than
-a follower, its dominant share as the leader comes before all levels but the rank.
-
-Then leadership passes along the lists of the request (`LedLists`), so that one list does not depend
-on which others came before it.
+Lists are led one by one as they are made, by the levels of `core.state.leading`; then leadership
+passes along the lists of the request, so that one does not depend on which others came before it.
 
 The failover target leads when the leader's rack fails: the follower on another rack that has taken
-over least from the leader's rack and, in a small cluster, from the leader itself, by capacity and
-over all topics (`core.state.takeovers`). It comes second; then the others, demoted ones last.
+over least, by capacity and over all topics (`core.state.takeovers`). It comes second; then the
+others, demoted ones last.
 """
 
 from __future__ import annotations
@@ -51,9 +47,7 @@ class KeptKeys(LeaderKeys):
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        self.led[spu] += more
-        if self.lists:
-            self.of_topic[spu] = self.of_topic.get(spu, 0) + more
+        super().add(spu, more)
         self.keys[spu] = self.key_now(spu)
 
 
@@ -196,11 +190,6 @@ def path_to(node: Node, before: Mapping[Node, tuple[Node, Hop]]) -> list[Hop]:
     return hops[::-1]
 
 
-def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
-    """Let others lead lists of one topic where that makes the shares led more even, in place."""
-    LedLists(counts, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
-
-
 class Failovers:
     """Which follower of a list comes second, in places of a field."""
 
@@ -270,9 +259,3 @@ def failovers_of(
         is_plain = racks in (1, ring.size) and count > SPUS_MAX_WITHOUT_RACKS
         ring.kept["failovers"] = racks * count <= COUNTS_MAX and not is_plain
     return Failovers(field, state.takeovers()) if ring.kept["failovers"] else None
-
-
-def demoted_last(field: PlacementField, row: list[int]) -> None:
-    """Let demoted followers of a list of places stand last, in place."""
-    kinds, kind_of = field.kinds, field.kind_of
-    row[1:] = sorted(row[1:], key=lambda at: kinds[kind_of[at]].is_last)

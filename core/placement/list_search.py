@@ -6,12 +6,10 @@ The score of a list, the smaller the better, level by level:
 2. less the weights of what is preferred;
 3. the rank of the best leader.
 
-A branch and bound search looks at partial lists; all of it is counted (`work`).
-
 Where hard levels are nested and all may lead, whether lists fit is a count: the cells form a tree
 of which each takes at most so many replicas of a list and is to have so many, and what fits
 together can be divided into lists (integer decomposition of laminar systems; Baum and Trotter
-1978). Else one list is searched for after the other.
+1978). Else one list is searched for after the other, by branch and bound.
 """
 
 from __future__ import annotations
@@ -195,8 +193,7 @@ class SearchedLists:
         leads_alike: bool,
     ) -> None:
         """`leads_alike`: leaders take what followers do."""
-        self._field, self._chooser = field, chooser
-        self._replicas, self._work = replicas, work
+        self._field, self._chooser, self._replicas, self._work = field, chooser, replicas, work
         can_lead = None if leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks

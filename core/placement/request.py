@@ -31,9 +31,10 @@ from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
+    LOOKS,
+    LOOKS_A_LIST,
     LeaderCounts,
-    demoted_last,
-    even_leaders,
+    LedLists,
     failovers_of,
 )
 from spu_assigner.core.placement.list_search import SearchedLists
@@ -103,22 +104,14 @@ class _NewLists:
     def __init__(
         self, state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
     ) -> None:
-        self._field = field
-        self._asked = asked
-        self._work = work
+        self._field, self._asked, self._work = field, asked, work
         replicas, lists = asked.replicas, asked.partitions
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
         led = state.ledger.leaders(field.ids)
         shares = slot_shares(led + 1, field.capacities)
         self._chooser = chooser = ListChooser(
-            state,
-            field,
-            asked.need,
-            start=asked.start,
-            lists=lists,
-            replicas=replicas,
-            led=shares,
+            state, field, asked.need, start=asked.start, lists=lists, replicas=replicas, led=shares
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
@@ -179,12 +172,12 @@ class _NewLists:
     def finish(self, rows: list[Row]) -> None:
         """Even out who leads, and let demoted SPUs stand last."""
         if self.leads_alike:
-            even_leaders(self.leads, rows)
+            LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
             self._failovers.order_all(rows)
         if any(kind.is_last for kind in self._field.kinds):
             for row in rows:
-                demoted_last(self._field, row)
+                row[1:] = sorted(row[1:], key=lambda at: self._field.kind_at(at).is_last)
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""

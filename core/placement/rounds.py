@@ -5,9 +5,7 @@ preference comes to a turn: each SPU gets one replica in each *round*, and leads
 *block*. So the lists of a block are made once and kept with the ring; a request is the next rows.
 
 - With more racks than replicas, of which none has more than 1 in replicas + 1 of the SPUs, a round
-  deals each rack a replica for each of its SPUs (without racks: to each SPU), spread over the
-  round. The first place of a list goes to the racks in proportion; those that lead no list which
-  begins in the round follow in it, in an order that is another one in each round.
+  deals each rack a replica for each of its SPUs, spread over the round; racks lead in proportion.
 - With as many racks as replicas, of any sizes and capacities, each rack has one replica of each
   list, and they lead in proportion to their capacities.
 - On a rack the SPUs that lead in a round do so in turn, by id; the others follow, in an order that
@@ -65,9 +63,7 @@ class RoundTable:
     """The lists of one ring, of one length, block by block."""
 
     def __init__(self, ring: Ring, racks: Sequence[Rack], replicas: int) -> None:
-        self._ids = ring.ids
-        self._racks = racks
-        self._replicas = replicas
+        self._ids, self._racks, self._replicas = ring.ids, racks, replicas
         self._weights = np.empty(ring.size, dtype=np.int64)
         for rack in racks:
             self._weights[rack.members] = rack.weight
@@ -314,13 +310,8 @@ def _leading_racks(lists: tuple[int, ...]) -> tuple[list[int], list[int]]:
 def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) -> list[int]:
     """What comes at each place: in each round of places all of `order`, once each time it has it.
 
-    Where one leads it is that one; the others come in an order of the round.
-
-    Args:
-        order: of what comes.
-        leads: the one that leads at each place, or `NOBODY`.
-        apart: so many places from one that leads on are different ones; 0: they are so anyway.
-        number: of the first round.
+    It is the one of `leads`, unless that is `NOBODY`; the others come in an order of the round,
+    counted from `number`. Each `apart` places are different ones; 0: they are so anyway.
     """
     found: list[int] = []
     is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.
