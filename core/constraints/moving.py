@@ -28,6 +28,7 @@ from spu_assigner.core.constraints.rule_table import (
     RuleTable,
     binding_constraints,
     bound,
+    holders,
     rule_table,
     union,
 )
@@ -67,7 +68,7 @@ class MovingRules:
             return None
         table = self._table(name)
         rules, constraints = bound(state, name, table), table.constraints
-        key = id(table), rules.admitted
+        key = table, rules.admitted
         known = self._tables.get(key)
         if known is None:
             known = self._tables[key] = MoveTable(rules, ids)
@@ -78,11 +79,11 @@ class MovingRules:
                 mine = (self._number[name] - first) % count
                 is_open &= mine < (self._number[other] - first) % count
         if any(other in self._number for other in constraints.together_with):
-            is_open &= np.isin(ids, _held(state, name))
+            is_open &= known.flags(holders(state, table.labels, name))
         stays = np.isin(ids, sorted(self.opened))
         stays &= known.flags(union(rule for rule in table.rules if not rule.is_given))
         for other in wanted_by:
-            stays |= np.isin(ids, _held(state, other))
+            stays |= known.flags(holders(state, table.labels, other))
         return TopicMoves(is_open, stays, known)
 
     def _leads_alone(self, name: str) -> bool:
@@ -170,8 +171,3 @@ class TopicMoves:
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs that may take that replica of a list, its own and other members included."""
         return np.asarray(self.table.takers(row, at) & self.is_open)
-
-
-def _held(state: ClusterState, name: str) -> IdArray:
-    """The SPUs that a topic is on."""
-    return np.unique(state.topics[name].replicas.lists().flat())

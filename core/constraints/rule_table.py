@@ -270,16 +270,17 @@ def bound(state: ClusterState, name: str, table: RuleTable) -> BoundRules:
         if other in state.topics:
             rule = f"apart_from[{at}] {other!r}"
             is_given = at < len(constraints.apart_from)
-            of_topics.append(HardRule(rule, _holders(state, labels, other), is_given=is_given))
+            of_topics.append(HardRule(rule, holders(state, labels, other), is_given=is_given))
     everybody = (1 << len(labels.ids)) - 1
     for at, other in enumerate(constraints.together_with):
         if other in state.topics:
             rule = f"together_with[{at}] {other!r}"
-            of_topics.append(HardRule(rule, everybody & ~_holders(state, labels, other)))
+            of_topics.append(HardRule(rule, everybody & ~holders(state, labels, other)))
     return BoundRules(table, of_topics) if of_topics else table.alone
 
 
-def _holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+def holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+    """The SPUs that a topic is on."""
     held = np.unique(state.topics[name].replicas.lists().flat())
     return mask_of(np.isin(labels.ids, held))
 

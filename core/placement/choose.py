@@ -106,7 +106,7 @@ class Chooser:
         self._shares: list[int] = self._ahead[0].copy()
         self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
         self._most = (lists + 1) * replicas if lists and not has_few else None
-        self._keys: list[int] = []
+        self.keys: list[int] = []  # levels 4 to 8 of each SPU; `NEVER`: it has no room
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
@@ -125,7 +125,7 @@ class Chooser:
                 self._rekey(at)
         # Keys that are entered again stay in their heaps; `take_list` looks at no outdated key.
         if self._entered > self.field.size or (self.leads is not None and self._of_topic):
-            self._take_keys(np.array(self._keys, dtype=np.int64))
+            self._take_keys(np.array(self.keys, dtype=np.int64))
 
     def best(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
@@ -167,7 +167,7 @@ class Chooser:
     def give(self, spu_id: int) -> bool:
         """Hand out a replica to this SPU, if it has room for it."""
         at = self.field.at_of[spu_id]
-        if self._keys[at] == NEVER:
+        if self.keys[at] == NEVER:
             return False
         self._change(at, 1)
         return True
@@ -201,7 +201,7 @@ class Chooser:
         """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
         has_room, levels = levels != NEVER, levels & ~POSITION_MASK
         keys = np.where(has_room, levels | self._positions.array, NEVER)
-        self._keys, self._entered = keys.tolist(), 0
+        self.keys, self._entered = keys.tolist(), 0
         self._heaps = self._all_heaps(keys)
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
@@ -209,17 +209,13 @@ class Chooser:
         if len(self.field.kinds) > KINDS_SCANNED_MAX:
             self.groups = KindGroups(self.field, self.front, self.at_of_key)
 
-    def key_at(self, at: int) -> int:
-        """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
-        return self._keys[at]
-
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
         return self._positions.at[key & POSITION_MASK]
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
-        keys, ids, at_position = self._keys, self.field.id_list, self._positions.at
+        keys, ids, at_position = self.keys, self.field.id_list, self._positions.at
 
         def now_of(entered: int) -> int:
             return keys[at_position[entered & POSITION_MASK]]
@@ -248,8 +244,8 @@ class Chooser:
             used[at] += more * (leader - takes)
 
     def _rekey(self, at: int) -> None:
-        before, now = self._keys[at], self._key(at)
-        self._keys[at] = now
+        before, now = self.keys[at], self._key(at)
+        self.keys[at] = now
         if now < before:
             kind = self.field.kind_of[at]
             heappush(self._heaps[kind], now)

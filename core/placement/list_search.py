@@ -247,8 +247,8 @@ class SearchedLists:
 
     def _in_order(self) -> list[int]:
         """The SPUs with room, the best first."""
-        able = [at for at in range(self._field.size) if self._chooser.key_at(at) != NEVER]
-        return sorted(able, key=self._chooser.key_at)
+        able = [at for at in range(self._field.size) if self._chooser.keys[at] != NEVER]
+        return sorted(able, key=self._chooser.keys.__getitem__)
 
     def _dealt(self, rooms: Rooms, lists: int) -> list[Row]:
         """So many lists at once, which must fit; levels must be nested, and any SPU may lead.

@@ -34,7 +34,7 @@ class ListChooser(Chooser):
         at_position = self._positions.at
         if self.groups is not None:
             return self._take_grouped(length, first)
-        turn, row, keys, kind_of = field.first_turn, list[int](), self._keys, field.kind_of
+        turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
         if first:
             self.take_out(first)
             row += first
@@ -73,8 +73,8 @@ class ListChooser(Chooser):
             for at in row:
                 kind = self.field.kind_of[at]
                 heap = self._heaps[kind]
-                if self._keys[at] in heap:  # It may be one of those that are left out.
-                    heap.remove(self._keys[at])
+                if self.keys[at] in heap:  # It may be one of those that are left out.
+                    heap.remove(self.keys[at])
                     heapify(heap)
                 self._fronts[kind] = heap[0] if heap else NEVER
 
@@ -82,7 +82,7 @@ class ListChooser(Chooser):
         """Let the SPUs of a list that is not given be as before."""
         if self.groups is None:
             for at in row:
-                kind, key = self.field.kind_of[at], self._keys[at]
+                kind, key = self.field.kind_of[at], self.keys[at]
                 heappush(self._heaps[kind], key)
                 self._fronts[kind] = min(self._fronts[kind], key)
 
@@ -93,7 +93,7 @@ class ListChooser(Chooser):
                 self._change(at, 1)
             return
         counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
-        keys, heaps, fronts, position_of = self._keys, self._heaps, self._fronts, self._positions.of
+        keys, heaps, fronts, position_of = self.keys, self._heaps, self._fronts, self._positions.of
         kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
         capacities = self.field.capacity_list
         for at in row:
@@ -122,7 +122,7 @@ class ListChooser(Chooser):
         comes first for the first place of a list, the one that leads most for the others.
         """
         self._take_positions(start, turn, led)
-        self._take_keys(np.array(self._keys, dtype=np.int64))
+        self._take_keys(np.array(self.keys, dtype=np.int64))
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
@@ -163,7 +163,7 @@ class ListChooser(Chooser):
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
         in it, and of equal SPUs of each, the one that leads least."""
         leads, fronts = self.leads or self._positions, self._fronts
-        keys, at_position, best = self._keys, leads.at, POSITION_MASK
+        keys, at_position, best = self.keys, leads.at, POSITION_MASK
         if len(kinds) > length:
             kinds = sorted(kinds, key=fronts.__getitem__)[:length]
         for kind in kinds:

@@ -205,7 +205,7 @@ class _NewLists:
         while len(critical) > able:
             counts = field.counts_at(forced)
             *_, at = min(
-                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
+                (field.cost(field.kind_at(at), counts), self._chooser.keys[at], at)
                 for at in critical
             )
             critical.remove(at)
@@ -227,7 +227,7 @@ class _NewLists:
                 for kind in tier
                 if field.kinds[kind].rank < BARRED
                 for at in field.of_kind(kind)
-                if chooser.key_at(at) != NEVER and chooser.can_lead(at)
+                if chooser.keys[at] != NEVER and chooser.can_lead(at)
             ]
             if able:
                 return min(able, key=self._lead_key)
