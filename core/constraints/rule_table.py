@@ -1,9 +1,5 @@
 """What the rules of a topic say of the SPUs of a cluster, whatever these hold.
 
-There is one table of hard rules, in the order given. From it follows who may get replicas
-(`placement.eligibility`), which rules lists break (`violations`), which rules conflict
-(`placement.conflict`), and where a rebalance may move replicas (`moving`).
-
 A rule on single SPUs is a mask of those that it excludes. A level groups SPUs by the value of a
 label: first racks, where `spread` names none, then those of `spread`. Such a group is a *cell*;
 cells of all levels are numbered on.

@@ -1,7 +1,6 @@
 """The SPUs of a cluster by what rules read of them: labels, taints, and whether they are open.
 
-A selector takes a comparison of arrays for each of its conditions: to ask each SPU about each
-selector would take seconds on a large cluster.
+A selector takes a comparison of arrays for each of its conditions, as clusters are large.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Each kind has a heap of the keys of its SPUs (`preference`). A key that has rise
 entered is corrected when it comes to the top; one that has fallen is entered again. So a place
 costs O(tier + log n), and what was kept from before never changes what is chosen.
 
-Where a cluster has very many kinds (each SPU on a rack of its own), all but those that share a
-cell with the list are as good as each other, level by level: there is a heap of the tops of each
-such group of kinds, and only the kinds that share a cell are looked at one by one.
+Of very many kinds (each SPU on a rack of its own) only those that share a cell with the list are
+looked at one by one; the others are as good as each other, level by level (`many_kinds`).
 """
 
 from __future__ import annotations
@@ -103,7 +102,6 @@ class Chooser:
         levels, has_few = self._all_levels(used, has, ahead, lists)
         # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
         self._ahead: list[list[int]] = levels.tolist()
-        self._shares: list[int] = self._ahead[0].copy()
         self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
         self._most = (lists + 1) * replicas if lists and not has_few else None
         self.keys: list[int] = []  # levels 4 to 8 of each SPU; `NEVER`: it has no room
@@ -184,7 +182,6 @@ class Chooser:
             at = self.field.at_of.get(spu_id)
             if at is not None:
                 self.count_lead(at, more)
-                self._shares[at] = self._share(at)
                 self._rekey(at)
 
     def take_looks(self) -> int:
@@ -235,7 +232,6 @@ class Chooser:
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
-        self._shares[at] = self._share(at)
         self._rekey(at)
 
     def count_lead(self, at: int, more: int = 1) -> None:
@@ -266,7 +262,7 @@ class Chooser:
 
     def _key(self, at: int) -> int:
         """Levels 4 to 8 of an SPU as it is now."""
-        shared, held = self._shares[at], self._of_topic.get(at, 0)
+        shared, held = self._share(at), self._of_topic.get(at, 0)
         if shared == NEVER:
             return NEVER
         low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]

@@ -4,9 +4,9 @@ A field is the SPUs that all hard rules on single SPUs admit: the ring, or under
 open SPUs that no `require`, `forbid`, `apart_from`, `together_with` and no taint excludes. Room is
 no part of it: it changes with each replica.
 
-A *cell* is one value of one level: a rack, a zone. A *kind* is the SPUs of a field that are in the
-same cells, meet preferences of the same weight and lead with the same rank. What a list has in each
-cell says which kinds take its next replica: those of the first *tier* that has an SPU with room.
+A *cell* is one value of one level: a rack, a zone. A *kind* is the SPUs of a field that are alike
+to the rules. What a list has in each cell says which kinds take its next replica: those of the
+first *tier* that has an SPU with room.
 
 Example: racks a: 0, 1 and b: 2, without constraints: two cells, two kinds. For an empty list one
 tier has both kinds; for `[0]` the first tier is the kind of rack b, the second that of rack a.

@@ -6,13 +6,12 @@ leads it (`leaders`).
 Room. With N lists to come, this one included, an SPU can be in min(room, N) of them. They fit if
 these numbers together come to N times the replicas of a list; what they come to beyond that is the
 slack. An SPU is *critical* if it has room for N lists or more: each list that it is not in costs a
-unit of the slack. So a list leaves room for those after it if at most so many critical SPUs are
-not in it: where the slack is smaller than their number, that many are its first places. What fits
-is therefore never refused, and while there is ample room nothing is forced.
+unit of the slack. So where the slack is smaller than their number, as many critical SPUs as it
+lacks are the first places of a list. What fits is never refused, and with ample room nothing is
+forced.
 
 Example: SPUs 0, 1, 2 with 3, 1 and 1 free slots. For two lists of 2 the numbers are 2, 1 and 1, the
-slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2]. For three lists of 1 they are 3, 1
-and 1, the slack is 2, and SPU 0 need not be in the first.
+slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2].
 
 Where hard levels of `spread` or leaders are short too, lists are counted and searched for instead
 (`core.constraints`).
