@@ -15,6 +15,7 @@ tier has both kinds; for `[0]` the first tier is the kind of rack b, the second 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -40,19 +41,15 @@ FIELDS_MAX: Final = 16  # that are kept with a table of rules
 TURNS_MAX: Final = 2**18  # kinds of turns that are kept for the next list
 
 
+@dataclass(slots=True, eq=False)
 class Turn:
     """The kinds that may take the next replica of a list that has so many in each cell."""
 
-    __slots__ = ("after", "counts", "mark", "tiers")
-
-    def __init__(
-        self, counts: tuple[int, ...], tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
-    ) -> None:
-        """`tiers`: numbers of kinds that are as good as each other, and what takes their values;
-        the best first."""
-        self.counts, self.tiers = counts, tiers
-        self.after: dict[int, Turn] = {}  # of each kind that took it
-        self.mark: object = None  # of the last request that has counted it
+    counts: tuple[int, ...]
+    # Numbers of kinds that are as good as each other, and what takes their values; the best first.
+    tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
+    after: dict[int, Turn] = field(default_factory=dict)  # of each kind that took it
+    mark: object = None  # of the last request that has counted it
 
 
 class Resources(NamedTuple):

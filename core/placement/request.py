@@ -13,17 +13,19 @@ forced.
 Example: SPUs 0, 1, 2 with 3, 1 and 1 free slots. For two lists of 2 the numbers are 2, 1 and 1, the
 slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2].
 
-Where hard levels of `spread` or leaders are short too, lists are counted and searched for instead
-(`core.constraints`).
+Where levels cross, or hard levels or leaders are short too, lists are counted, dealt or searched
+for instead (`list_search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import BARRED
@@ -36,16 +38,17 @@ from spu_assigner.core.placement.leaders import (
     LedLists,
     failovers_of,
 )
-from spu_assigner.core.placement.list_search import SearchedLists
+from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
-LOOKS_A_REPLICA: Final = 8  # that it is counted as, by measurement
+# What is counted as looks, by measurement.
+LOOKS_A_REPLICA: Final = 8
+LOOKS_TO_COUNT: Final = 2  # at each SPU its room,
+LOOKS_TO_DEAL: Final = 4  # and at each kind for each replica that is dealt
 TURN_MIN: Final = 2  # lists
-
-Row = list[int]  # places in the field
 
 
 class ListsRequest(NamedTuple):
@@ -122,28 +125,31 @@ class _NewLists:
             state, field, ignore_rack=asked.ignore_rack, replicas=replicas
         )
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
-        self._searched = SearchedLists(field, chooser, replicas, work, leads_alike=self.leads_alike)
+        can_lead = None if self.leads_alike else chooser.can_lead
+        self._search = ListSearch(field, replicas, work, can_lead)
+        is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
+        self._is_short = chooser.is_scarce and is_ruled
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
-        if chooser.is_scarce and not self._searched.is_short:
+        if chooser.is_scarce and not is_ruled:
             self._rooms = np.array(chooser.rooms(), dtype=np.int32)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
-        chooser, asked = self._chooser, self._asked
+        chooser, asked, field = self._chooser, self._asked, self._field
         # Lists in which each SPU is about once; few are not worth it.
-        a_turn = max(self._field.size // asked.replicas, TURN_MIN)
+        a_turn = max(field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
             if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
                 chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
             row = self._next(left)
-            if not self._searched.is_needed:
+            if field.is_nested and not self._is_short:
                 if row is None:
                     return False
                 self._give(row, rows)
                 continue
             chooser.put_back(row or ())
-            found = self._searched.instead_of(row, left)
+            found = self._instead_of(row, left)
             if found is None:
                 return False
             for each in found:
@@ -190,7 +196,7 @@ class _NewLists:
                 return None
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
-        return self._searched.led_better(row, first) if row and self._has_ranks else row
+        return self._led_better(row, first) if row and self._has_ranks else row
 
     def _forced(self, lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
@@ -231,3 +237,94 @@ class _NewLists:
             if able:
                 return min(able, key=self._lead_key)
         return None
+
+    def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
+        """A list, taken, as good at the levels above as this one, of which a better leader is a
+        member. Where nobody in the list may lead: the best of those with one that may."""
+        field, chooser = self._field, self._chooser
+        rank = min(field.kind_at(at).rank for at in row)
+        if rank == field.ranks[0] < BARRED:
+            return row
+        best = row if rank < BARRED else None
+        least = None if best is None else self._search.bound(best)
+        chooser.put_back(row)
+        for number, kind in enumerate(field.kinds):
+            top = chooser.front_at(number) if kind.rank < rank else None
+            if top is None or top in first or len(first) == len(row):
+                continue
+            trial = chooser.take_list(len(row), self._work, [*first, top])
+            if trial is not None:
+                chooser.put_back(trial)
+                score = self._search.bound(trial)
+                if score is not None and (least is None or score < least):
+                    best, least = trial, score
+        if best is not None:
+            chooser.take_out(best)
+        return best
+
+    def _instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
+        """What is given of so many lists where the best by places is this one: it, or a better one,
+        or another that leaves room for the others, or all of them; None: they do not fit."""
+        work, search, field = self._work, self._search, self._field
+        if not field.is_nested and work.steps > 0:
+            row = search.best(dict.fromkeys(self._in_order(), 1), 1, row)
+        if not self._is_short:
+            return None if row is None else [row]
+        work.look(LOOKS_TO_COUNT * field.size)
+        rooms = {at: room for at, room in enumerate(self._chooser.rooms()) if room > 0}
+        if row is not None and search.fits(without(rooms, row), lists - 1):
+            return [row]
+        whole = search.fits(rooms, lists)
+        if whole is False:
+            return None
+        rooms = {at: rooms[at] for at in self._in_order()}
+        if whole and field.is_nested:  # A count decides only where all may lead.
+            return self._dealt(rooms, lists)
+        found = search.best(rooms, lists)
+        return None if found is None else [found]
+
+    def _in_order(self) -> list[int]:
+        """The SPUs with room, the best first."""
+        able = [at for at in range(self._field.size) if self._chooser.keys[at] != NEVER]
+        return sorted(able, key=self._chooser.keys.__getitem__)
+
+    def _dealt(self, rooms: Rooms, lists: int) -> list[Row]:
+        """So many lists at once, which must fit; levels must be nested, and any SPU may lead.
+
+        Numbers of replicas first, each to the best SPU as if all were one list; then dealt in the
+        order of the cells, so that each cell is as even over the lists as can be.
+        """
+        field, replicas = self._field, self._asked.replicas
+        quotas = dict.fromkeys(rooms, 0)
+        counts = [0] * len(field.maxes)
+        # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
+        alike: dict[int, list[tuple[int, int, int]]] = {}
+        for number, at in enumerate(rooms):
+            heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
+        self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
+        for _ in range(lists * replicas):
+            options = []
+            for number, members in alike.items():
+                kind = field.kinds[number]
+                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
+                    continue
+                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
+                costs = [counts[cell] // lists for cell in kind.cells]
+                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
+            if not options:
+                raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
+            kind_number = min(options)[-1]
+            _, number, at = heappop(alike[kind_number])
+            quotas[at] += 1
+            if quotas[at] < min(rooms[at], lists):
+                heappush(alike[kind_number], (quotas[at], number, at))
+            elif not alike[kind_number]:
+                del alike[kind_number]
+            for cell in field.kind_at(at).cells:
+                counts[cell] += 1
+        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
+        in_order = sorted(
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+        )
+        sequence = [at for at in in_order for _ in range(quotas[at])]
+        return [sequence[number::lists] for number in range(lists)]
