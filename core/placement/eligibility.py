@@ -132,11 +132,6 @@ class PlacementField:
         """What the rules say of an SPU of the field."""
         return self.kinds[self.kind_of[at]]
 
-    def of_kind(self, kind: int) -> list[int]:
-        """The places of the SPUs of a kind."""
-        members: list[int] = self.order[self.ends[kind] : self.ends[kind + 1]].tolist()
-        return members
-
     def cost(self, kind: AlikeSpus, counts: Sequence[int]) -> tuple[int, ...] | None:
         """Levels 1 to 3 of the preference, for a list with these counts; None: a `max` is met."""
         cells = kind.cells

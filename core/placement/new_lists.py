@@ -129,10 +129,6 @@ class ListChooser(Chooser):
         front = self._fronts[kind] if self.groups is None else self.front(kind, ())
         return None if front == NEVER else self.at_of_key(front)
 
-    def rooms(self) -> list[int]:
-        """How many replicas each SPU has room for."""
-        return [self.room(at) for at in range(self.field.size)]
-
     def room(self, at: int) -> int:
         """How many replicas an SPU has room for."""
         given = self._counts[at] - self._first[at]

@@ -131,7 +131,7 @@ class _NewLists:
         self._is_short = chooser.is_scarce and is_ruled
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
         if chooser.is_scarce and not is_ruled:
-            self._rooms = np.array(chooser.rooms(), dtype=np.int32)
+            self._rooms = np.array([*map(chooser.room, range(field.size))], dtype=np.int32)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -226,17 +226,16 @@ class _NewLists:
         """The SPU that leads the next list, where leaders take other amounts than followers."""
         field, chooser = self._field, self._chooser
         self._work.look(field.size)
-        for tier, _ in field.first_turn.tiers:
-            able = [
-                at
-                for kind in tier
-                if field.kinds[kind].rank < BARRED
-                for at in field.of_kind(kind)
-                if chooser.keys[at] != NEVER and chooser.can_lead(at)
-            ]
-            if able:
-                return min(able, key=self._lead_key)
-        return None
+        tiers = enumerate(field.first_turn.tiers)
+        tier_of = {kind: number for number, (tier, _) in tiers for kind in tier}
+        able = [
+            (tier_of[field.kind_of[at]], self._lead_key(at), at)
+            for at in range(field.size)
+            if field.kind_at(at).rank < BARRED
+            and chooser.keys[at] != NEVER
+            and chooser.can_lead(at)
+        ]
+        return min(able)[-1] if able else None
 
     def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
         """A list, taken, as good at the levels above as this one, of which a better leader is a
@@ -271,7 +270,8 @@ class _NewLists:
         if not self._is_short:
             return None if row is None else [row]
         work.look(LOOKS_TO_COUNT * field.size)
-        rooms = {at: room for at, room in enumerate(self._chooser.rooms()) if room > 0}
+        all_rooms = enumerate(map(self._chooser.room, range(field.size)))
+        rooms = {at: room for at, room in all_rooms if room > 0}
         if row is not None and search.fits(without(rooms, row), lists - 1):
             return [row]
         whole = search.fits(rooms, lists)
