@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from typing import NamedTuple
 
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
@@ -85,20 +84,11 @@ def describe_rules(
         yield f"leaders: SPU {known[0]} meets {name}"
 
 
-class Barring(NamedTuple):
-    """Why a list of a topic gets no SPU, as far as rules go."""
-
-    rules: Sequence[str]  # each with the number of SPUs that it excludes
-    left: Sequence[int]  # ids of the SPUs that none excludes
-
-
 def barring_rules(
     state: ClusterState, name: str, constraints: Constraints, staying: Sequence[int], wanted: int
-) -> Barring:
-    """What these rules say of the SPUs outside a list that is to have so many replicas.
-
-    `staying`: what the list keeps.
-    """
+) -> tuple[list[str], list[int]]:
+    """Why a list that keeps what is `staying` gets none of the other SPUs: the rules, each with the
+    number of SPUs that it excludes; and the ids of those that none excludes."""
     rules = topic_rules(state, name, constraints, ignore_rack=state.topics[name].ignore_rack)
     labels = rules.table.labels
     counts, found = rules.cells(staying), []
@@ -114,4 +104,4 @@ def barring_rules(
         left &= ~excluded
         if excluded & others:
             found.append(f"{rule.name} excludes {(excluded & others).bit_count()}")
-    return Barring(found, [labels.id_list[place] for place in bits(left)])
+    return found, [labels.id_list[place] for place in bits(left)]

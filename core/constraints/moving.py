@@ -17,15 +17,18 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.constraints.rule_table import (
+    AlikeSpus,
     BoundRules,
     RuleTable,
     binding_constraints,
     bound,
+    holders,
     rule_table,
     union,
 )
@@ -45,7 +48,7 @@ class MovingRules:
             constraints = state.topics[name].constraints
             for other in () if constraints is None else constraints.together_with:
                 self._wanted_by.setdefault(other, []).append(name)
-        self._tables: dict[Hashable, _MoveTable] = {}
+        self._tables: dict[Hashable, MoveTable] = {}
         closed = [
             int(spu_id)
             for spu_id, spu in state.spus.items()
@@ -65,10 +68,10 @@ class MovingRules:
             return None
         table = self._table(name)
         rules, constraints = bound(state, name, table), table.constraints
-        key = id(table), rules.admitted
+        key = table, rules.admitted
         known = self._tables.get(key)
         if known is None:
-            known = self._tables[key] = _MoveTable(rules, ids)
+            known = self._tables[key] = MoveTable(rules, ids)
         is_open = known.flags(rules.allowed)
         count, first = len(self._number), ids.astype(np.int64)
         for other in (*constraints.apart_from, *sorted(state.apart_from.get(name, ()))):
@@ -76,11 +79,11 @@ class MovingRules:
                 mine = (self._number[name] - first) % count
                 is_open &= mine < (self._number[other] - first) % count
         if any(other in self._number for other in constraints.together_with):
-            is_open &= np.isin(ids, _held(state, name))
+            is_open &= known.flags(holders(state, table.labels, name))
         stays = np.isin(ids, sorted(self.opened))
         stays &= known.flags(union(rule for rule in table.rules if not rule.is_given))
         for other in wanted_by:
-            stays |= np.isin(ids, _held(state, other))
+            stays |= known.flags(holders(state, table.labels, other))
         return TopicMoves(is_open, stays, known)
 
     def _leads_alone(self, name: str) -> bool:
@@ -95,81 +98,76 @@ class MovingRules:
         return rule_table(self._state, constraints, ignore_rack=topic.ignore_rack)
 
 
-class TopicMoves:
-    """Where the replicas of one topic may go; flags are by position among the SPUs in question."""
-
-    def __init__(self, is_open: Flags, stays: Flags, table: _MoveTable) -> None:
-        self.is_open = is_open  # as far as rules on single SPUs go
-        self.stays = stays  # the SPUs that they do not leave
-        self.allowed = table.allowed  # by rules on single SPUs that name no topics
-        self._table = table
-
-    def takers(self, row: Sequence[int], at: int) -> Flags:
-        """The SPUs that may take that replica of a list, its own and other members included."""
-        return np.asarray(self._table.takers(row, at) & self.is_open)
-
-    def alike(self, spu_id: int) -> Flags:
-        """The SPUs that are in the same group at each level."""
-        return np.asarray((self._table.cells == self._table.cells_of(spu_id)).all(axis=1))
-
-    def leaders(self, row: Sequence[int]) -> list[bool]:
-        """Which members may lead a list in place of the one that does, or are it."""
-        ranks = [self._table.rank(spu_id) for spu_id in row]
-        return [rank <= ranks[0] and rank < self._table.last_rank for rank in ranks]
-
-
-class _MoveTable:
+class MoveTable:
     """A rule table as arrays; the first dimension is the SPUs in question."""
 
     def __init__(self, rules: BoundRules, ids: IdArray) -> None:
-        self._table = table = rules.table
-        self._spus, self._place = table.spus, table.labels.place
-        self._places = [table.labels.place[spu_id] for spu_id in ids.tolist()]
-        self.last_rank = table.last_rank  # of SPUs that are to lead nothing
-        self.allowed = self.flags(table.labels.open & ~table.excluded)
-        own = [table.spus[place] for place in self._places]
+        table, place = rules.table, rules.table.labels.place
+        self._spu = {spu_id: table.spus[at] for spu_id, at in place.items()}
+        self._size, self._places = len(table.spus), [place[spu_id] for spu_id in ids.tolist()]
+        self._last_rank = table.last_rank  # of SPUs that are to lead nothing
+        self.allowed = self.flags(table.labels.open & ~table.excluded)  # no topics are named there
+        own = [table.spus[at] for at in self._places]
         shape = len(own), len(table.levels)
-        self.cells = np.array([spu.cells for spu in own], dtype=np.int64).reshape(shape)
+        self._cells = np.array([spu.cells for spu in own], dtype=np.int64).reshape(shape)
         self._weights = np.array([spu.weight for spu in own], dtype=np.int64)
-        self._ranks = np.array([self.rank(spu_id) for spu_id in ids.tolist()], dtype=np.int64)
+        self._ranks = np.array([self._rank(spu) for spu in own], dtype=np.int64)
         self._maxes = np.array(table.maxes, dtype=np.int64)
         self._mins = np.array(rules.mins, dtype=np.int64)
         self._found: dict[Hashable, Flags] = {}
 
     def flags(self, mask: int) -> Flags:
-        return flags_of(mask, len(self._spus))[self._places]
+        """The SPUs of a mask."""
+        return flags_of(mask, self._size)[self._places]
 
-    def cells_of(self, spu_id: int) -> IdArray:
-        return np.array(self._spus[self._place[spu_id]].cells, dtype=np.int64)
+    def alike(self, spu_id: int) -> Flags:
+        """The SPUs that are in the same group at each level."""
+        cells = np.array(self._spu[spu_id].cells, dtype=np.int64)
+        return np.asarray((self._cells == cells).all(axis=1))
 
-    def rank(self, spu_id: int) -> int:
-        """What `leaders` says of an SPU."""
-        return min(self._spus[self._place[spu_id]].rank, self.last_rank)
+    def leaders(self, row: Sequence[int]) -> list[bool]:
+        """Which members may lead a list in place of the one that does, or are it."""
+        ranks = [self._rank(self._spu[spu_id]) for spu_id in row]
+        return [rank <= ranks[0] and rank < self._last_rank for rank in ranks]
 
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs for which no rule is kept worse than before, rules on single SPUs aside."""
-        spus = [self._spus[self._place[spu_id]] for spu_id in row]
+        spus = [self._spu[spu_id] for spu_id in row]
+        rank, is_ranked = (
+            self._rank(spus[at]),
+            at == 0 or self._rank(spus[at]) < self._rank(spus[0]),
+        )
         own = spus.pop(at)
         others = sorted(spu.cells for spu in spus)
-        rank = self.rank(row[at])
-        is_ranked = at == 0 or rank < self.rank(row[0])
         key = tuple(others), own.cells, own.weight, rank if is_ranked else None
         known = self._found.get(key)
         if known is None:
             counts = np.zeros(len(self._maxes), dtype=np.int64)
             for cells in others:
                 counts[list(cells)] += 1
-            mine, theirs = np.array(own.cells, dtype=np.int64), counts[self.cells]
+            mine, theirs = np.array(own.cells, dtype=np.int64), counts[self._cells]
             is_spare = counts[mine] >= self._mins[mine]
-            is_same = self.cells == mine
-            keeps = is_same | (is_spare & (theirs < self._maxes[self.cells]))
+            is_same = self._cells == mine
+            keeps = is_same | (is_spare & (theirs < self._maxes[self._cells]))
             known = (keeps & (theirs <= counts[mine])).all(axis=1) & (self._weights >= own.weight)
             if is_ranked:
                 known &= self._ranks <= rank
             self._found[key] = known
         return known
 
+    def _rank(self, spu: AlikeSpus) -> int:
+        """What `leaders` says of an SPU."""
+        return min(spu.rank, self._last_rank)
 
-def _held(state: ClusterState, name: str) -> IdArray:
-    """The SPUs that a topic is on."""
-    return np.unique(state.topics[name].replicas.lists().flat())
+
+@dataclass(frozen=True, slots=True)
+class TopicMoves:
+    """Where the replicas of one topic may go; flags are by position among the SPUs in question."""
+
+    is_open: Flags  # as far as rules on single SPUs go
+    stays: Flags  # the SPUs that they do not leave
+    table: MoveTable
+
+    def takers(self, row: Sequence[int], at: int) -> Flags:
+        """The SPUs that may take that replica of a list, its own and other members included."""
+        return np.asarray(self.table.takers(row, at) & self.is_open)

@@ -1,9 +1,5 @@
 """What the rules of a topic say of the SPUs of a cluster, whatever these hold.
 
-There is one table of hard rules, in the order given. From it follows who may get replicas
-(`placement.eligibility`), which rules lists break (`violations`), which rules conflict
-(`placement.conflict`), and where a rebalance may move replicas (`moving`).
-
 A rule on single SPUs is a mask of those that it excludes. A level groups SPUs by the value of a
 label: first racks, where `spread` names none, then those of `spread`. Such a group is a *cell*;
 cells of all levels are numbered on.
@@ -270,16 +266,17 @@ def bound(state: ClusterState, name: str, table: RuleTable) -> BoundRules:
         if other in state.topics:
             rule = f"apart_from[{at}] {other!r}"
             is_given = at < len(constraints.apart_from)
-            of_topics.append(HardRule(rule, _holders(state, labels, other), is_given=is_given))
+            of_topics.append(HardRule(rule, holders(state, labels, other), is_given=is_given))
     everybody = (1 << len(labels.ids)) - 1
     for at, other in enumerate(constraints.together_with):
         if other in state.topics:
             rule = f"together_with[{at}] {other!r}"
-            of_topics.append(HardRule(rule, everybody & ~_holders(state, labels, other)))
+            of_topics.append(HardRule(rule, everybody & ~holders(state, labels, other)))
     return BoundRules(table, of_topics) if of_topics else table.alone
 
 
-def _holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+def holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+    """The SPUs that a topic is on."""
     held = np.unique(state.topics[name].replicas.lists().flat())
     return mask_of(np.isin(labels.ids, held))
 

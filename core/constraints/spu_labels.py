@@ -1,13 +1,13 @@
 """The SPUs of a cluster by what rules read of them: labels, taints, and whether they are open.
 
-A selector takes a comparison of arrays for each of its conditions: to ask each SPU about each
-selector would take seconds on a large cluster.
+A selector takes a comparison of arrays for each of its conditions, as clusters are large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -58,17 +58,18 @@ class SpuLabels:
         return numbers + is_missing, len(number_of) + is_missing
 
     @cached_property
-    def _places(self) -> dict[str, dict[str, list[int]]]:
-        """The SPUs by label and value."""
-        found: dict[str, dict[str, list[int]]] = {}
-        for place, spu in enumerate(self.spus):
-            own = {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)}
-            for name, value in own.items():
-                found.setdefault(name, {}).setdefault(value, []).append(place)
-        return found
+    def _labels(self) -> list[dict[str, str]]:
+        """What each SPU has."""
+        return [
+            {**dict(spu.labels), RACK: spu.rack or "", SPU_ID: str(spu.spu_id)} for spu in self.spus
+        ]
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {*chain.from_iterable(self._labels)}
 
     def _meeting(self, requirement: Requirement) -> Flags:
-        if requirement.key not in self._places:
+        if requirement.key not in self._names:
             return np.full(len(self.ids), not requirement.is_met_by_presence)
         number_of, numbers = self._numbered(requirement.key)
         if requirement.values is None:
@@ -81,19 +82,13 @@ class SpuLabels:
 
     def _numbered(self, name: str) -> tuple[dict[str, int], Numbers]:
         known = self._numbers.get(name)
-        if known is None and name == RACK:  # asked for by nearly all topics, others by few
-            racks = [spu.rack or "" for spu in self.spus]
-            number_of = {rack: number for number, rack in enumerate(sorted({*racks}))}
-            numbers = np.array([number_of[rack] for rack in racks], dtype=np.int64)
-            known = self._numbers[name] = number_of, numbers
         if known is None:
-            places = self._places.get(name, {})
-            numbers = np.full(len(self.ids), ABSENT, dtype=np.int64)
-            number_of = {value: number for number, value in enumerate(sorted(places))}
-            for value, number in number_of.items():
-                numbers[places[value]] = number
-            known = number_of, numbers
-            if places:  # What no SPU has is not kept: there is no end of it.
+            values = [own.get(name) for own in self._labels]
+            in_order = sorted({value for value in values if value is not None})
+            number_of = {value: number for number, value in enumerate(in_order)}
+            found = [ABSENT if value is None else number_of[value] for value in values]
+            known = number_of, np.array(found, dtype=np.int64)
+            if number_of:  # What no SPU has is not kept: there is no end of it.
                 self._numbers[name] = known
         return known
 

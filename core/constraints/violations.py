@@ -143,18 +143,17 @@ def _replicas(topic: Topic | None) -> int:
 
 def _breaking(rule: HardRule, places: Numbers, labels: SpuLabels) -> Flags:
     """The lists that break a rule, of which the SPUs' places are given."""
-    is_there, found = places != PADDING, np.zeros(len(places), dtype=np.bool_)
+    is_there = places != PADDING
     if rule.level is None:
         excluded = flags_of(rule.excluded, len(labels.ids))
         return np.asarray((excluded[places] & is_there).any(axis=1))
     cells = np.where(is_there, rule.level.groups[places] + rule.level.cells.start, PADDING)
+    # The how many-th of its cell each replica is.
+    found = [(cells[:, : at + 1] == cell[:, None]).sum(axis=1) for at, cell in enumerate(cells.T)]
+    ranks = np.array(found).T
     if rule.max is not None:
-        for column in cells.T:
-            has_more = (cells == column[:, None]).sum(axis=1) > rule.max
-            found |= has_more & (column != PADDING)
-    elif sum(rule.mins.values()) > cells.shape[1]:
-        found[:] = True
-    else:
-        for cell, least in rule.mins.items():
-            found |= (cells == cell).sum(axis=1) < least
-    return found
+        return np.asarray(((ranks > rule.max) & is_there).any(axis=1))
+    least = np.zeros(rule.level.cells.stop, dtype=np.int64)
+    least[[*rule.mins]] = [*rule.mins.values()]
+    is_demanded = (ranks <= least[cells]) & is_there
+    return np.asarray(is_demanded.sum(axis=1) < least.sum())

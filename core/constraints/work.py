@@ -6,7 +6,7 @@ in memory, so that every replay stops at the same place.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 
@@ -22,12 +22,6 @@ class TooMuchWorkError(AssignerError):
     def __init__(self) -> None:
         self.given = 0  # lists that it does not take too much to give
         super().__init__(f"a request takes more than {LOOKS_MAX} looks")
-
-
-class Markable(Protocol):
-    """What a request has counted once."""
-
-    mark: object
 
 
 class Work:
@@ -54,9 +48,8 @@ class Work:
         if self.looks < 0:
             raise TooMuchWorkError
 
-    def look_once(self, turn: Markable, key: tuple[int, ...], looks: int) -> None:
+    def look_once(self, key: tuple[int, ...], looks: int) -> None:
         """Count the looks that it takes to make something that may be kept from before."""
-        turn.mark = self.mark
         if key not in self._seen:
             self._seen.add(key)
             self.look(looks)

@@ -216,7 +216,7 @@ def _lengthen(state: ClusterState, name: str, shorter: Rows, factor: int) -> Row
     for partition, row in enumerate(rows):
         while len(row) < factor:
             taken = filling.take(row, factor)
-            if taken is None and chooser.field.table is None:
+            if taken is None and not chooser.field.is_ruled:
                 taken = _exchange(rows, given, partition, chooser, work)
             if taken is None:
                 raise short_of_factor(state, name, partition, row, factor)

@@ -190,9 +190,9 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     topic = state.topics.get(event.topic)
     if topic is not None:
         asked = asked.of_topic(topic)
-    mode = Mode.BALANCED if field.table is None else Mode.CONSTRAINED
+    mode = Mode.CONSTRAINED if field.is_ruled else Mode.BALANCED
     lists = None
-    if field.table is None and need is None:
+    if need is None and not field.is_ruled:
         lists = lists_of_rounds(state, field, asked)
         mode = mode if lists is None else Mode.BALANCED_ROUNDS
     if lists is None:

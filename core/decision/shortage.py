@@ -160,10 +160,10 @@ def _no_other(state: ClusterState, name: str, row: Sequence[int]) -> tuple[Code,
     leaving = leaving_spus(state, topic)
     staying = [spu_id for spu_id in row if spu_id not in leaving]
     wanted = max(topic.replication_factor, len(row))
-    barring = barring_rules(state, name, constraints, staying, wanted)
-    left = [spu_id for spu_id in barring.left if spu_id not in row]
+    barring, left = barring_rules(state, name, constraints, staying, wanted)
+    left = [spu_id for spu_id in left if spu_id not in row]
     code = Code.INSUFFICIENT_CAPACITY if left else Code.UNSATISFIABLE
-    return code, _lacks(state, left, topic.need, barring.rules, is_closed_out=False)
+    return code, _lacks(state, left, topic.need, barring, is_closed_out=False)
 
 
 def rooms_of(

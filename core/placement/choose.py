@@ -4,9 +4,8 @@ Each kind has a heap of the keys of its SPUs (`preference`). A key that has rise
 entered is corrected when it comes to the top; one that has fallen is entered again. So a place
 costs O(tier + log n), and what was kept from before never changes what is chosen.
 
-Where a cluster has very many kinds (each SPU on a rack of its own), all but those that share a
-cell with the list are as good as each other, level by level: there is a heap of the tops of each
-such group of kinds, and only the kinds that share a cell are looked at one by one.
+Of very many kinds (each SPU on a rack of its own) only those that share a cell with the list are
+looked at one by one; the others are as good as each other, level by level (`many_kinds`).
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
-from spu_assigner.core.placement.eligibility import (
-    PlacementField,
-    ring_field,
-    ruled_field,
-)
+from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
 from spu_assigner.core.placement.many_kinds import KindGroups, best_offer
 from spu_assigner.core.placement.preference import (
     NEVER,
@@ -49,9 +44,6 @@ from spu_assigner.core.state.ring import Ring
 KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list have a heap of tops
 
 AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
-
-Score = tuple[int, ...]
-
 
 Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 
@@ -81,15 +73,12 @@ class Chooser:
         replicas: int = 0,
         led: CountArray | None = None,
     ) -> None:
-        """Of the SPUs of a field.
+        """Of the SPUs of a field, by positions from a chain index on.
 
         Args:
-            need: what a replica takes; a chosen SPU has room for it as a leader, too, but for new
-                lists.
-            start: the chain index, from which positions count.
+            need: what a replica takes; there is room for it as a leader, too, but for new lists.
             changes: of what SPUs hold, since the state was as it is.
-            lists: new lists, no more than so many,
-            replicas: and how long they are,
+            lists, replicas: how many new lists there are at most, and how long they are,
             led: and the share of its capacity that each SPU leads, see `turn_on`.
         """
         self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
@@ -106,74 +95,77 @@ class Chooser:
         else:
             self._take_positions(start, 0, led)
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
-        self._limits = field.limits(0)  # replicas that are twice the fair share of each SPU
+        self._twice = 0  # replicas of the topic, of which an SPU holds a fair share by capacity
         ahead = 1
         if all(each.takes == each.leader for each in self._resources):
             ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
         levels, has_few = self._all_levels(used, has, ahead, lists)
         # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
         self._ahead: list[list[int]] = levels.tolist()
-        self._shares: list[int] = self._ahead[0].copy()
         self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
         self._most = (lists + 1) * replicas if lists and not has_few else None
-        self._keys: list[int] = []
+        self.keys: list[int] = []  # levels 4 to 8 of each SPU; `NEVER`: it has no room
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
+        self.groups: KindGroups | None = None  # if there are very many kinds
         self._take_keys(levels[0])
-        self._groups: KindGroups | None = None  # if there are very many kinds
-        if len(field.kinds) > KINDS_SCANNED_MAX:
-            self._groups = KindGroups(field, self.front, self.at_of_key)
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
-        """Choose for another topic from now on.
-
-        Args:
-            of_topic: how many of its replicas SPUs hold, by id.
-            total: how many it has, with those that are to come.
-        """
-        before, limits, at_of = self._of_topic, self._limits, self.field.at_of
+        """Choose for another topic from now on: SPUs hold so many of its replicas, by id, of a
+        total with those that are to come."""
+        before, twice, at_of = self._of_topic, self._twice, self.field.at_of
         now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
-        self._of_topic, self._limits = now, self.field.limits(total)
+        self._of_topic, self._twice = now, 2 * total
         for at in {**before, **now}:
-            if self._limits is not limits or before.get(at, 0) != now.get(at, 0):
+            if self._twice != twice or before.get(at, 0) != now.get(at, 0):
                 self._rekey(at)
-        if self._entered > self.field.size:  # Keys that are entered again stay in their heaps.
-            self._entered = 0
-            self._heaps = self._all_heaps(np.array(self._keys, dtype=np.int64))
-            if self._groups is not None:
-                self._groups = KindGroups(self.field, self.front, self.at_of_key)
-        if self.leads is not None and self._of_topic:  # `take_list` looks at no outdated key.
-            self._take_keys(np.array(self._keys, dtype=np.int64))
+        # Keys that are entered again stay in their heaps; `take_list` looks at no outdated key.
+        if self._entered > self.field.size or (self.leads is not None and self._of_topic):
+            self._take_keys(np.array(self.keys, dtype=np.int64))
 
     def best(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
     ) -> int | None:
-        """The best SPU for one more replica of a list; None: no other may have it.
+        """The best SPU for one more replica of a list, none of these; None: no other may have it.
 
-        Args:
-            without: SPUs that are not to get it, beside those of the list.
-            wanted: how many replicas the list is to have in the end; None: one more. A replica that
-                helps no `min` is refused where all that are to come are demanded by one.
+        `wanted`: how many the list is to have in the end; None: one more. A replica that helps no
+        `min` is refused where all that are to come are demanded by one.
         """
-        at = self._best(row, without, wanted)
-        return None if at is None else self.field.id_list[at]
+        field = self.field
+        counts = field.counts(row)
+        is_demanded = False
+        if field.is_demanding and wanted is not None:
+            is_demanded = field.lacks(counts) >= wanted - len(row)
+        taken = {*row, *without} if without else row
+        if self.groups is not None and not field.is_demanding:
+            cells = [field.cells_of(spu_id) for spu_id in row]
+            found = self.groups.best(counts, cells, taken)
+            return None if found is None else field.id_list[self.at_of_key(found)]
+        for tier, _ in field.turn(tuple(counts)).tiers:
+            self._looks += len(tier)
+            best = min([self.front(kind, taken) for kind in tier])
+            if best != NEVER:
+                cells_of_tier = field.kinds[tier[0]].cells
+                if is_demanded and all(counts[at] >= field.mins[at] for at in cells_of_tier):
+                    return None
+                return field.id_list[self.at_of_key(best)]
+        return None
 
     def take(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
     ) -> int | None:
         """The same, which is handed out."""
-        at = self._best(row, without, wanted)
-        if at is None:
-            return None
-        self._change(at, 1)
-        return self.field.id_list[at]
+        spu_id = self.best(row, without=without, wanted=wanted)
+        if spu_id is not None:
+            self._change(self.field.at_of[spu_id], 1)
+        return spu_id
 
     def give(self, spu_id: int) -> bool:
         """Hand out a replica to this SPU, if it has room for it."""
         at = self.field.at_of[spu_id]
-        if self._keys[at] == NEVER:
+        if self.keys[at] == NEVER:
             return False
         self._change(at, 1)
         return True
@@ -188,28 +180,9 @@ class Chooser:
         """A list is led by another SPU; either may be outside the field."""
         for spu_id, more in ((before, -1), (after, 1)):
             at = self.field.at_of.get(spu_id)
-            if at is not None and self._resources:
-                self._count_lead(at, more)
-                self._shares[at] = self._share(at)
+            if at is not None:
+                self.count_lead(at, more)
                 self._rekey(at)
-
-    def has_room(self, spu_id: int) -> bool:
-        """Whether this SPU is one of the field, with room for a replica."""
-        at = self.field.at_of.get(spu_id)
-        return at is not None and self._keys[at] != NEVER
-
-    def score(self, row: Collection[int], spu_id: int) -> Score | None:
-        """The whole preference; None: it may not have a replica of this list.
-
-        An SPU of the list is scored as if it were to come to the others of it.
-        """
-        at = self.field.at_of.get(spu_id)
-        if at is None or self._keys[at] == NEVER:
-            return None
-        others = [each for each in row if each != spu_id]
-        counts = self.field.counts(others)
-        cost = self.field.cost(self.field.kinds[self.field.kind_of[at]], counts)
-        return None if cost is None else (*cost, self._keys[at], spu_id)
 
     def take_looks(self) -> int:
         """What was looked at since the last call, beside what each replica takes."""
@@ -225,42 +198,13 @@ class Chooser:
         """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
         has_room, levels = levels != NEVER, levels & ~POSITION_MASK
         keys = np.where(has_room, levels | self._positions.array, NEVER)
-        self._keys = keys.tolist()
+        self.keys, self._entered = keys.tolist(), 0
         self._heaps = self._all_heaps(keys)
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
             self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
-
-    def key_at(self, at: int) -> int:
-        """Levels 4 to 8 of an SPU; `NEVER`: it has no room."""
-        return self._keys[at]
-
-    def _best(
-        self, row: Collection[int], without: Collection[int], wanted: int | None
-    ) -> int | None:
-        field = self.field
-        counts = field.counts(row)
-        is_demanded = False
-        if field.is_demanding and wanted is not None:
-            is_demanded = field.lacks(counts) >= wanted - len(row)
-        taken = {*row, *without} if without else row
-        if self._groups is not None and not field.is_demanding:
-            cells = [field.cells_of(spu_id) for spu_id in row]
-            found = self._groups.best(counts, cells, taken)
-            return None if found is None else self.at_of_key(found)
-        for tier, _ in field.turn(tuple(counts)).tiers:
-            self._looks += len(tier)
-            best = min([self.front(kind, taken) for kind in tier])
-            if best != NEVER:
-                if is_demanded and not self._helps(tier[0], counts):
-                    return None
-                return self.at_of_key(best)
-        return None
-
-    def _helps(self, kind: int, counts: list[int]) -> bool:
-        """Whether a replica of this kind meets some of what `min` demands."""
-        mins = self.field.mins
-        return any(counts[cell] < mins[cell] for cell in self.field.kinds[kind].cells)
+        if len(self.field.kinds) > KINDS_SCANNED_MAX:
+            self.groups = KindGroups(self.field, self.front, self.at_of_key)
 
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
@@ -268,7 +212,7 @@ class Chooser:
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
-        keys, ids, at_position = self._keys, self.field.id_list, self._positions.at
+        keys, ids, at_position = self.keys, self.field.id_list, self._positions.at
 
         def now_of(entered: int) -> int:
             return keys[at_position[entered & POSITION_MASK]]
@@ -280,34 +224,30 @@ class Chooser:
 
     def _note_filled(self, at: int) -> None:
         spu_id = self.field.id_list[at]
-        if self.field.table is None or spu_id in self._state.ring:
+        if not self.field.is_ruled or spu_id in self._state.ring:
             self.filled.append(spu_id)
 
     def _change(self, at: int, more: int) -> None:
-        self._count(at, more)
-        self._shares[at] = self._share(at)
-        self._rekey(at)
-
-    def _count(self, at: int, more: int) -> None:
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
         if more > 0 and self._counts[at] == self.field.capacity_list[at]:
             self._note_filled(at)
+        self._rekey(at)
 
-    def _count_lead(self, at: int, more: int) -> None:
-        """A replica that is counted leads, or leads no longer."""
+    def count_lead(self, at: int, more: int = 1) -> None:
+        """A replica that is counted, or is next, leads; or it leads no longer."""
         for _, takes, leader, used, _ in self._resources:
             used[at] += more * (leader - takes)
 
     def _rekey(self, at: int) -> None:
-        before, now = self._keys[at], self._key(at)
-        self._keys[at] = now
+        before, now = self.keys[at], self._key(at)
+        self.keys[at] = now
         if now < before:
             kind = self.field.kind_of[at]
             heappush(self._heaps[kind], now)
             self._entered += 1
-            if self._groups is not None:
-                self._groups.enter(kind, now)
+            if self.groups is not None:
+                self.groups.enter(kind, now)
 
     def _share(self, at: int) -> int:
         """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
@@ -322,11 +262,12 @@ class Chooser:
 
     def _key(self, at: int) -> int:
         """Levels 4 to 8 of an SPU as it is now."""
-        shared, held = self._shares[at], self._of_topic.get(at, 0)
+        shared, held = self._share(at), self._of_topic.get(at, 0)
         if shared == NEVER:
             return NEVER
         low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
-        return (shared | low) + (TWOFOLD if held >= self._limits[at] else 0)
+        is_twofold = held and held * self.field.whole >= self._twice * self.field.capacity_list[at]
+        return (shared | low) + (TWOFOLD if is_twofold else 0)
 
     def _all_resources(
         self, need: Need | None, changes: Changes | None, *, as_follower: bool
@@ -348,17 +289,16 @@ class Chooser:
             of_each = state.ledger.used_of_each(field.ids, found.names)
             used = np.concatenate((used, of_each)).astype(np.int64)
         if changes:
-            used += [self._changed(changes, name) for name in names]
+            used += np.array(
+                [[changes.get(name, {}).get(i, 0) for i in field.id_list] for name in names],
+                dtype=np.int64,
+            )
         resources = []
         for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
             asks = follower if as_follower else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
         return resources, used, has
-
-    def _changed(self, changes: Changes, name: str | None) -> CountArray:
-        of_each = changes.get(name, {})
-        return np.array([of_each.get(spu_id, 0) for spu_id in self.field.id_list], dtype=np.int64)
 
     def _all_levels(
         self, used: CountArray, has: CountArray, ahead: int, lists: int
@@ -395,11 +335,7 @@ class Chooser:
 
 
 def topic_chooser(
-    state: ClusterState,
-    name: str,
-    *,
-    ring: Ring | None = None,
-    changes: Changes | None = None,
+    state: ClusterState, name: str, *, ring: Ring | None = None, changes: Changes | None = None
 ) -> Chooser:
     """Chooses for the lists of a living topic; on another ring, or after changes."""
     topic, constraints = state.topics[name], binding_rules(state, name)

@@ -1,12 +1,9 @@
 """Why no list can be given: rules that conflict, of which none can be spared.
 
 A rule that excludes too much by itself is named alone. Else rules are left out one by one, the last
-given first, as long as it is sure that the rest conflicts. Another set may have fewer rules: to
-find the fewest takes a look at every set. Where `STEPS_MAX` ends first, rules that could be spared
-are named too.
-
-What `min` of a level demands is what all rules together make it: of no value that another rule
-excludes. So no rule that is left out makes a set conflict.
+given first, as long as it is sure that the rest conflicts; where `STEPS_MAX` ends first, some that
+could be spared are named too. What `min` of a level demands stays what all rules together make it,
+so no rule that is left out makes a set conflict.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A field is the SPUs that all hard rules on single SPUs admit: the ring, or under
 open SPUs that no `require`, `forbid`, `apart_from`, `together_with` and no taint excludes. Room is
 no part of it: it changes with each replica.
 
-A *cell* is one value of one level: a rack, a zone. A *kind* is the SPUs of a field that are in the
-same cells, meet preferences of the same weight and lead with the same rank. What a list has in each
-cell says which kinds take its next replica: those of the first *tier* that has an SPU with room.
+A *cell* is one value of one level: a rack, a zone. A *kind* is the SPUs of a field that are alike
+to the rules. What a list has in each cell says which kinds take its next replica: those of the
+first *tier* that has an SPU with room.
 
 Example: racks a: 0, 1 and b: 2, without constraints: two cells, two kinds. For an empty list one
 tier has both kinds; for `[0]` the first tier is the kind of rack b, the second that of rack a.
@@ -15,6 +15,7 @@ tier has both kinds; for `[0]` the first tier is the kind of rack b, the second 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -36,25 +37,19 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
-LIMITS_MAX: Final = 8  # sizes of topics of which twice the fair share is kept
 FIELDS_MAX: Final = 16  # that are kept with a table of rules
 TURNS_MAX: Final = 2**18  # kinds of turns that are kept for the next list
 
 
+@dataclass(slots=True, eq=False)
 class Turn:
     """The kinds that may take the next replica of a list that has so many in each cell."""
 
-    __slots__ = ("after", "counts", "mark", "tiers")
-
-    def __init__(
-        self, counts: tuple[int, ...], tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
-    ) -> None:
-        """`tiers`: numbers of kinds that are as good as each other, and what takes their values;
-        the best first."""
-        self.counts = counts
-        self.tiers = tiers
-        self.after: dict[int, Turn] = {}  # of each kind that took it
-        self.mark: object = None  # of the last request that has counted it
+    counts: tuple[int, ...]
+    # Numbers of kinds that are as good as each other, and what takes their values; the best first.
+    tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
+    after: dict[int, Turn] = field(default_factory=dict)  # of each kind that took it
+    mark: object = None  # of the last request that has counted it
 
 
 class Resources(NamedTuple):
@@ -79,22 +74,14 @@ class PlacementField:
         table: RuleTable | None = None,
         is_ruled: bool = True,
     ) -> None:
-        """
-        Args:
-            described: the SPUs.
-            found: what the rules say of each.
-            levels: the cells of each.
-            maxes: of each cell the replicas of a list, at most,
-            mins: and at least.
-            table: of all SPUs of the cluster.
-            is_ruled: the topic has constraints.
-        """
+        """Of the SPUs that are `described`, of each of which the rules say what is `found`;
+        `levels`: the cells of each, of which a list has `maxes` replicas at most and `mins` at
+        least; `table`: of all SPUs of the cluster; `is_ruled`: the topic has constraints."""
         number_of = {kind: number for number, kind in enumerate(sorted({*found}))}
         self.kinds = [*number_of]
         self.kind_of = [number_of[each] for each in found]
         self.levels, self.maxes, self.mins = levels, maxes, mins
-        self.table = table if is_ruled else None  # None: without constraints
-        self._described, self._table = described, table
+        self.described, self.is_ruled, self._table = described, is_ruled, table
         self.id_list = [int(spu.spu_id) for spu in described]
         self.ids = np.array(self.id_list, dtype=np.int32)
         self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
@@ -105,8 +92,7 @@ class PlacementField:
         self.ends = [0, *np.cumsum(np.bincount(numbers, minlength=len(self.kinds))).tolist()]
         self.capacity_list = [spu.capacity for spu in described]
         self.capacities: CountArray = np.array(self.capacity_list, dtype=np.int64)
-        self.capacity_sum = int(self.capacities.sum())
-        self.is_even = len({*self.capacity_list}) == 1  # all SPUs have the same capacity
+        self.whole = int(self.capacities.sum()) or 1
         self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
         self.is_demanding = any(mins)
         self.is_nested = are_nested(self.kinds, range(len(levels)))
@@ -116,7 +102,6 @@ class PlacementField:
             self.rank_array = np.array([kind.rank for kind in found], dtype=np.int64)
         self.looks_a_turn = len(self.kinds) * (1 + len(levels)) or 1
         self._turns: dict[tuple[int, ...], Turn] = {}
-        self._limits: dict[int, list[int]] = {}
         self._resources: dict[Collection[str], Resources] = {}
         self.first_turn = self.turn((0,) * len(maxes))
 
@@ -146,21 +131,6 @@ class PlacementField:
     def kind_at(self, at: int) -> AlikeSpus:
         """What the rules say of an SPU of the field."""
         return self.kinds[self.kind_of[at]]
-
-    def limits(self, total: int) -> list[int]:
-        """From how many of so many replicas of a topic on each SPU holds twice its fair share."""
-        known = self._limits.get(total)
-        if known is None:
-            if len(self._limits) >= LIMITS_MAX:
-                self._limits.clear()
-            twofold = -(-2 * total * self.capacities // max(self.capacity_sum, 1))  # rounded up
-            known = self._limits[total] = np.maximum(twofold, 1).tolist()
-        return known
-
-    def of_kind(self, kind: int) -> list[int]:
-        """The places of the SPUs of a kind."""
-        members: list[int] = self.order[self.ends[kind] : self.ends[kind + 1]].tolist()
-        return members
 
     def cost(self, kind: AlikeSpus, counts: Sequence[int]) -> tuple[int, ...] | None:
         """Levels 1 to 3 of the preference, for a list with these counts; None: a `max` is met."""
@@ -207,7 +177,7 @@ class PlacementField:
         """What each SPU has of each resource that some SPU has, or that is asked for."""
         known = self._resources.get(asked)
         if known is None:
-            has = [dict(spu.resources) for spu in self._described]
+            has = [dict(spu.resources) for spu in self.described]
             names = tuple(sorted({*asked, *(name for each in has for name in each)}))
             rows = [[each.get(name, 0) for each in has] for name in names]
             capacities = np.array(rows, dtype=np.int64).reshape(len(names), len(has))

@@ -1,27 +1,21 @@
 """Who leads the lists of a request, and who follows first: the failover target.
 
-Lists are led one by one as they are made, by the levels of `core.state.leading`: rank 0 is the
-first selector of `leaders`, and a demoted SPU is behind all others. Where a leader needs more than
-a follower, its dominant share as the leader comes before all levels but the rank.
-
-Then leadership passes along the lists of the request (`LedLists`), so that one list does not depend
-on which others came before it.
+Lists are led one by one as they are made, by the levels of `core.state.leading`; then leadership
+passes along the lists of the request, so that one does not depend on which others came before it.
 
 The failover target leads when the leader's rack fails: the follower on another rack that has taken
-over least from the leader's rack and, in a small cluster, from the leader itself, by capacity and
-over all topics (`core.state.takeovers`). It comes second; then the others, demoted ones last.
+over least, by capacity and over all topics (`core.state.takeovers`). It comes second; then the
+others, demoted ones last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Final, TypeVar
 
 import numpy as np
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -53,9 +47,7 @@ class KeptKeys(LeaderKeys):
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        self.led[spu] += more
-        if self.lists:
-            self.of_topic[spu] = self.of_topic.get(spu, 0) + more
+        super().add(spu, more)
         self.keys[spu] = self.key_now(spu)
 
 
@@ -74,7 +66,7 @@ class LeaderCounts(KeptKeys):
     ) -> None:
         """`counts` of lists led and `shares` of capacity, with one list more, are of the SPUs of
         the field; the topic comes to have so many `lists`, of which SPUs lead `led`, by id."""
-        super().__init__(counts.tolist(), field.capacity_list, field.capacity_sum)
+        super().__init__(counts.tolist(), field.capacity_list, field.whole)
         self._slots = field.capacities
         self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self.lists, self.positions = lists, positions.of
@@ -198,40 +190,24 @@ def path_to(node: Node, before: Mapping[Node, tuple[Node, Hop]]) -> list[Hop]:
     return hops[::-1]
 
 
-def even_leaders(counts: LeaderCounts, rows: Sequence[list[int]]) -> None:
-    """Let others lead lists of one topic where that makes the shares led more even, in place."""
-    LedLists(counts, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
-
-
 class Failovers:
-    """Which follower of a list comes second, in places of a field.
+    """Which follower of a list comes second, in places of a field."""
 
-    What the lists of the request add is counted in the state's own counts until `undo`: they are
-    counted for good when the lists are given.
-    """
-
-    def __init__(
-        self,
-        state: ClusterState,
-        field: PlacementField,
-        *,
-        ignore_rack: bool,
-        replicas: int,
-        counted: Takeovers | None = None,
-    ) -> None:
-        """`counted`: the counts; by default those of the state."""
-        self.is_sought = replicas > 1 and not ignore_rack and _are_sought(state)
-        self._done: list[tuple[int, int]] = []  # leaders and failover targets
+    def __init__(self, field: PlacementField, counted: Takeovers) -> None:
+        self.field, self.counted = field, counted
         self._ids, self._kind_of = field.id_list, field.kind_of
-        if self.is_sought:
-            self._counted = counted or state.takeovers()
-            self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
+        self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
 
-    def order_all(self, rows: Sequence[list[int]]) -> None:
-        """Put the failover target of each list second, in place, and count it. Where each follower
-        takes over more than is fair, the list exchanges one with a list nearby, for an SPU of the
-        same kind."""
-        ids, weights, counted = self._ids, self._weights, self._counted
+    def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
+        """Put the failover target of each list second, in place, and count it, so that others are
+        next; to stay counted if `is_kept`. Where each follower takes over more than is fair, the
+        list exchanges one with a list nearby, for an SPU of the same kind."""
+        ids, weights, counted, found = (
+            self._ids,
+            self._weights,
+            self.counted,
+            list[tuple[int, int]](),
+        )
         for number, row in enumerate(rows):
             leader = ids[row[0]]
             of_rack, of_spu, fair = taken = counted.from_leader(leader)
@@ -244,7 +220,9 @@ class Failovers:
                 place = self._exchange(rows, number, taken, place, least)
             row[1], row[place] = row[place], row[1]
             counted.add(leader, ids[row[1]])
-            self._done.append((leader, ids[row[1]]))
+            found.append((leader, ids[row[1]]))
+        for leader, target in () if is_kept else found:
+            counted.add(leader, target, -1)
 
     def _exchange(
         self, rows: Sequence[list[int]], number: int, taken: FromLeader, place: int, least: float, /
@@ -268,32 +246,16 @@ class Failovers:
             row[place], other[other.index(at)] = at, given
         return place
 
-    @contextmanager
-    def beside(self, lists: ReplicaLists) -> Iterator[None]:
-        """Let lists be ordered as if these had been given, and count none of them in the end."""
-        self._counted.count(lists)
-        yield
-        self.undo()
-        self._counted.count(lists, -1)
 
-    def undo(self) -> None:
-        """Count nothing of the request any more."""
-        for leader, target in self._done:
-            self._counted.add(leader, target, -1)
-        self._done.clear()
-
-
-def _are_sought(state: ClusterState) -> bool:
-    """Whether failovers are counted for lists on the ring."""
+def failovers_of(
+    state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
+) -> Failovers | None:
+    """Of lists on the ring, beside all topics; None: they are not counted."""
+    if replicas == 1 or ignore_rack:
+        return None
     ring, count = state.ring, len(state.spus)
     if "failovers" not in ring.kept:
         racks = len({spu.rack or spu.spu_id for spu in ring.described()})
         is_plain = racks in (1, ring.size) and count > SPUS_MAX_WITHOUT_RACKS
         ring.kept["failovers"] = racks * count <= COUNTS_MAX and not is_plain
-    return bool(ring.kept["failovers"])
-
-
-def demoted_last(field: PlacementField, row: list[int]) -> None:
-    """Let demoted followers of a list of places stand last, in place."""
-    kinds, kind_of = field.kinds, field.kind_of
-    row[1:] = sorted(row[1:], key=lambda at: kinds[kind_of[at]].is_last)
+    return Failovers(field, state.takeovers()) if ring.kept["failovers"] else None

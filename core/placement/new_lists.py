@@ -26,27 +26,15 @@ from spu_assigner.core.state.ledger import CountArray
 class ListChooser(Chooser):
     """Chooses SPUs for the new lists of one topic."""
 
-    def take_list(
-        self,
-        length: int,
-        work: Work,
-        first: Sequence[int] = (),
-    ) -> list[int] | None:
-        """The best list of this length, as places in the field. Its SPUs are handed out by
-        `commit`, or given back by `put_back`, before another one is taken.
-
-        Args:
-            length: of the list.
-            work: of the request; what is looked at is counted.
-            first: places that it begins with.
-
-        Returns None where too few SPUs have room, or a `max` or `min` cannot be held.
-        """
+    def take_list(self, length: int, work: Work, first: Sequence[int] = ()) -> list[int] | None:
+        """The best list of this length that begins so, as places in the field; None: too few SPUs
+        have room, or a `max` or `min` cannot be held. Its SPUs are handed out by `commit`, or given
+        back by `put_back`, before another one is taken."""
         field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
         at_position = self._positions.at
-        if self._groups is not None:
+        if self.groups is not None:
             return self._take_grouped(length, first)
-        turn, row, keys, kind_of = field.first_turn, list[int](), self._keys, field.kind_of
+        turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
         if first:
             self.take_out(first)
             row += first
@@ -54,7 +42,8 @@ class ListChooser(Chooser):
                 turn = field.turn_after(turn, field.kind_of[at])
         for _ in range(length - len(row)):
             if turn.mark is not mark:
-                work.look_once(turn, turn.counts, field.looks_a_turn)
+                turn.mark = mark
+                work.look_once(turn.counts, field.looks_a_turn)
             for tier in turn.tiers:
                 best: int = min(tier[1](fronts))
                 if best != NEVER:
@@ -80,30 +69,33 @@ class ListChooser(Chooser):
 
     def take_out(self, row: Sequence[int]) -> None:
         """Take these SPUs as a list, whichever they are."""
-        if self._groups is None:
+        if self.groups is None:
             for at in row:
                 kind = self.field.kind_of[at]
                 heap = self._heaps[kind]
-                if self._keys[at] in heap:  # It may be one of those that are left out.
-                    heap.remove(self._keys[at])
+                if self.keys[at] in heap:  # It may be one of those that are left out.
+                    heap.remove(self.keys[at])
                     heapify(heap)
                 self._fronts[kind] = heap[0] if heap else NEVER
 
     def put_back(self, row: Sequence[int]) -> None:
         """Let the SPUs of a list that is not given be as before."""
-        if self._groups is None:
+        if self.groups is None:
             for at in row:
-                self._enter(self.field.kind_of[at], self._keys[at])
+                kind, key = self.field.kind_of[at], self.keys[at]
+                heappush(self._heaps[kind], key)
+                self._fronts[kind] = min(self._fronts[kind], key)
 
     def commit(self, row: Sequence[int]) -> None:
         """Hand out a replica to each SPU of a list that was taken."""
-        if self._groups is not None:
+        if self.groups is not None:
             for at in row:
                 self._change(at, 1)
             return
-        counts, of_topic, limits, first = self._counts, self._of_topic, self._limits, self._first
-        keys, heaps, fronts, position_of = self._keys, self._heaps, self._fronts, self._positions.of
-        kind_of, ahead = self.field.kind_of, self._ahead
+        counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
+        keys, heaps, fronts, position_of = self.keys, self._heaps, self._fronts, self._positions.of
+        kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
+        capacities = self.field.capacity_list
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
@@ -111,12 +103,12 @@ class ListChooser(Chooser):
             shared = ahead[given][at] if given < len(ahead) else self._share(at)
             if shared == NEVER:
                 keys[at] = NEVER
-                if count == self.field.capacity_list[at]:
+                if count == capacities[at]:
                     self._note_filled(at)
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
-            if held >= limits[at]:
+            if held * whole >= twice * capacities[at]:
                 now += TWOFOLD
             keys[at] = now
             heap = heaps[kind_of[at]]
@@ -130,21 +122,12 @@ class ListChooser(Chooser):
         comes first for the first place of a list, the one that leads most for the others.
         """
         self._take_positions(start, turn, led)
-        self._take_keys(np.array(self._keys, dtype=np.int64))
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether there are very many kinds."""
-        return self._groups is not None
+        self._take_keys(np.array(self.keys, dtype=np.int64))
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
-        front = self._fronts[kind] if self._groups is None else self.front(kind, ())
+        front = self._fronts[kind] if self.groups is None else self.front(kind, ())
         return None if front == NEVER else self.at_of_key(front)
-
-    def rooms(self) -> list[int]:
-        """How many replicas each SPU has room for."""
-        return [self.room(at) for at in range(self.field.size)]
 
     def room(self, at: int) -> int:
         """How many replicas an SPU has room for."""
@@ -172,15 +155,11 @@ class ListChooser(Chooser):
             for _, takes, leader, used, has in self._resources
         )
 
-    def lead(self, at: int) -> None:
-        """The replica that `commit` hands out next to this SPU leads."""
-        self._count_lead(at, 1)
-
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
         in it, and of equal SPUs of each, the one that leads least."""
         leads, fronts = self.leads or self._positions, self._fronts
-        keys, at_position, best = self._keys, leads.at, POSITION_MASK
+        keys, at_position, best = self.keys, leads.at, POSITION_MASK
         if len(kinds) > length:
             kinds = sorted(kinds, key=fronts.__getitem__)[:length]
         for kind in kinds:
@@ -201,15 +180,10 @@ class ListChooser(Chooser):
 
     def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
         """The same, of very many kinds."""
-        ids = self.field.id_list
-        row = list(first)
+        row = [self.field.id_list[at] for at in first]
         while len(row) < length:
-            at = self._best([ids[at] for at in row], (), None)
-            if at is None:
+            spu_id = self.best(row)
+            if spu_id is None:
                 return None
-            row.append(at)
-        return row
-
-    def _enter(self, kind: int, key: int) -> None:
-        heappush(self._heaps[kind], key)
-        self._fronts[kind] = min(self._fronts[kind], key)
+            row.append(spu_id)
+        return [self.field.at_of[spu_id] for spu_id in row]

@@ -6,45 +6,49 @@ leads it (`leaders`).
 Room. With N lists to come, this one included, an SPU can be in min(room, N) of them. They fit if
 these numbers together come to N times the replicas of a list; what they come to beyond that is the
 slack. An SPU is *critical* if it has room for N lists or more: each list that it is not in costs a
-unit of the slack. So a list leaves room for those after it if at most so many critical SPUs are
-not in it: where the slack is smaller than their number, that many are its first places. What fits
-is therefore never refused, and while there is ample room nothing is forced.
+unit of the slack. So where the slack is smaller than their number, as many critical SPUs as it
+lacks are the first places of a list. What fits is never refused, and with ample room nothing is
+forced.
 
 Example: SPUs 0, 1, 2 with 3, 1 and 1 free slots. For two lists of 2 the numbers are 2, 1 and 1, the
-slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2]. For three lists of 1 they are 3, 1
-and 1, the slack is 2, and SPU 0 need not be in the first.
+slack is 0, and the critical SPU 0 is in both: [0, 1], [0, 2].
 
-Where hard levels of `spread` or leaders are short too, lists are counted and searched for instead
-(`core.constraints`).
+Where levels cross, or hard levels or leaders are short too, lists are counted, dealt or searched
+for instead (`list_search`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
-    Failovers,
+    LOOKS,
+    LOOKS_A_LIST,
     LeaderCounts,
-    demoted_last,
-    even_leaders,
+    LedLists,
+    failovers_of,
 )
-from spu_assigner.core.placement.list_search import SearchedLists
+from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
-LOOKS_A_REPLICA: Final = 8  # that it is counted as, by measurement
+# What is counted as looks, by measurement.
+LOOKS_A_REPLICA: Final = 8
+LOOKS_TO_COUNT: Final = 2  # at each SPU its room,
+LOOKS_TO_DEAL: Final = 4  # and at each kind for each replica that is dealt
 TURN_MIN: Final = 2  # lists
-
-Row = list[int]  # places in the field
 
 
 class ListsRequest(NamedTuple):
@@ -87,8 +91,6 @@ def place_lists(
     except TooMuchWorkError as error:
         error.given = len(rows)
         raise
-    finally:
-        placing.failovers.undo()
     found: IdMatrix = field.ids[np.array(rows)]
     return found
 
@@ -98,59 +100,20 @@ def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
     return sum([min(room, lists) for room in rooms]) - lists * replicas
 
 
-class _CriticalSpus:
-    """The SPUs of a field that have room for all lists that are left, list after list."""
-
-    def __init__(self, field: PlacementField, chooser: ListChooser, replicas: int) -> None:
-        self._field = field
-        self._chooser = chooser
-        self._replicas = replicas
-        self._rooms = np.array(chooser.rooms(), dtype=np.int32)
-
-    def first(self, lists: int) -> list[int] | None:
-        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
-        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._replicas
-        if able < 0:
-            return None
-        critical: list[int] = np.flatnonzero(self._rooms >= lists).tolist()
-        field, forced = self._field, list[int]()
-        while len(critical) > able:
-            counts = field.counts_at(forced)
-            *_, at = min(
-                (field.cost(field.kind_at(at), counts), self._chooser.key_at(at), at)
-                for at in critical
-            )
-            critical.remove(at)
-            forced.append(at)
-        return forced
-
-    def give(self, row: Sequence[int]) -> None:
-        """Count a list that was given."""
-        self._rooms[row] = [self._chooser.room(at) for at in row]
-
-
 class _NewLists:
     """A request on the way."""
 
     def __init__(
         self, state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
     ) -> None:
-        self._field = field
-        self._asked = asked
-        self._work = work
+        self._field, self._asked, self._work = field, asked, work
         replicas, lists = asked.replicas, asked.partitions
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
         led = state.ledger.leaders(field.ids)
         shares = slot_shares(led + 1, field.capacities)
         self._chooser = chooser = ListChooser(
-            state,
-            field,
-            asked.need,
-            start=asked.start,
-            lists=lists,
-            replicas=replicas,
-            led=shares,
+            state, field, asked.need, start=asked.start, lists=lists, replicas=replicas, led=shares
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
@@ -158,30 +121,35 @@ class _NewLists:
         self.leads = LeaderCounts(
             field, led, positions, asked.led, asked.lists + lists, shares=shares
         )
-        self.failovers = Failovers(state, field, ignore_rack=asked.ignore_rack, replicas=replicas)
+        self._failovers = failovers_of(
+            state, field, ignore_rack=asked.ignore_rack, replicas=replicas
+        )
         self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
-        self._searched = SearchedLists(field, chooser, replicas, work, leads_alike=self.leads_alike)
-        self._critical: _CriticalSpus | None = None
-        if chooser.is_scarce and not self._searched.is_short:
-            self._critical = _CriticalSpus(field, chooser, replicas)
+        can_lead = None if self.leads_alike else chooser.can_lead
+        self._search = ListSearch(field, replicas, work, can_lead)
+        is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
+        self._is_short = chooser.is_scarce and is_ruled
+        self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
+        if chooser.is_scarce and not is_ruled:
+            self._rooms = np.array([*map(chooser.room, range(field.size))], dtype=np.int32)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
-        chooser, asked = self._chooser, self._asked
+        chooser, asked, field = self._chooser, self._asked, self._field
         # Lists in which each SPU is about once; few are not worth it.
-        a_turn = max(self._field.size // asked.replicas, TURN_MIN)
+        a_turn = max(field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
-            if done and done % a_turn == 0 and 2 * left >= a_turn and not chooser.has_groups:
+            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
                 chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
             row = self._next(left)
-            if not self._searched.is_needed:
+            if field.is_nested and not self._is_short:
                 if row is None:
                     return False
                 self._give(row, rows)
                 continue
             chooser.put_back(row or ())
-            found = self._searched.instead_of(row, left)
+            found = self._instead_of(row, left)
             if found is None:
                 return False
             for each in found:
@@ -197,29 +165,29 @@ class _NewLists:
             leader = leads.choose(row)
         else:
             leader = min(filter(chooser.can_lead, row), key=self._lead_key)
-            chooser.lead(leader)
+            chooser.count_lead(leader)
         leads.add(leader)
         at = row.index(leader)
         row[0], row[at] = leader, row[0]
         rows.append(row)
         chooser.commit(row)
-        if self._critical is not None:
-            self._critical.give(row)
+        if self._rooms is not None:
+            self._rooms[row] = [chooser.room(at) for at in row]
 
     def finish(self, rows: list[Row]) -> None:
         """Even out who leads, and let demoted SPUs stand last."""
         if self.leads_alike:
-            even_leaders(self.leads, rows)
-        if self.failovers.is_sought:
-            self.failovers.order_all(rows)
+            LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
+        if self._failovers is not None:
+            self._failovers.order_all(rows)
         if any(kind.is_last for kind in self._field.kinds):
             for row in rows:
-                demoted_last(self._field, row)
+                row[1:] = sorted(row[1:], key=lambda at: self._field.kind_at(at).is_last)
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
         chooser, replicas, work = self._chooser, self._asked.replicas, self._work
-        first = [] if self._critical is None else self._critical.first(left)
+        first = self._forced(left)
         if first is None:
             return None
         if not self.leads_alike and not any(map(chooser.can_lead, first)):
@@ -228,7 +196,26 @@ class _NewLists:
                 return None
             first.append(leader)
         row = chooser.take_list(replicas, work, first)
-        return self._searched.led_better(row, first) if row and self._has_ranks else row
+        return self._led_better(row, first) if row and self._has_ranks else row
+
+    def _forced(self, lists: int) -> Row | None:
+        """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
+        field, forced = self._field, Row()
+        if self._rooms is None:
+            return forced
+        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._asked.replicas
+        if able < 0:
+            return None
+        critical: Row = np.flatnonzero(self._rooms >= lists).tolist()
+        while len(critical) > able:
+            counts = field.counts_at(forced)
+            *_, at = min(
+                (field.cost(field.kind_at(at), counts), self._chooser.keys[at], at)
+                for at in critical
+            )
+            critical.remove(at)
+            forced.append(at)
+        return forced
 
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""
@@ -239,14 +226,105 @@ class _NewLists:
         """The SPU that leads the next list, where leaders take other amounts than followers."""
         field, chooser = self._field, self._chooser
         self._work.look(field.size)
-        for tier, _ in field.first_turn.tiers:
-            able = [
-                at
-                for kind in tier
-                if field.kinds[kind].rank < BARRED
-                for at in field.of_kind(kind)
-                if chooser.key_at(at) != NEVER and chooser.can_lead(at)
-            ]
-            if able:
-                return min(able, key=self._lead_key)
-        return None
+        tiers = enumerate(field.first_turn.tiers)
+        tier_of = {kind: number for number, (tier, _) in tiers for kind in tier}
+        able = [
+            (tier_of[field.kind_of[at]], self._lead_key(at), at)
+            for at in range(field.size)
+            if field.kind_at(at).rank < BARRED
+            and chooser.keys[at] != NEVER
+            and chooser.can_lead(at)
+        ]
+        return min(able)[-1] if able else None
+
+    def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
+        """A list, taken, as good at the levels above as this one, of which a better leader is a
+        member. Where nobody in the list may lead: the best of those with one that may."""
+        field, chooser = self._field, self._chooser
+        rank = min(field.kind_at(at).rank for at in row)
+        if rank == field.ranks[0] < BARRED:
+            return row
+        best = row if rank < BARRED else None
+        least = None if best is None else self._search.bound(best)
+        chooser.put_back(row)
+        for number, kind in enumerate(field.kinds):
+            top = chooser.front_at(number) if kind.rank < rank else None
+            if top is None or top in first or len(first) == len(row):
+                continue
+            trial = chooser.take_list(len(row), self._work, [*first, top])
+            if trial is not None:
+                chooser.put_back(trial)
+                score = self._search.bound(trial)
+                if score is not None and (least is None or score < least):
+                    best, least = trial, score
+        if best is not None:
+            chooser.take_out(best)
+        return best
+
+    def _instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
+        """What is given of so many lists where the best by places is this one: it, or a better one,
+        or another that leaves room for the others, or all of them; None: they do not fit."""
+        work, search, field = self._work, self._search, self._field
+        if not field.is_nested and work.steps > 0:
+            row = search.best(dict.fromkeys(self._in_order(), 1), 1, row)
+        if not self._is_short:
+            return None if row is None else [row]
+        work.look(LOOKS_TO_COUNT * field.size)
+        all_rooms = enumerate(map(self._chooser.room, range(field.size)))
+        rooms = {at: room for at, room in all_rooms if room > 0}
+        if row is not None and search.fits(without(rooms, row), lists - 1):
+            return [row]
+        whole = search.fits(rooms, lists)
+        if whole is False:
+            return None
+        rooms = {at: rooms[at] for at in self._in_order()}
+        if whole and field.is_nested:  # A count decides only where all may lead.
+            return self._dealt(rooms, lists)
+        found = search.best(rooms, lists)
+        return None if found is None else [found]
+
+    def _in_order(self) -> list[int]:
+        """The SPUs with room, the best first."""
+        able = [at for at in range(self._field.size) if self._chooser.keys[at] != NEVER]
+        return sorted(able, key=self._chooser.keys.__getitem__)
+
+    def _dealt(self, rooms: Rooms, lists: int) -> list[Row]:
+        """So many lists at once, which must fit; levels must be nested, and any SPU may lead.
+
+        Numbers of replicas first, each to the best SPU as if all were one list; then dealt in the
+        order of the cells, so that each cell is as even over the lists as can be.
+        """
+        field, replicas = self._field, self._asked.replicas
+        quotas = dict.fromkeys(rooms, 0)
+        counts = [0] * len(field.maxes)
+        # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
+        alike: dict[int, list[tuple[int, int, int]]] = {}
+        for number, at in enumerate(rooms):
+            heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
+        self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
+        for _ in range(lists * replicas):
+            options = []
+            for number, members in alike.items():
+                kind = field.kinds[number]
+                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
+                    continue
+                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
+                costs = [counts[cell] // lists for cell in kind.cells]
+                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
+            if not options:
+                raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
+            kind_number = min(options)[-1]
+            _, number, at = heappop(alike[kind_number])
+            quotas[at] += 1
+            if quotas[at] < min(rooms[at], lists):
+                heappush(alike[kind_number], (quotas[at], number, at))
+            elif not alike[kind_number]:
+                del alike[kind_number]
+            for cell in field.kind_at(at).cells:
+                counts[cell] += 1
+        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
+        in_order = sorted(
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+        )
+        sequence = [at for at in in_order for _ in range(quotas[at])]
+        return [sequence[number::lists] for number in range(lists)]

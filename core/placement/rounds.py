@@ -5,9 +5,7 @@ preference comes to a turn: each SPU gets one replica in each *round*, and leads
 *block*. So the lists of a block are made once and kept with the ring; a request is the next rows.
 
 - With more racks than replicas, of which none has more than 1 in replicas + 1 of the SPUs, a round
-  deals each rack a replica for each of its SPUs (without racks: to each SPU), spread over the
-  round. The first place of a list goes to the racks in proportion; those that lead no list which
-  begins in the round follow in it, in an order that is another one in each round.
+  deals each rack a replica for each of its SPUs, spread over the round; racks lead in proportion.
 - With as many racks as replicas, of any sizes and capacities, each rack has one replica of each
   list, and they lead in proportion to their capacities.
 - On a rack the SPUs that lead in a round do so in turn, by id; the others follow, in an order that
@@ -32,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
-from spu_assigner.core.placement.eligibility import PlacementField, ring_field
-from spu_assigner.core.placement.leaders import Failovers
+from spu_assigner.core.placement.eligibility import PlacementField
+from spu_assigner.core.placement.leaders import Failovers, failovers_of
 from spu_assigner.core.placement.preference import strides
 from spu_assigner.core.placement.request import ListsRequest
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -65,9 +63,7 @@ class RoundTable:
     """The lists of one ring, of one length, block by block."""
 
     def __init__(self, ring: Ring, racks: Sequence[Rack], replicas: int) -> None:
-        self._ids = ring.ids
-        self._racks = racks
-        self._replicas = replicas
+        self._ids, self._racks, self._replicas = ring.ids, racks, replicas
         self._weights = np.empty(ring.size, dtype=np.int64)
         for rack in racks:
             self._weights[rack.members] = rack.weight
@@ -120,47 +116,45 @@ class RoundTable:
             known = self._blocks[number] = Table(self._ids[places])
         return known
 
-    def ordered(
-        self, begin: int, partitions: int, state: ClusterState, failovers: Failovers
-    ) -> IdMatrix:
-        """The same where there are very many. The failovers of each whole piece are even over the
-        table; those of the first and the last one beside all topics."""
-        found = [self._ids[:0].reshape(0, self._replicas)]
+    def ordered(self, begin: int, partitions: int, failovers: Failovers) -> IdMatrix:
+        """The lists, failover targets second. Of very many those of each whole piece are even over
+        the table; those of the first and the last one beside all topics."""
+        if partitions <= ONE_BY_ONE:
+            return self._one_by_one(self._rows(begin, partitions), failovers)
+        found, counted = [self._ids[:0].reshape(0, self._replicas)], failovers.counted
         while partitions:
             number, first = divmod(begin % self._period, PIECE)
             length = min(PIECE, self._period - number * PIECE)
             count = min(length - first, partitions)
             if count == length:
-                found.append(self._piece(number, state))
+                found.append(self._piece(number, failovers.field))
             else:
-                with failovers.beside(ReplicaLists(np.concatenate(found))):
-                    found.append(self._one_by_one(self._rows(begin, count), failovers))
+                before = ReplicaLists(np.concatenate(found))
+                counted.count(before)
+                found.append(self._one_by_one(self._rows(begin, count), failovers))
+                counted.count(before, -1)
             begin += count
             partitions -= count
         return np.concatenate(found)
 
-    def _piece(self, number: int, state: ClusterState) -> IdMatrix:
+    def _piece(self, number: int, field: PlacementField) -> IdMatrix:
         """Lists that exchange followers within them. Failovers are counted from the first piece on,
         so that they do not depend on what was asked before."""
         if self._failovers is None:
-            spus = [(spu.spu_id, spu.rack, spu.capacity) for spu in state.ring.described()]
-            self._failovers = Failovers(
-                state,
-                ring_field(state, state.ring, ignore_rack=False),
-                ignore_rack=False,
-                replicas=self._replicas,
-                counted=Takeovers(spus, ()),
-            )
+            spus = [(spu.spu_id, spu.rack, spu.capacity) for spu in field.described]
+            self._failovers = Failovers(field, Takeovers(spus, ()))
         while len(self._pieces) <= number:
             begin = len(self._pieces) * PIECE
             rows = self._rows(begin, min(PIECE, self._period - begin))
-            self._pieces.append(self._one_by_one(rows, self._failovers))
+            self._pieces.append(self._one_by_one(rows, self._failovers, is_kept=True))
         return self._pieces[number]
 
-    def _one_by_one(self, rows: IdMatrix, failovers: Failovers) -> IdMatrix:
-        """Lists with failover targets second, which are counted."""
+    def _one_by_one(
+        self, rows: IdMatrix, failovers: Failovers, *, is_kept: bool = False
+    ) -> IdMatrix:
+        """Lists that are ordered beside what is counted."""
         places = np.searchsorted(self._ids, rows).tolist()
-        failovers.order_all(places)
+        failovers.order_all(places, is_kept=is_kept)
         found: IdMatrix = self._ids[np.array(places)]
         return found
 
@@ -211,15 +205,11 @@ def lists_of_rounds(
     begin = table.index(ledger)
     if begin is None:
         return None
-    lists = table.lists(begin, partitions)
-    failovers = Failovers(state, field, ignore_rack=ignore_rack, replicas=replicas)
-    if failovers.is_sought and partitions > ONE_BY_ONE:
-        lists = ReplicaLists(table.ordered(begin, partitions, state, failovers))
-    elif failovers.is_sought:
-        rows = [[field.at_of[spu_id] for spu_id in row] for row in lists.tolist()]
-        failovers.order_all(rows)
-        failovers.undo()
-        lists = ReplicaLists(field.ids[np.array(rows)])
+    failovers = failovers_of(state, field, ignore_rack=ignore_rack, replicas=replicas)
+    if failovers is None:
+        lists = table.lists(begin, partitions)
+    else:
+        lists = ReplicaLists(table.ordered(begin, partitions, failovers))
     table.note(lists, ledger, begin + partitions)
     return lists
 
@@ -320,13 +310,8 @@ def _leading_racks(lists: tuple[int, ...]) -> tuple[list[int], list[int]]:
 def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) -> list[int]:
     """What comes at each place: in each round of places all of `order`, once each time it has it.
 
-    Where one leads it is that one; the others come in an order of the round.
-
-    Args:
-        order: of what comes.
-        leads: the one that leads at each place, or `NOBODY`.
-        apart: so many places from one that leads on are different ones; 0: they are so anyway.
-        number: of the first round.
+    It is the one of `leads`, unless that is `NOBODY`; the others come in an order of the round,
+    counted from `number`. Each `apart` places are different ones; 0: they are so anyway.
     """
     found: list[int] = []
     is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.

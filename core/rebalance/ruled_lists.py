@@ -86,13 +86,13 @@ class RuledLists:
         if row not in self._rules:
             return True
         at = self._at_first.places[row].tolist().index(taker)
-        return bool(self._rules[row].leaders(self._at_first.members(row))[at])
+        return bool(self._rules[row].table.leaders(self._at_first.members(row))[at])
 
     def able_to_lead(self, lists: ClusterLists) -> Flags:
         """Which members may lead the lists, as far as the rules of topics go."""
         able = np.ones(lists.ids.shape, dtype=np.bool_)
         for row, rules in self._rules.items():
-            found = rules.leaders(lists.members(row))
+            found = rules.table.leaders(lists.members(row))
             able[row, : len(found)] = found
         return able
 
@@ -101,7 +101,8 @@ class RuledLists:
         if not self._rules and not self.closed.any():
             return None
         rack_of, places = self._at_first.rack_of, self._at_first.places
-        masks = {rules.allowed.tobytes(): rules.allowed for rules in self._rules.values()}
+        tables = [rules.table for rules in self._rules.values()]
+        masks = {table.allowed.tobytes(): table.allowed for table in tables}
         columns = [rack_of, self.closed, *(masks[key] for key in sorted(masks))]
         known, of = np.unique(np.array(columns, dtype=np.int64), axis=1, return_inverse=True)
         if known.shape[1] > ZONES_MAX:
@@ -140,7 +141,7 @@ class RuledLists:
             if at == free:
                 able[at] = takers & (is_near | is_elsewhere)
             else:
-                able[at] = takers & is_near & rules.alike(members[at])
+                able[at] = takers & is_near & rules.table.alike(members[at])
         able[:, [place for place in places if place < spus]] = False
         # Of those that may take several replicas of the list each is given one to take.
         numbers = able.cumsum(axis=0) - 1

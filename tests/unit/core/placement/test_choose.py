@@ -19,7 +19,6 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import choose
 from spu_assigner.core.placement.choose import Chooser, bind_topic, topic_chooser
-from spu_assigner.core.placement.eligibility import ring_field
 from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
     SHARE_MAX,
@@ -178,20 +177,6 @@ def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
     assert found > share_of(150)
 
 
-def test_an_spu_has_the_best_score_if_it_is_chosen() -> None:
-    for seed in range(share_of(100)):
-        case = Case(seed)
-        chooser = topic_chooser(case.state, "a")
-        row = case.state.topics["a"].replicas.lists().tolist()[0]
-        scores = {
-            spu_id: score
-            for spu_id in case.state.spus
-            if spu_id not in row and (score := chooser.score(row, spu_id)) is not None
-        }
-        expected = min(scores, key=lambda spu_id: scores[spu_id], default=None)
-        assert chooser.best(row) == expected, seed
-
-
 def test_a_saturated_spu_is_named_once_in_order() -> None:
     state, events = ClusterState("c1"), Events()
     for spu_id, capacity in enumerate((2, 1, 3)):
@@ -209,17 +194,6 @@ def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
     assert found == share(used, capacity)
     if capacity:
         assert found == min(Fraction(used, capacity) * 2**FRACTION_BITS // 1, SHARE_MAX)
-
-
-def test_twice_the_fair_share_is_rounded_up() -> None:
-    """On 20 SPUs, 19 of them alike: of 48 replicas twice 2.4 are 5; of one replica 1."""
-    state, events = ClusterState("c1"), Events()
-    for spu_id in range(20):
-        capacity = 200 if spu_id == 0 else 100
-        step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
-    field = ring_field(state, state.ring, ignore_rack=False)
-    assert field.limits(48) == [10] + [5] * 19
-    assert field.limits(1) == [1] * 20
 
 
 @given(st.integers(1, 300), st.integers(0, 10**30))
