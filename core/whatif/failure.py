@@ -33,18 +33,30 @@ FloatArray = NDArray[np.float64]  # of whole numbers: exact below 2**53, more th
 class FailureOutcome:
     """What a failure costs; arrays are by SPU as `FailureAnalysis.ids`, or by resource."""
 
-    failed: FlagArray  # the SPUs that fail, of those that were online
-    leaders_lost: int  # partitions that lose their leader, the lost ones included
-    under_replicated: int  # partitions that lose a replica and keep one
-    lost_rows: IdArray  # that lose their last online replica, for `FailureAnalysis.partition_of`
-    leaders: CountArray  # partitions that each SPU leads afterwards
-    replicas: int  # replicas that are to be re-created if the failure is permanent
-    free_slots: int  # of the SPUs that take new replicas
-    lists_short: CountArray  # of each list that lost replicas: those that no SPU can take
-    used: FloatArray  # shape (resources, SPUs): after the failover; a failed SPU as before
-    exceeds: FlagArray  # likewise: the failover puts the SPU over its capacity
-    needed: FloatArray  # what it takes to re-create what failed, and to relieve SPUs that are over
-    free: FloatArray  # what the SPUs that take new replicas have left
+    failed: FlagArray
+    """The SPUs that fail, of those that were online."""
+    leaders_lost: int
+    """Partitions that lose their leader, the lost ones included."""
+    under_replicated: int
+    """Partitions that lose a replica and keep one."""
+    lost_rows: IdArray
+    """Partitions that lose their last online replica, for `FailureAnalysis.partition_of`."""
+    leaders: CountArray
+    """Partitions that each SPU leads afterwards."""
+    replicas: int
+    """Replicas that are to be re-created if the failure is permanent."""
+    free_slots: int
+    """Of the SPUs that take new replicas."""
+    lists_short: CountArray
+    """Of each list that lost a replica: replicas that no SPU can take, since all are in it."""
+    used: FloatArray
+    """Shape (resources, SPUs): what each uses after the failover; a failed one what it did."""
+    exceeds: FlagArray
+    """Of these, whether the failover puts the SPU over its capacity of the resource."""
+    needed: FloatArray
+    """What it takes to re-create what failed, and to relieve SPUs that are over."""
+    free: FloatArray
+    """What the SPUs that take new replicas have left."""
 
     @property
     def without_slot(self) -> int:
@@ -193,11 +205,16 @@ def spus_for(amount: int, capacity: int) -> int | None:
 class FailureSweep:
     """All failures of a kind."""
 
-    cases: int  # how many failures were looked at
-    losing: int  # cases that lose a partition
-    over_capacity: int  # cases with more replicas to re-create than there is room for
-    over_resources: int  # cases whose failover puts an SPU over the capacity of a resource
-    failed: list[int]  # the ids of the SPUs of the worst case, the first of equals
+    cases: int
+    """How many failures were looked at."""
+    losing: int
+    """Cases that lose a partition."""
+    over_capacity: int
+    """Cases with more replicas to re-create than there is room for."""
+    over_resources: int
+    """Cases whose failover puts an SPU over the capacity of a resource."""
+    failed: list[int]
+    """The ids of the SPUs of the worst case, the first of equals."""
 
 
 def sweep_spus(analysis: FailureAnalysis) -> FailureSweep:
