@@ -22,7 +22,7 @@ and whenever all are level. Other requests are placed as `request` says, which l
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import cached_property
 from math import lcm
 from typing import Final, NamedTuple
 
@@ -45,6 +45,9 @@ ROWS_MAX: Final = 16_384  # of a table; blocks are repeated after that,
 BLOCKS_MAX: Final = 256  # or after so many
 NOBODY: Final = -1
 STEP: Final = 0.6180339887498949  # of the orders of followers from round to round
+
+
+LeadingRacks = tuple[list[int], list[int]]  # of the lists of a block: the rack, and how many before
 
 
 class Rack(NamedTuple):
@@ -103,14 +106,18 @@ class RoundTable:
         """These lists are counted next, if they are given; then the index is this one."""
         self._given, self._version, self._next = lists, ledger.version, begin
 
+    @cached_property
+    def _leading(self) -> LeadingRacks:
+        return _leading_racks([rack.lists for rack in self._racks])
+
     def _block(self, number: int) -> Table:
         number %= self._count
         known = self._blocks.get(number)
         if known is None:
             if self._is_full:
-                places = _full_block(self._racks, number)
+                places = _full_block(self._racks, self._leading, number)
             else:
-                places = _block(self._racks, self._replicas, number)
+                places = _block(self._racks, self._leading[0], self._replicas, number)
             if len(self._blocks) * self._size > ROWS_MAX:
                 self._blocks.clear()
             known = self._blocks[number] = Table(self._ids[places])
@@ -182,7 +189,7 @@ class RoundTable:
         for rack, (members, _) in enumerate(self._racks):
             rest = held[members]
             turn, done = divmod(begin, len(members))
-            rest[_turn_of_rack(self._racks, rack, turn)[:done]] -= 1
+            rest[_turn_of_rack(self._racks, self._leading, rack, turn)[:done]] -= 1
             if (rest != rest[0]).any():
                 return False
         return True
@@ -235,13 +242,13 @@ def _racks_alike(ring: Ring, replicas: int, *, ignore_rack: bool) -> list[Rack] 
     return racks if (replicas + 1) * most <= ring.size and int(weights.max()) == 1 else None
 
 
-def _block(racks: Sequence[Rack], replicas: int, number: int) -> IdMatrix:
+def _block(racks: Sequence[Rack], leading: Sequence[int], replicas: int, number: int) -> IdMatrix:
     """The lists of a block: each SPU leads one of them, and is in as many as a list has places."""
     sizes = [len(rack.members) for rack in racks]
     lists = sum(sizes)
     is_even = sizes == sizes[:1] * len(sizes)
     # Racks in the order in which they take a replica each, as often as they have SPUs.
-    order = [*range(len(racks))] if is_even else _leading_racks(tuple(sizes))[0]
+    order = [*range(len(racks))] if is_even else leading
     leads = [NOBODY] * (lists * replicas)
     shift = number * (1 + int(len(order) * STEP))
     leads[::replicas] = [order[(shift + at) % len(order)] for at in range(lists)]
@@ -264,24 +271,24 @@ def _block(racks: Sequence[Rack], replicas: int, number: int) -> IdMatrix:
     return found.reshape(-1, replicas)
 
 
-def _full_block(racks: Sequence[Rack], number: int) -> IdMatrix:
+def _full_block(racks: Sequence[Rack], leads: LeadingRacks, number: int) -> IdMatrix:
     """The lists of a block where each has one SPU of each rack."""
-    leading = np.array(_leading_racks(tuple(rack.lists for rack in racks))[0])
+    leading = np.array(leads[0])
     columns = []
     for at, (members, _) in enumerate(racks):
         turn, done = divmod(number * len(leading), len(members))
         column: list[int] = []
         while len(column) < done + len(leading):
-            column += _turn_of_rack(racks, at, turn)
+            column += _turn_of_rack(racks, leads, at, turn)
             turn += 1
         columns.append(np.array(members, dtype=np.int32)[column[done : done + len(leading)]])
     others = (leading[:, np.newaxis] + np.arange(len(racks))) % len(racks)
     return np.array(columns).T[np.arange(len(leading))[:, np.newaxis], others]
 
 
-def _turn_of_rack(racks: Sequence[Rack], rack: int, turn: int) -> list[int]:
+def _turn_of_rack(racks: Sequence[Rack], block: LeadingRacks, rack: int, turn: int) -> list[int]:
     """The SPUs of a rack, as numbers, in the order in which they get the replicas of a round."""
-    leading, led = _leading_racks(tuple(each.lists for each in racks))
+    leading, led = block
     size, count = len(leading), len(racks[rack].members)
     # By how many the one that leads first in a block is shifted from block to block: few enough
     # that none leads twice in a round, of those that lead at the end of a block and then.
@@ -289,13 +296,12 @@ def _turn_of_rack(racks: Sequence[Rack], rack: int, turn: int) -> list[int]:
     shift = rack if len(racks) + most <= count else 0
     leads = []
     for number in range(turn * count, (turn + 1) * count):
-        block, at = divmod(number, size)
-        leads.append((block * shift + led[at]) % count if leading[at] == rack else NOBODY)
+        turns, at = divmod(number, size)
+        leads.append((turns * shift + led[at]) % count if leading[at] == rack else NOBODY)
     return _turns(range(count), leads, 0, turn * len(racks) + rack)
 
 
-@lru_cache(maxsize=16)
-def _leading_racks(lists: tuple[int, ...]) -> tuple[list[int], list[int]]:
+def _leading_racks(lists: Sequence[int]) -> LeadingRacks:
     """The rack that leads each list of a block, of which each leads so many, and how many it leads
     before."""
     places = [

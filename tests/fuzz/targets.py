@@ -46,6 +46,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
+from spu_assigner.core.base.records import RingChange
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
@@ -558,7 +559,7 @@ def shard_batch(data: bytes) -> None:
     batch = Batch.of_rows(
         [(raw.source, 0, place, place, raw.key, raw.value) for place, raw in enumerate(raws)]
     )
-    answers, letters = [0] * count, [0] * count
+    answers, letters, joins = [0] * count, [0] * count, [False] * count
     for bundle in run_batch(shard, store, batch, _OPTIONS):
         for message in Bundle(bundle).messages():
             offset = int(message.id.split(b"/")[2])
@@ -569,8 +570,9 @@ def shard_batch(data: bytes) -> None:
             else:
                 answers[offset] += message.kind < MessageKind.DEAD_LETTER
                 if message.value is not None:
-                    decode_record(message.value)
-    _check_each(raws, answers, letters)
+                    record = decode_record(message.value)
+                    joins[offset] |= getattr(record, "change", None) is RingChange.JOINED
+    _check_each(raws, answers, letters, joins)
     again = Clusters()
     begin(Shard(again), store)
     known = {name: state for name, state in shard.copy.items() if state.memory.count}
@@ -579,9 +581,10 @@ def shard_batch(data: bytes) -> None:
         _hold(picture(again[name]) == picture(state), f"{name} is restored as another state")
 
 
-def _check_each(raws: list[Raw], answers: list[int], letters: list[int]) -> None:
+def _check_each(raws: list[Raw], answers: list[int], letters: list[int], joins: list[bool]) -> None:
     seen: set[tuple[str, str]] = set()
-    for raw, answered, dead in zip(raws, answers, letters, strict=True):
+    clusters: set[str] = set()  # with an SPU: one that has nothing remembers nothing
+    for raw, answered, dead, joined in zip(raws, answers, letters, joins, strict=True):
         event = None
         try:
             kind: EventKind = "spu" if raw.source is InputSource.SPU_EVENTS else "topic"
@@ -593,7 +596,9 @@ def _check_each(raws: list[Raw], answers: list[int], letters: list[int]) -> None
         elif (event.cluster_id, event.event_id) in seen:
             _hold((answered, dead) == (0, 0), f"a copy, {raw}, has {answered} answers")
         else:
-            seen.add((event.cluster_id, event.event_id))
+            clusters.update([event.cluster_id] if joined else [])
+            if event.cluster_id in clusters:
+                seen.add((event.cluster_id, event.event_id))
             _hold(answered > 0 and dead == 0, f"{raw}: {answered} answers, {dead} dead letters")
 
 

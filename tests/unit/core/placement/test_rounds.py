@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap
-from spu_assigner.core.placement.rounds import Rack, _block, _full_block
+from spu_assigner.core.placement.rounds import Rack, _block, _full_block, _leading_racks
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
@@ -33,7 +33,8 @@ def test_a_block_is_level_after_each_list(replicas: int, sizes: list[int], numbe
     """Replicas and leaders of two SPUs differ by one at most, and lists are on distinct racks."""
     racks, spus = racks_of(sizes), sum(sizes)
     assume((replicas + 1) * max(sizes) <= spus)
-    rows = _block(racks, replicas, number).tolist()
+    leading, _ = _leading_racks([rack.lists for rack in racks])
+    rows = _block(racks, leading, replicas, number).tolist()
     require_level(rows, spus)
     rack_of = {spu: number for number, rack in enumerate(racks) for spu in rack.members}
     assert all(len({rack_of[spu] for spu in row}) == replicas for row in rows)
@@ -46,7 +47,8 @@ def test_as_many_racks_as_replicas_are_level_each(given: list[tuple[int, int]]) 
     """Each list has one of each rack; leaders are level by capacity, replicas on each rack."""
     sizes, weights = map(list, zip(*given, strict=True))
     racks = racks_of(sizes, weights)
-    rows = [row for number in range(5) for row in _full_block(racks, number).tolist()]
+    leading = _leading_racks([rack.lists for rack in racks])
+    rows = [row for number in range(5) for row in _full_block(racks, leading, number).tolist()]
     rack_of = {spu: number for number, rack in enumerate(racks) for spu in rack.members}
     assert all(sorted(rack_of[spu] for spu in row) == list(range(len(sizes))) for row in rows)
     held = Counter[int]()
