@@ -87,6 +87,7 @@ class Topic:
     ignore_rack: bool
     changed_by: list[str] = field(default_factory=list)
     is_pinned: bool = False
+    has_lost: bool = False  # its last repair found an only copy that cannot be copied
     revision: int = 1
 
 

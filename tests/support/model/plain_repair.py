@@ -18,13 +18,19 @@ def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> 
     """
     before, ring = [list(ids) for ids in topic.replicas], list(cluster.ring)
     released: list[tuple[int, int]] = []
+    topic.has_lost = False
     for partition, ids in enumerate(before):
         if only is not None and only not in ids:
             continue
+        is_lost = False
         for spu_id in sorted(ids):
             if cluster.spus[spu_id].leaving and only in (None, spu_id):
-                released += _replace(cluster, topic, partition, spu_id, had=ids, ring=ring)
-        if _is_lost(cluster, topic.replicas[partition]):
+                is_lost = _is_only_copy(cluster, topic.replicas[partition], spu_id, had=ids)
+                if is_lost:
+                    break
+                released += _replace(cluster, topic, partition, spu_id, ring=ring)
+        topic.has_lost |= is_lost
+        if is_lost:
             continue
         while only is None and len(topic.replicas[partition]) < topic.widths[partition]:
             taken = best_spu(cluster, topic, topic.replicas, topic.replicas[partition], ring)
@@ -39,23 +45,21 @@ def repair_topic(cluster: Cluster, topic: Topic, *, only: int | None = None) -> 
     return topic.replicas != before
 
 
-def _is_lost(cluster: Cluster, ids: list[int]) -> bool:
-    """Whether nothing of a list that is to leave can be copied."""
-    spus = [cluster.spus[spu_id] for spu_id in ids]
-    return any(spu.leaving for spu in spus) and all(spu.is_dead for spu in spus)
-
-
-def _replace(
-    cluster: Cluster, topic: Topic, partition: int, gone: int, *, had: list[int], ring: list[int]
-) -> list[tuple[int, int]]:
-    """Give one replica of a leaving SPU to another; returns the core (SPU, core) that it held.
+def _is_only_copy(cluster: Cluster, ids: list[int], gone: int, *, had: list[int]) -> bool:
+    """Whether a list is to leave the only SPU that has its data, from which nothing can be copied.
 
     `had`: the list before its repair, whose SPUs have the data.
     """
+    is_dead = all(cluster.spus[spu_id].is_dead for spu_id in had)
+    return is_dead and not ({*ids} - {gone}) & {*had}
+
+
+def _replace(
+    cluster: Cluster, topic: Topic, partition: int, gone: int, *, ring: list[int]
+) -> list[tuple[int, int]]:
+    """Give one replica of a leaving SPU to another; returns the core (SPU, core) that it held."""
     ids = topic.replicas[partition]
     kept = [spu_id for spu_id in ids if spu_id != gone]
-    if all(cluster.spus[spu_id].is_dead for spu_id in had) and not set(kept) & set(had):
-        return []
     taken = best_spu(cluster, topic, topic.replicas, ids, ring)
     if taken is None and not any(cluster.spus[spu_id].online for spu_id in kept):
         return []
@@ -120,7 +124,8 @@ def shortage(cluster: Cluster, topic: Topic) -> str | None:
     lists = wanting(cluster, topic)
     if not lists:
         return None
-    if any(_is_lost(cluster, ids) for ids in lists):
+    leaving = [(ids, i) for ids in lists for i in ids if cluster.spus[i].leaving]
+    if topic.has_lost or any(_is_only_copy(cluster, ids, i, had=ids) for ids, i in leaving):
         return "SOURCE_OFFLINE"
     online = [spu_id for spu_id, spu in cluster.spus.items() if spu.online]
     would_do = any(spu_id not in ids for ids in lists for spu_id in online)
