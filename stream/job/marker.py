@@ -53,8 +53,8 @@ class MarkerFormatError(AssignerError):
         super().__init__(
             f"the last marker of query {query!r} on {topic} (offset {offset}) cannot be read: "
             f"{found}; expected a CommitMarker as releases from 1.0 on write it. Resume with the "
-            "release that wrote it, or begin anew: give the job another topic prefix and a new "
-            "checkpoint"
+            "release that wrote it, or start from the beginning: give the job another topic prefix "
+            "and a new checkpoint"
         )
 
 
