@@ -10,7 +10,7 @@ looked at one by one; the others are as good as each other, level by level (`man
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
-from spu_assigner.core.placement.many_kinds import KindGroups, best_offer
+from spu_assigner.core.placement.many_kinds import KindGroups, KindTable, best_offer
 from spu_assigner.core.placement.preference import (
     NEVER,
     POSITION_BITS,
@@ -41,8 +41,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
-KINDS_SCANNED_MAX: Final = 256  # of more, those that share no cell with a list have a heap of tops
-
+KINDS_SCANNED_MAX: Final = 256  # one by one, for new lists; those of others differ more
 AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
 
 Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
@@ -85,6 +84,7 @@ class Chooser:
         self.field = field
         self._state = state
         self._looks = 0
+        self._is_new = lists > 0  # lists are new
         self._is_plain = need is None
         self._resources, used, has = self._all_resources(need, changes, as_follower=lists > 0)
         self._first = self._resources[0].used  # replicas on each SPU before,
@@ -109,7 +109,7 @@ class Chooser:
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
-        self.groups: KindGroups | None = None  # if there are very many kinds
+        self.groups: KindGroups | KindTable | None = None  # if there are very many kinds
         self._take_keys(levels[0])
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
@@ -139,19 +139,26 @@ class Chooser:
         if field.is_demanding and wanted is not None:
             is_demanded = field.lacks(counts) >= wanted - len(row)
         taken = {*row, *without} if without else row
-        if self.groups is not None and not field.is_demanding:
-            cells = [field.cells_of(spu_id) for spu_id in row]
-            found = self.groups.best(counts, cells, taken)
-            return None if found is None else field.id_list[self.at_of_key(found)]
-        for tier, _ in field.turn(tuple(counts)).tiers:
+        if self.groups is not None:
+            self._looks += self.groups.looks
+            cells = [cell for spu_id in row for cell in field.cells_of(spu_id)]
+            key = self.groups.best(counts, cells, taken)
+        else:
+            key = self._best_of_tiers(counts, taken)
+        if key == NEVER:
+            return None
+        cells_of_key = field.kinds[self._kind_of_key(key)].cells
+        if is_demanded and all(counts[cell] >= field.mins[cell] for cell in cells_of_key):
+            return None
+        return field.id_list[self.at_of_key(key)]
+
+    def _best_of_tiers(self, counts: Sequence[int], taken: Collection[int]) -> int:
+        for tier, _ in self.field.turn(tuple(counts)).tiers:
             self._looks += len(tier)
             best = min([self.front(kind, taken) for kind in tier])
             if best != NEVER:
-                cells_of_tier = field.kinds[tier[0]].cells
-                if is_demanded and all(counts[at] >= field.mins[at] for at in cells_of_tier):
-                    return None
-                return field.id_list[self.at_of_key(best)]
-        return None
+                return best
+        return NEVER
 
     def take(
         self, row: Collection[int], *, without: Collection[int] = (), wanted: int | None = None
@@ -203,12 +210,16 @@ class Chooser:
         self._fronts = [heap[0] if heap else NEVER for heap in self._heaps]
         if self.leads is not None:
             self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
-        if len(self.field.kinds) > KINDS_SCANNED_MAX:
-            self.groups = KindGroups(self.field, self.front, self.at_of_key)
+        if len(self.field.kinds) > (KINDS_SCANNED_MAX if self._is_new else KINDS_SCANNED_MAX // 8):
+            groups = KindGroups(self.field, self.front, self._kind_of_key)
+            self.groups = groups if groups.is_apt else KindTable(self.field, self.front)
 
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
         return self._positions.at[key & POSITION_MASK]
+
+    def _kind_of_key(self, key: int) -> int:
+        return self.field.kind_of[self.at_of_key(key)]
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""

@@ -33,6 +33,7 @@ class ListChooser(Chooser):
         field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
         at_position = self._positions.at
         if self.groups is not None:
+            work.look(length * self.groups.looks)
             return self._take_grouped(length, first)
         turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
         if first:
@@ -186,4 +187,6 @@ class ListChooser(Chooser):
             if spu_id is None:
                 return None
             row.append(spu_id)
+        if self.field.is_demanding and self.field.lacks(self.field.counts(row)):
+            return None
         return [self.field.at_of[spu_id] for spu_id in row]

@@ -36,6 +36,7 @@ from spu_assigner.core.state.ledger import Loads
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s
 LISTS_MAX: Final = 60_000  # searched for a move, and moves found; some 2 s
+LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list
 LEFT_MAX: Final = 10_000  # likewise beyond the limits; then all count that break a rule
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
@@ -189,6 +190,7 @@ class _Repairing:
                 cost = topic.cost([*members[:at], taken, *members[at + 1 :]])
                 if cost < now:
                     ways.append((cost, at == 0, -share, at, number, taken))
+        self._lists += chooser.take_looks() // LOOKS_A_LIST
         return (best[3], best[5]) if ways and (best := min(ways)) else None
 
     def _takers(

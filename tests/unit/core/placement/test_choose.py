@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 from random import Random
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLe
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.placement import choose
+from spu_assigner.core.placement import choose, many_kinds
 from spu_assigner.core.placement.choose import Chooser, bind_topic, topic_chooser
 from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
@@ -38,10 +37,13 @@ RULES = (
 )
 
 
-@pytest.fixture(autouse=True, scope="module", params=[choose.KINDS_SCANNED_MAX, 0])
+@pytest.fixture(autouse=True, scope="module", params=[(256, 0), (0, 16), (0, -1)])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """All kinds are scanned, or those that share no cell with a list have a heap of tops."""
-    with mock.patch.object(choose, "KINDS_SCANNED_MAX", request.param):
+    """Kinds are scanned one by one, or have heaps of tops, or are compared in arrays."""
+    scanned, groups = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose, "KINDS_SCANNED_MAX", scanned)
+        patch.setattr(many_kinds, "GROUPS_MAX", groups)
         yield
 
 
@@ -185,6 +187,22 @@ def test_a_saturated_spu_is_named_once_in_order() -> None:
     chooser = topic_chooser(state, "t")
     assert [chooser.take([]) for _ in range(6)] == [2, 1, 2, 0, 2, None]
     assert chooser.filled == [1, 0, 2]
+
+
+def test_what_is_looked_at_for_a_place_is_counted() -> None:
+    """An event that moves replicas in a cluster of many kinds of SPUs ends at its limit."""
+    state, events = ClusterState("c1"), Events()
+    for spu_id in range(40):
+        labels = {"cell": str(spu_id), "row": str(spu_id * spu_id % 37)}
+        join = events.join(spu_id, rack=f"r{spu_id % 7}", labels=labels)
+        step(state, join, default_policy=Policy.BALANCED)
+    step(state, events.adopt("t", [0]), default_policy=Policy.BALANCED)
+    rules = Constraints(spread=(SpreadLevel("cell"), SpreadLevel("row")))
+    step(state, events.constraints("t", rules), default_policy=Policy.BALANCED)
+    chooser = topic_chooser(state, "t")
+    assert chooser.take([0]) is not None
+    assert chooser.take_looks() > 0
+    assert chooser.take_looks() == 0
 
 
 @given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
