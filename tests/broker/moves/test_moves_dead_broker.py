@@ -72,7 +72,8 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
             (each.broker, each.setting, each.value, each.before) for each in record.throttles
         ] == [(LEAVES, name, "1000", THEIRS) for name in RATES]
         operator.cluster.start(LEAVES)
-        assert mover.throttles() == {**rates(THEIRS, 1, 2), **rates("1000", LEAVES)}
+        found = {**rates(THEIRS, 1, 2), **rates("1000", LEAVES)}
+        until(lambda: mover.throttles() == found)
         status, _, errors = mover.move()
         assert (status, len(errors)) == (0, 1), errors
         assert errors[0].startswith("apply: removes the throttle that process "), errors
@@ -103,7 +104,7 @@ def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
     assert record is not None
     assert record.throttles == ()
     operator.cluster.start(LEAVES)
-    assert mover.throttles() == rates("1000", LEAVES)
+    until(lambda: mover.throttles() == rates("1000", LEAVES))
 
 
 @pytest.mark.long("a broker is killed, and started again")
@@ -146,6 +147,6 @@ def test_settings_of_a_broker_that_has_just_died_are_not_waited_for(mover: Mover
             assert kafka.change(rates(THEIRS, 1, LEAVES)) == dict.fromkeys(
                 rates("", LEAVES), NOT_ALIVE
             )
-            assert mover.throttles() == rates(THEIRS, 1)
+            until(lambda: mover.throttles() == rates(THEIRS, 1))  # once the brokers have read it
         finally:
             cluster.kill(LEAVES)
