@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.settings import SPECS
 from spu_assigner.stream.kafka.acls import GRANTS, Resource
+from spu_assigner.stream.kafka.config.settings import SPECS
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.bench.bench_pages import PAGES, with_tables
 from support.bench.figures import STORED
