@@ -1,4 +1,4 @@
 """`doctor`: diagnose start-up failures, with a fix for each.
 
-Imports `job` and what it imports.
+Imports `clusters.moves`, `job`, `local.jvm`, `kafka` and `common`.
 """

@@ -1,4 +1,4 @@
 """`ui`: clusters, rings, loads and maps in a browser.
 
-Imports `inspect`, `explain`, `shard`, `kafka`, `config` and `common`.
+Imports `audit.cluster_report`, `job.shard`, `client`, `kafka` and `common`.
 """

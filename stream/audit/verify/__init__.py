@@ -1,4 +1,4 @@
 """`verify`: an audit of the outputs against markers and inputs.
 
-Imports `job` and what it imports.
+Imports `job`, `kafka` and `common`.
 """

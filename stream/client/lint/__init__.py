@@ -1,4 +1,4 @@
 """`lint`: faults of event files and replica lists before they are sent.
 
-Imports `client`, `config` and `common`.
+Imports `client` and `common`.
 """

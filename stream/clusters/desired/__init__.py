@@ -1,4 +1,4 @@
 """`plan --desired` and `apply --desired`: a file of desired topics becomes events.
 
-Imports `recover`, `client`, `kafka`, `config` and `common`.
+Imports `job.shard`, `client`, `kafka` and `common`.
 """

@@ -1,4 +1,4 @@
 """`plan` and `apply`: Kafka's topics made as their replica maps say.
 
-Imports `moves`, `desired`, `recover`, `kafka`, `config` and `common`.
+Imports `clusters.moves`, `clusters.desired`, `job.shard`, `kafka` and `common`.
 """

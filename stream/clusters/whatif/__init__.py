@@ -1,4 +1,5 @@
 """`whatif`: what a failure of SPUs or racks would cost a cluster.
 
-Imports `inspect`, `recover`, `kafka`, `config` and `common`.
+Imports `job` (what it has published, its checkpoint), `kafka` and `common`, nothing else of
+`clusters`.
 """

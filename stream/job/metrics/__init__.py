@@ -1,4 +1,4 @@
 """Counts, metrics and health of a job.
 
-Imports `shard`, `kafka`, `config` and `common`.
+Imports `job.shard`, `kafka` and `common`.
 """

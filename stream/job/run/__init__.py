@@ -1,4 +1,4 @@
-"""`run`: broker, job and the bundled scenario; `play` sends that to a job that runs.
+"""`run`: broker, job and the demonstration; `play` sends its events to a job that runs.
 
-Imports `job`, `client`, `broker` and what these import.
+Imports all of `job`, `local`, `client`, `kafka` and `common`.
 """

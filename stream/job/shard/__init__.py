@@ -1,4 +1,4 @@
-"""One shard of the state: its log, its process, its part of a batch.
+"""One shard of the state: its log, its server, its part of a batch; the state as it was published.
 
-Imports `checkpoint`, `kafka`, `config` and `common`.
+Imports `kafka` and `common`, nothing else of `job`.
 """

@@ -1,4 +1,4 @@
-"""Settings and security, read once; the options that commands share.
+"""Settings and security of connections and of the job, read once; options that commands share.
 
-Imports `common`.
+Every wing calls it. Imports `common`, nothing else of `kafka`.
 """

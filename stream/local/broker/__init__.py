@@ -1,4 +1,4 @@
-"""The embedded broker: a real Kafka in a process of its own.
+"""The embedded broker: a real Kafka in a process of its own; the command `broker`.
 
-Imports `jvm`, `config` and `common`.
+Imports `local.jvm`, `kafka.config` and `common`.
 """
