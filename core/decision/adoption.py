@@ -36,11 +36,12 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision import checks
 from spu_assigner.core.decision.answers import known_topic, status
 from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.repair import cores_of, revised, settled
+from spu_assigner.core.decision.repair import revised, settled
 from spu_assigner.core.decision.requests import shown_index
 from spu_assigner.core.decision.ring_changes import count_changes, ring_after
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.core_weights import cores_of
 from spu_assigner.core.state.memory import own_events_after
 
 

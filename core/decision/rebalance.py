@@ -33,7 +33,7 @@ from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import held_by_cores, weights_after
+from spu_assigner.core.state.core_weights import weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
 from spu_assigner.core.state.topic import Topic
@@ -273,8 +273,5 @@ def _records(
             weights=weights,
         )
         maps.append(changed)
-        if changed.cores is not None:
-            held = held_by_cores(replicas.matrix, changed.cores.matrix)
-            before = state.topics[names[index]].held_by_cores()
-            weights.update(weights_after(weights, before, held))
+        weights.update(weights_after(weights, state.topics[names[index]], changed))
     return after.around(state, answer.cause, *maps, answer)

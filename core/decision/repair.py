@@ -49,8 +49,8 @@ from spu_assigner.core.decision.ring_changes import (
 from spu_assigner.core.decision.shortage import short_of_repairs
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import first_core
-from spu_assigner.core.state.topic import Topic, map_of
+from spu_assigner.core.state.core_weights import cores_of
+from spu_assigner.core.state.topic import map_of
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 400
@@ -183,24 +183,6 @@ def revised(
         cause=cause,
         reason=Reason(mode=mode, ring=recorded_ring(state, Order.BALANCED), moves=tuple(reported)),
     )
-
-
-def cores_of(
-    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
-) -> ReplicaLists:
-    """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
-    the first of least weight."""
-    known: list[dict[int, int]] = []
-    if topic is not None and topic.cores is not None:
-        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
-        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
-    scratch: dict[SpuId, list[int]] = {}
-    rows: list[list[int]] = []
-    known += [{}] * (len(replicas) - len(known))
-    for row, before in zip(replicas.tolist(), known[: len(replicas)], strict=True):
-        new = {i: first_core(weights, scratch, SpuId(i)) for i in row if i not in before}
-        rows.append([new[i] if i in new else before[i] for i in row])
-    return ReplicaLists.of_lists(rows)
 
 
 def outcome(

@@ -35,7 +35,7 @@ from spu_assigner.core.policies.striped import (
     stripes_seed,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import first_cores
+from spu_assigner.core.state.core_weights import cores_of
 from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import ranges_text
 from spu_assigner.core.state.topic import Topic
@@ -157,7 +157,7 @@ def _by_rule(
     return Assignment(
         policy=policy,
         replicas=replicas,
-        cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
+        cores=cores_of(state.core_weights, None, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
         chain=cursor.chain() if has_chain and event.start_index is None else None,
         filled=filled,

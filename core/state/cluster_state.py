@@ -36,7 +36,7 @@ from spu_assigner.core.base.records import (
     WaitingSettled,
 )
 from spu_assigner.core.base.replica_lists import IdArray
-from spu_assigner.core.state.core_weights import held_by_cores, weights_after
+from spu_assigner.core.state.core_weights import weights_after
 from spu_assigner.core.state.ledger import Ledger, Loads
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
@@ -385,10 +385,6 @@ def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
     if record.replicas is not None:
         state._keep_topic(record)
     if record.cores is not None or (gone is not None and gone.cores is not None):
-        before = {} if gone is None else gone.held_by_cores()
-        after = {}
-        if record.replicas is not None and record.cores is not None:
-            after = held_by_cores(record.replicas.matrix, record.cores.matrix)
-        for spu_id, weights in weights_after(state.core_weights, before, after).items():
-            state.core_weights[spu_id] = weights
-            state._dirty_spus.add(spu_id)
+        changed = weights_after(state.core_weights, gone, record)
+        state.core_weights.update(changed)
+        state._dirty_spus.update(changed)

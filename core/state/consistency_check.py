@@ -13,6 +13,7 @@ from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, REDPANDA_CORE0_W
 from spu_assigner.core.base.records import Wait
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.core_weights import held_by_cores
 from spu_assigner.core.state.memory import SEEN_BLOCK
 
 
@@ -50,7 +51,7 @@ def _topic_faults(state: ClusterState) -> Iterator[str]:
 def _spu_faults(state: ClusterState) -> Iterator[str]:
     by_core: Counter[int] = Counter()
     for topic in state.topics.values():
-        for (spu_id, _), count in topic.held_by_cores().items():
+        for (spu_id, _), count in held_by_cores(topic).items():
             by_core[spu_id] += count
     registered: dict[int, int] = {}
     for spu_id, spu in state.spus.items():

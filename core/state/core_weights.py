@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists, tally
 from spu_assigner.core.rules import redpanda
+from spu_assigner.core.state.topic import Topic
 
 HeldByCores = dict[tuple[SpuId, int], int]  # replicas of one topic, by (SPU, core)
 
 
-def held_by_cores(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
-    """How many replicas of a map each core holds, in ascending order; both padded alike."""
+def held_by_cores(topic: Topic | None) -> HeldByCores:
+    """How many replicas of a topic each core holds; nothing but for `redpanda`."""
+    if topic is None or topic.cores is None:
+        return {}
+    return _held(topic.replicas.matrix(), topic.cores.matrix())
+
+
+def _held(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
+    """In ascending order; both are padded alike."""
     there = replicas != PADDING
     width = int(cores.max(initial=0)) + 1
     keys, counts = tally(replicas[there].astype(np.int64) * width + cores[there])
@@ -23,12 +33,15 @@ def held_by_cores(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
 
 
 def weights_after(
-    weights: Mapping[SpuId, list[int]], before: HeldByCores, after: HeldByCores
+    weights: Mapping[SpuId, list[int]], gone: Topic | None, given: ReplicaMap
 ) -> dict[SpuId, list[int]]:
-    """The core weights of the SPUs for which the replicas held by cores change.
+    """The core weights of the SPUs for which they change when a map follows on a topic.
 
-    One on a core that is gone goes off the core with the most weight above its base.
+    A replica on a core that is gone goes off the core with the most weight above its base.
     """
+    before, after = held_by_cores(gone), {}
+    if given.replicas is not None and given.cores is not None:
+        after = _held(given.replicas.matrix, given.cores.matrix)
     changed: dict[SpuId, list[int]] = {}
     for (spu_id, core), count in before.items():
         less = count - after.get((spu_id, core), 0)
@@ -49,23 +62,23 @@ def weights_after(
     return changed
 
 
-def first_cores(core_weights: Mapping[SpuId, list[int]], replicas: ReplicaLists) -> ReplicaLists:
-    """On each SPU the first core of least weight, replica after replica."""
-    hosts, counts = tally(replicas.matrix)
-    weights = [core_weights[SpuId(spu_id)] for spu_id in hosts]
-    if max(map(len, weights), default=1) == 1:
-        return ReplicaLists(np.zeros_like(replicas.matrix))
-    cores = map(iter, map(redpanda.take_cores, weights, counts))
-    taken = dict(zip(hosts, cores, strict=True))
-    rows = [[next(taken[spu_id]) for spu_id in row] for row in replicas.tolist()]
-    return ReplicaLists.of_lists(rows)
-
-
-def first_core(
-    weights: Mapping[SpuId, list[int]], scratch: dict[SpuId, list[int]], spu_id: SpuId
-) -> int:
-    """The first core of least weight of an SPU; it is counted in `scratch`, a copy of its own."""
-    of_host = scratch.setdefault(spu_id, list(weights[spu_id]))
-    core = of_host.index(min(of_host))
-    of_host[core] += 1
-    return core
+def cores_of(
+    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
+) -> ReplicaLists:
+    """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
+    the first of least weight, replica after replica."""
+    hosts, _ = tally(replicas.flat())
+    if topic is None and max(len(weights[SpuId(spu_id)]) for spu_id in hosts) == 1:
+        return ReplicaLists(np.minimum(replicas.matrix, 0), ragged=replicas.ragged)
+    rows = replicas.tolist()
+    known: list[dict[int, int]] = []
+    if topic is not None and topic.cores is not None:
+        pairs = zip(topic.replicas.lists(), topic.cores.lists(), strict=True)
+        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
+    known += [{}] * (len(rows) - len(known))
+    both = [*zip(rows, known, strict=False)]
+    new = Counter(spu_id for row, before in both for spu_id in row if spu_id not in before)
+    taken = {i: iter(redpanda.take_cores(weights[SpuId(i)], count)) for i, count in new.items()}
+    return ReplicaLists.of_lists(
+        [[before[i] if i in before else next(taken[i]) for i in row] for row, before in both]
+    )

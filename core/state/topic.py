@@ -13,11 +13,10 @@ from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.base.structs import FrozenStruct
-from spu_assigner.core.state.core_weights import HeldByCores, held_by_cores
 
 BYTE_MAX: Final = 255
 _PACKED: Final = "packed"  # of a table's cache: all its rows
-_OF_WIDTH: Final = {1: np.uint8, 2: np.uint16, 4: np.int32}
+_OF_WIDTH: Final = {1: np.uint8, 2: np.uint16, 4: np.int32}  # padding has a sign: 4 bytes
 
 
 class PackedLists(NamedTuple):
@@ -26,11 +25,10 @@ class PackedLists(NamedTuple):
     data: bytes
     width: int  # bytes of one integer
     columns: int
-    ragged: bool = False  # padded where lists are short
 
     def lists(self) -> ReplicaLists:
         """The replica lists again."""
-        return ReplicaLists(self.matrix(), ragged=self.ragged)
+        return ReplicaLists(self.matrix(), ragged=_OF_WIDTH[self.width] is np.int32)
 
     def matrix(self) -> IdMatrix:
         """The integers again, shape (partitions, replicas), padded where lists are short."""
@@ -55,38 +53,24 @@ class PackedLists(NamedTuple):
         return np.frombuffer(self.data, dtype=_OF_WIDTH[self.width])
 
 
-def pack(lists: ReplicaLists) -> tuple[bytes, int, int, bool]:
+def pack(lists: ReplicaLists) -> tuple[bytes, int, int]:
     """The fields of the `PackedLists` of these; from a table the bytes are sliced."""
     table = lists.table
     if table is None:
-        return _packed(lists.matrix, ragged=lists.ragged)
+        return _packed(lists)
     if _PACKED not in table.cache:
-        table.cache[_PACKED] = _packed(table.rows)
-    data, width, columns, _ = table.cache[_PACKED]
+        table.cache[_PACKED] = _packed(ReplicaLists(table.rows))
+    data, width, columns = table.cache[_PACKED]
     size = width * columns
     begin = lists.start * size
-    return data[begin : begin + lists.count * size], width, columns, False
+    return data[begin : begin + lists.count * size], width, columns
 
 
-def _packed(matrix: IdMatrix, *, ragged: bool = False) -> tuple[bytes, int, int, bool]:
-    largest = matrix.max(initial=0)
-    width = 4 if ragged or largest > 65_535 else 2 if largest > BYTE_MAX else 1
-    data = matrix.astype(_OF_WIDTH[width]).tobytes()
-    return data, width, matrix.shape[1], ragged
-
-
-class TopicExtras(FrozenStruct, frozen=True, kw_only=True):
-    """What few topics have; all others share `NO_EXTRAS`."""
-
-    cores: PackedLists | None = None  # of each replica, `redpanda` only
-    ragged: bool = False  # some lists are short
-    pinned: bool = False  # a rebalance leaves it where it is
-    wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
-    need: Need | None = None  # of resources, for each replica
-    constraints: Constraints | None = None
-
-
-NO_EXTRAS: Final = TopicExtras()
+def _packed(lists: ReplicaLists) -> tuple[bytes, int, int]:
+    largest = lists.matrix.max(initial=0)
+    width = 4 if lists.ragged or largest > 65_535 else 2 if largest > BYTE_MAX else 1
+    data = lists.matrix.astype(_OF_WIDTH[width]).tobytes()
+    return data, width, lists.matrix.shape[1]
 
 
 class Topic(FrozenStruct, frozen=True):
@@ -101,64 +85,26 @@ class Topic(FrozenStruct, frozen=True):
     data: bytes
     width: int
     columns: int
-    extras: TopicExtras = NO_EXTRAS
+    cores: PackedLists | None = None  # of each replica, `redpanda` only
+    pinned: bool = False  # a rebalance leaves it where it is
+    wanted_lengths: bytes | None = None  # a byte for each list, where an adopted topic's differ
+    need: Need | None = None  # of resources, for each replica
+    constraints: Constraints | None = None
 
     @property
     def replicas(self) -> PackedLists:
         """Its lists."""
-        return PackedLists(self.data, self.width, self.columns, self.extras.ragged)
-
-    @property
-    def cores(self) -> PackedLists | None:
-        """The core of each replica, of `redpanda`."""
-        return self.extras.cores
-
-    @property
-    def pinned(self) -> bool:
-        """Whether a rebalance leaves it where it is."""
-        return self.extras.pinned
-
-    @property
-    def wanted_lengths(self) -> bytes | None:
-        """How long each list is to be, where that differs."""
-        return self.extras.wanted_lengths
-
-    @property
-    def need(self) -> Need | None:
-        """What each replica needs of resources."""
-        return self.extras.need
-
-    @property
-    def constraints(self) -> Constraints | None:
-        """Its own rules."""
-        return self.extras.constraints
+        return PackedLists(self.data, self.width, self.columns)
 
     def lengths_wanted(self, partitions: int) -> Sequence[int]:
         """How long each of its lists is to be; it must have so many partitions."""
         return self.wanted_lengths or (self.replication_factor,) * partitions
 
-    def held_by_cores(self) -> HeldByCores:
-        """How many replicas each core holds; nothing but for `redpanda`."""
-        if self.cores is None:
-            return {}
-        return held_by_cores(self.replicas.matrix(), self.cores.matrix())
-
 
 def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...]) -> Topic:
     """What is kept of a map, which has these lists; `own_events`: the one that made it first."""
-    data, width, columns, ragged = pack(lists)
+    data, width, columns = pack(lists)
     cores, wanted = record.cores, record.wanted_lengths
-    need, constraints = record.need, record.constraints
-    extras = NO_EXTRAS
-    if ragged or cores or record.pinned or wanted or need or constraints:
-        extras = TopicExtras(
-            cores=None if cores is None else PackedLists(*pack(cores)),
-            ragged=ragged,
-            pinned=record.pinned,
-            wanted_lengths=None if wanted is None else bytes(wanted),
-            need=need,
-            constraints=constraints,
-        )
     return Topic(
         record.policy,
         record.revision,
@@ -169,7 +115,11 @@ def topic_of(record: ReplicaMap, lists: ReplicaLists, own_events: tuple[int, ...
         data,
         width,
         columns,
-        extras,
+        None if cores is None else PackedLists(*pack(cores)),
+        record.pinned,
+        None if wanted is None else bytes(wanted),
+        record.need,
+        record.constraints,
     )
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from spu_assigner.core import ClusterState, Policy, SpuJoined, TopicCreate, step
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.state.topic import NO_EXTRAS, TopicExtras
 
 
 def created(**asked: Any) -> ClusterState:
@@ -24,16 +22,10 @@ def created(**asked: Any) -> ClusterState:
     return state
 
 
-@pytest.mark.parametrize("asked", [{}, {"policy": Policy.FLUVIO, "start_index": 1}])
-def test_a_topic_that_names_nothing_keeps_nothing_for_it(asked: dict[str, Any]) -> None:
-    """Granted from rows made ahead or with care: a million such topics share one object."""
-    assert created(**asked).topics["t"].extras is NO_EXTRAS
-
-
 def test_a_topic_keeps_what_it_names() -> None:
     """Its need and its rules, and defaults for all else."""
     rules = Constraints(forbid=("spot",))
     topic = created(demand={"disk_bytes": 1}, constraints=rules).topics["t"]
     need = Need((("disk_bytes", 1),))
-    assert topic.extras == TopicExtras(need=need, constraints=rules)
     assert (topic.need, topic.constraints) == (need, rules)
+    assert (topic.cores, topic.pinned, topic.wanted_lengths) == (None, False, None)
