@@ -51,11 +51,10 @@ def shifted_over_racks(
         [(shift + turn + later) * rack_count % steps for later in range(turns)], dtype=np.int32
     )
     nearest = _nearest_racks(racks.tolist(), min(replicas, rack_count))
-    rack_at = np.tile(racks, 3)
     leaders = np.arange(position, position + rows, dtype=np.int32)
     turns_done = leaders // np.int32(size)
     first = leaders - turns_done * np.int32(size)
-    places = _walk(nearest, rack_at, first, offset_of_turn[turns_done], replicas)
+    places = _walk(nearest, racks, first, offset_of_turn[turns_done], replicas)
     return repeat_rows(np.stack([*map(ring.take, places)], axis=1), partitions)
 
 
@@ -70,30 +69,32 @@ def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:
 
 
 def _walk(
-    nearest: list[IdArray], rack_at: IdArray, first: IdArray, offset: IdArray, replicas: int
+    nearest: list[IdArray], racks: IdArray, first: IdArray, offset: IdArray, replicas: int
 ) -> list[IdArray]:
     """One replica of all rows at a time: a column of positions for each.
 
     `first` has where the leader of each row stands, `offset` how far from it its walk begins: from
-    first + 1 to first + N - 1 and on from first + 1. `rack_at` has the ring's racks three times.
+    first + 1 to first + N - 1 and on from first + 1.
     """
-    size = len(rack_at) // 3
-    last = first + np.int32(size - 1)
+    size, rack_count = np.int32(len(racks)), len(nearest)
+    last = first + size - 1
     place = first + offset + np.int32(1)
     places = [first]
-    used = [rack_at[first]]
+    keys = np.tile(racks, 3)  # of each place; no row may have one twice
+    used = [keys[first]]
     for replica in range(1, replicas):
-        if replica < len(nearest):
-            found = _seek_new_rack(nearest, rack_at, place, used)
-            beyond = np.flatnonzero(found > last)
-            if beyond.size:  # The rest of the walk has none: on from its beginning.
-                used_there = [column[beyond] for column in used]
-                found[beyond] = _seek_new_rack(nearest, rack_at, first[beyond] + 1, used_there)
-            if replica + 1 < len(nearest):
-                used.append(rack_at[found])
-        else:
-            found = _seek_new_spu(first, last, place, places, size)
-        places.append(np.where(found < size, found, found - np.int32(size)))
+        if replica == rack_count:  # All racks are used: from here on SPUs alone must differ.
+            keys, used = np.tile(np.arange(size, dtype=np.int32), 3), [*places]
+            nearest = [
+                np.arange(depth, depth + 2 * size, dtype=np.int32) for depth in range(replicas)
+            ]
+        found = _seek(nearest, keys, place, used)
+        beyond = np.flatnonzero(found > last)
+        if beyond.size:  # The rest of the walk has none: on from its beginning.
+            used_there = [column[beyond] for column in used]
+            found[beyond] = _seek(nearest, keys, first[beyond] + 1, used_there)
+        used.append(keys[found])
+        places.append(np.where(found < size, found, found - size))
         place = np.where(found == last, first, found) + np.int32(1)
     return places
 
@@ -112,32 +113,15 @@ def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
     return list(np.concatenate((once, once + np.int32(size)), axis=1))
 
 
-def _seek_new_rack(
-    nearest: list[IdArray], rack_at: IdArray, place: IdArray, used: list[IdArray]
-) -> IdArray:
-    """The first place from each `place` on with a rack not used; it may lie behind the walk."""
+def _seek(nearest: list[IdArray], keys: IdArray, place: IdArray, used: list[IdArray]) -> IdArray:
+    """The first place from each `place` on with a key not used; it may lie behind the walk."""
     found = place.copy()
-    unfit = np.flatnonzero(_is_among(rack_at[found], used))
+    unfit = np.flatnonzero(_is_among(keys[found], used))
     depth = 0
-    while unfit.size:  # Of one rack more than are used, one is new.
+    while unfit.size:  # Of one key more than are used, one is new.
         depth += 1
         found[unfit] = nearest[depth][place[unfit]]
-        still = _is_among(rack_at[found[unfit]], [column[unfit] for column in used])
-        unfit = unfit[still]
-    return found
-
-
-def _seek_new_spu(
-    first: IdArray, last: IdArray, place: IdArray, places: list[IdArray], size: int
-) -> IdArray:
-    """The first place of each walk from `place` on whose SPU has no replica of the row."""
-    found = place.copy()
-    unfit = np.flatnonzero(_is_among(found % np.int32(size), places))
-    while unfit.size:  # Each step passes a replica of the row: at most `replicas`.
-        there = found[unfit]
-        there = np.where(there == last[unfit], first[unfit], there) + np.int32(1)
-        found[unfit] = there
-        still = _is_among(there % np.int32(size), [column[unfit] for column in places])
+        still = _is_among(keys[found[unfit]], [column[unfit] for column in used])
         unfit = unfit[still]
     return found
 
