@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 
 COUNTS_MAX: Final = 2**18  # racks times SPUs, for each of which there may be a number
 PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of them, too
@@ -104,23 +104,15 @@ class Takeovers:
         """The same, vectorised."""
         known = np.array(sorted(self.rack_of))
         ids: list[int] = known.tolist()
-        racks = {rack: number for number, rack in enumerate(self._from_racks)}
-        rack_at = np.array([racks[self.rack_of[spu_id]] for spu_id in ids])
+        numbers = {rack: number for number, rack in enumerate(self._from_racks)}
+        rack_at = np.array([numbers[self.rack_of[spu_id]] for spu_id in ids])
         if (matrix < 0).any():  # A short list is padded with its leader, which takes nothing over.
             matrix = np.where(matrix < 0, matrix[:, :1], matrix)
-        places = matrix.T if ids[-1] == len(ids) - 1 else np.searchsorted(known, matrix.T)
-        givers, of_giver, homes = places[0], ids, rack_at[places[0]]
-        targets = givers.copy()
-        for others in places[:0:-1]:
-            targets = np.where(rack_at[others] == homes, targets, others)
-        if not self._pair_weight:  # One SPU stands for those of its rack.
-            givers, of_giver = homes, [ids[at] for at in np.unique(rack_at, return_index=True)[1]]
-        keys = (givers.astype(np.int64) * len(ids) + targets)[targets != places[0]]
-        counts = sign * np.bincount(keys, minlength=len(of_giver) * len(ids))
-        for giver, of_each in zip(of_giver, counts.reshape(-1, len(ids)).tolist(), strict=True):
-            of_rack, of_spu, _ = self.from_leader(giver)
-            of_rack[ALL] += sum(of_each)
-            for target, taken in zip(ids, of_each, strict=True):
-                if taken:
-                    of_rack[target] += taken
-                    of_spu[target] += taken * self._pair_weight
+        leaders, *others = matrix.T if ids[-1] == len(ids) - 1 else np.searchsorted(known, matrix.T)
+        targets, homes = leaders, rack_at[leaders]
+        for places in others[::-1]:
+            targets = np.where(rack_at[places] == homes, targets, places)
+        pairs, counts = tally((leaders * len(ids) + targets)[targets != leaders])
+        for pair, count in zip(pairs, counts, strict=True):
+            leader, target = divmod(pair, len(ids))
+            self.add(ids[leader], ids[target], sign * count)
