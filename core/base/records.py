@@ -67,6 +67,12 @@ class Mode(FastStrEnum):
     BALANCED_ROUNDS = "balanced_rounds"  # `balanced`, on SPUs alike, in rounds
 
 
+class OfCluster(FrozenStruct, frozen=True, kw_only=True):
+    """What every record and entry has."""
+
+    cluster_id: str
+
+
 class Move(FrozenStruct, frozen=True, kw_only=True):
     """A change of one replica list of an existing topic."""
 
@@ -107,14 +113,13 @@ class Reason(FrozenStruct, frozen=True, kw_only=True):
     """Moves of a repair or rebalance, in order of partition."""
 
 
-class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
+class ReplicaMap(OfCluster, frozen=True, kw_only=True):
     """The current replica map of a topic; fields named as the create's are as that asked.
 
     A list that lost a replica and found no other is shorter than `replication_factor`, or than what
     `wanted_lengths` says of it.
     """
 
-    cluster_id: str
     topic: str
     revision: int
     """From 1, up by one with each change."""
@@ -144,10 +149,9 @@ class ReplicaMap(FrozenStruct, frozen=True, kw_only=True):
     constraints: Constraints | None = None
 
 
-class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
+class TopicStatus(OfCluster, frozen=True, kw_only=True):
     """The answer to one request."""
 
-    cluster_id: str
     topic: str
     """The topic; "" of a rebalance."""
     status: Status
@@ -163,10 +167,9 @@ class TopicStatus(FrozenStruct, frozen=True, kw_only=True):
     """Of a rebalance, how many replicas move."""
 
 
-class RingEvent(FrozenStruct, frozen=True, kw_only=True):
+class RingEvent(OfCluster, frozen=True, kw_only=True):
     """A change of the ring, or a membership event that was not followed."""
 
-    cluster_id: str
     spu_id: int
     change: RingChange
     """What happened."""
@@ -181,10 +184,9 @@ class RingEvent(FrozenStruct, frozen=True, kw_only=True):
     """Of SATURATED and RESTORED: what is used up, or left again. None: replica slots."""
 
 
-class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
+class SpuChanged(OfCluster, frozen=True, kw_only=True):
     """All that is known of an SPU, but the counts that the maps give."""
 
-    cluster_id: str
     spu_id: int
     online: bool
     rack: str | None
@@ -218,10 +220,9 @@ class SpuChanged(FrozenStruct, frozen=True, kw_only=True):
         return has_effect(self.taints, TaintEffect.NO_LEADERS)
 
 
-class SpuGone(FrozenStruct, frozen=True, kw_only=True):
+class SpuGone(OfCluster, frozen=True, kw_only=True):
     """A decommissioned SPU holds no replica any more and is forgotten."""
 
-    cluster_id: str
     spu_id: int
 
 
@@ -232,10 +233,9 @@ class Wait(StrEnum):
     REPAIR = "repair"  # a living topic with short lists, or with replicas on leaving SPUs
 
 
-class Waiting(FrozenStruct, frozen=True, kw_only=True):
+class Waiting(OfCluster, frozen=True, kw_only=True):
     """What waits for the ring to grow or slots to free; one for each topic at most."""
 
-    cluster_id: str
     topic: str
     sequence: int  # the lower, the earlier it is served
     kind: Wait
@@ -250,10 +250,9 @@ class Waiting(FrozenStruct, frozen=True, kw_only=True):
     constraints: Constraints | None = None
 
 
-class WaitingSettled(FrozenStruct, frozen=True, kw_only=True):
+class WaitingSettled(OfCluster, frozen=True, kw_only=True):
     """It waits no more: served or withdrawn."""
 
-    cluster_id: str
     topic: str
 
 
@@ -278,10 +277,9 @@ class Chain(FrozenStruct, frozen=True, kw_only=True):
     moved: bool = False  # by an assignment; else its index is 0
 
 
-class ChainsChanged(FrozenStruct, frozen=True, kw_only=True):
+class ChainsChanged(OfCluster, frozen=True, kw_only=True):
     """Chain indexes after an event; only those that changed."""
 
-    cluster_id: str
     chains: tuple[tuple[Order, Chain], ...]
     registration_next: int
 
@@ -294,40 +292,34 @@ class Retries(FrozenStruct, frozen=True, kw_only=True):
     again: bool  # room was made since: all of it is to be tried once more, behind the last one
 
 
-class RetriesChanged(FrozenStruct, frozen=True, kw_only=True):
+class RetriesChanged(OfCluster, frozen=True, kw_only=True):
     """What is left to be tried after an event; None: nothing."""
 
-    cluster_id: str
     retries: Retries | None  # where the next event goes on
 
 
-class ClusterGone(FrozenStruct, frozen=True, kw_only=True):
+class ClusterGone(OfCluster, frozen=True, kw_only=True):
     """No SPU, topic or waiting request is left: all is forgotten, also which events were seen."""
 
-    cluster_id: str
 
-
-class EventSeen(FrozenStruct, frozen=True, kw_only=True):
+class EventSeen(OfCluster, frozen=True, kw_only=True):
     """An event was applied or refused; a copy of it is not to be applied again."""
 
-    cluster_id: str
     event_hash: int  # 64 bits, unsigned
 
 
-class ChainEntry(FrozenStruct, frozen=True, kw_only=True):
+class ChainEntry(OfCluster, frozen=True, kw_only=True):
     """All chain indexes of a cluster, as `assigner-state` keeps them."""
 
-    cluster_id: str
     chains: tuple[tuple[Order, Chain], ...]  # every order, in the order of `Order`
     registration_next: int  # the number of the next SPU that registers
     seen_count: int  # events ever remembered; the next takes slot seen_count % EVENT_IDS_REMEMBERED
     retries: Retries | None = None  # what is left to be tried of what waits
 
 
-class SeenEntry(FrozenStruct, frozen=True, kw_only=True):
+class SeenEntry(OfCluster, frozen=True, kw_only=True):
     """Sixteen slots of the memory of event ids, as `assigner-state` keeps them."""
 
-    cluster_id: str
     block: int  # holds slots 16 * block … 16 * block + 15
     hashes: tuple[int, ...]  # up to 16, the filled slots; 64 bits, unsigned
 
@@ -341,10 +333,9 @@ class EntryKind(StrEnum):
     SEEN = "seen"
 
 
-class EntryGone(FrozenStruct, frozen=True, kw_only=True):
+class EntryGone(OfCluster, frozen=True, kw_only=True):
     """What `assigner-state` said of this is no more: a tombstone."""
 
-    cluster_id: str
     kind: EntryKind
     name: str  # the SPU id, the topic, "all" chains, or the block of remembered ids
 
