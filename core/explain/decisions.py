@@ -10,10 +10,10 @@ rebalances moves and loads are shown. What is not known is named in `unknown`.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from spu_assigner.core.base.errors import InvariantError, Rejection
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (

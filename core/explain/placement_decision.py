@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Move, Order, Reason
 from spu_assigner.core.base.resources import dominant_share
+from spu_assigner.core.base.structs import FrozenStruct
 
 
 class Why(StrEnum):
@@ -23,8 +23,7 @@ class Why(StrEnum):
     IN_LIST = "in_list"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(FrozenStruct, frozen=True, kw_only=True):
     """An SPU that was passed over."""
 
     spu_id: int
@@ -34,8 +33,7 @@ class Passed:
     """Of SAME_RACK, the SPU of the list that is on that rack."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(FrozenStruct, frozen=True, kw_only=True):
     """How one replica was found. Of `rendezvous` the order is that of the scores."""
 
     spu_id: int
@@ -53,8 +51,7 @@ class Taken:
     """SPUs that were passed over on the way to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementStep:
+class PlacementStep(FrozenStruct, frozen=True, kw_only=True):
     """On what ring a rule placed a list, and where in its order the list begins."""
 
     ring_size: int
@@ -75,8 +72,7 @@ class PlacementStep:
     """The shift of the followers, of `kafka`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmountHeld:
+class AmountHeld(FrozenStruct, frozen=True, kw_only=True):
     """What is used of a resource on an SPU."""
 
     resource: str
@@ -89,8 +85,7 @@ class AmountHeld:
     """By the replica of the list on this SPU; else by one that does not lead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(FrozenStruct, frozen=True, kw_only=True):
     """What an SPU holds of what it can."""
 
     spu_id: int
@@ -108,8 +103,7 @@ class Load:
         return share, next((each for each in self.amounts if each.resource == name), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementDecision:
+class PlacementDecision(FrozenStruct, frozen=True, kw_only=True):
     """One revision that set this partition's list."""
 
     revision: int
@@ -143,8 +137,7 @@ class PlacementDecision:
     """The rules that bind the topic now, and what SPUs lack for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(FrozenStruct, frozen=True, kw_only=True):
     """What made one replica list, as far as it is retained, the oldest decision first."""
 
     cluster_id: str

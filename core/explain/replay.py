@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 from spu_assigner.core.base.records import Mode, Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.placement_decision import Passed, PlacementStep, Taken, Why

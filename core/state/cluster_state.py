@@ -7,10 +7,10 @@ where each order goes on (`chains`), and which events were seen. The ring follow
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
+from msgspec.structs import replace
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (

@@ -7,7 +7,6 @@ saturated, and the maps may be counted together later. Likewise for what is left
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
 from typing import Final
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from spu_assigner.core.base.limits import RESOURCES_MAX
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
 from spu_assigner.core.base.resources import Amounts, Need
+from spu_assigner.core.base.structs import FrozenStruct
 
 CountArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -30,8 +30,7 @@ _ID, _CAPACITY, _ONLINE, _CORDONED, _REPLICAS, _LEADERS, _RESOURCES = range(7)
 _HALF: Final = 2**32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loads:
+class Loads(FrozenStruct, frozen=True, kw_only=True):
     """SPUs by ascending id; every array has shape (n,) and is only read."""
 
     ids: IdArray

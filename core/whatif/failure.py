@@ -14,13 +14,13 @@ be re-created. Both are under-replicated, none is lost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.replica_lists import PADDING, IdArray, stacked
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
@@ -29,8 +29,7 @@ FlagArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]  # of whole numbers: exact below 2**53, more than any SPU has
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureOutcome:
+class FailureOutcome(FrozenStruct, frozen=True, kw_only=True):
     """What a failure costs; arrays are by SPU as `FailureAnalysis.ids`, or by resource."""
 
     failed: FlagArray
@@ -201,8 +200,7 @@ def spus_for(amount: int, capacity: int) -> int | None:
     return -(-amount // capacity) if capacity else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureSweep:
+class FailureSweep(FrozenStruct, frozen=True, kw_only=True):
     """All failures of a kind."""
 
     cases: int
