@@ -111,10 +111,12 @@ def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str
         topics[leader].append((order(leader, name), name))
     for of_leader in topics.values():
         heapify(of_leader)
-    leaders = [(-choice.share(leader), leader) for leader in topics]
+    leaders = [(-choice.key_now(leader), leader) for leader in topics]
     heapify(leaders)
-    while leaders and run.looks > 0 and choice.evens(spu_id, leaders[0][1]):
+    while leaders and run.looks > 0:
         leader = leaders[0][1]
+        if choice.key_now(spu_id) >= choice.last(leader):  # SPUs lead evenly by capacity.
+            break
         heap = topics[leader]
         while heap:
             known, name = heap[0]
@@ -131,7 +133,7 @@ def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str
         run.looks -= SWAP_LOOKS
         led[name].update({spu_id: 1, leader: -1})
         choice.count(spu_id, leader)
-        heapreplace(leaders, (-choice.share(leader), leader))
+        heapreplace(leaders, (-choice.key_now(leader), leader))
         taken[name].append(partitions[leader, name].pop())
     return taken
 

@@ -27,9 +27,8 @@ def short_ring(
 ) -> Rejection:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
     need = event.replication_factor - found - (offline if found else 0)
-    closed = state.closed_count
     if event.replication_factor <= state.online_count:
-        full = state.saturated_count
+        _, closed, full = map(len, state.ledger.outside_ring())
         and_closed = f", {closed} are cordoned or tainted" if closed else ""
         return Rejection(
             Code.INSUFFICIENT_CAPACITY,

@@ -70,7 +70,6 @@ class ClusterState:
         self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
-        self.closed_count = 0  # online SPUs that are cordoned, or tainted against new replicas
         self._dotted: dict[str, str] = {}  # topics with dots, by their names without any
         self._ring: Ring | None = None  # None: membership changed since it was last asked for
         self._takeovers: Takeovers | None = None  # None: not asked for yet, or racks changed
@@ -106,11 +105,6 @@ class ClusterState:
             if ring is None or not np.array_equal(ids, ring.ids):
                 ring = self._ring = Ring(ids, self.spus)
         return ring
-
-    @property
-    def saturated_count(self) -> int:
-        """Online SPUs that are not in the ring because they have no free slot."""
-        return self.online_count - self.closed_count - self.ring.size
 
     def takeovers(self) -> Takeovers:
         """Failover counts per rack and SPU. O(lists) at first and after a change of racks."""
@@ -283,7 +277,6 @@ class ClusterState:
             if each is not None and each.online:
                 self.online_count += sign
                 self.racked_count += sign * (each.rack is not None)
-                self.closed_count += sign * each.is_closed
         self.spus[spu_id] = spu
         for ids, is_in in (
             (self.leaving, spu.leaving),

@@ -79,7 +79,6 @@ class LeaderChoice(LeaderKeys):
     """Leaders of lists that there are: SPUs that are online and not demoted, by id."""
 
     led: dict[int, int]
-    share = LeaderKeys.key_now  # of its capacity that an SPU leads, before a topic is begun
 
     def __init__(self, state: ClusterState, constraints: Constraints | None = None) -> None:
         """`constraints` are those of the one topic that it is about, which may tolerate taints."""
@@ -113,10 +112,6 @@ class LeaderChoice(LeaderKeys):
         if rank is None:
             return min(able, key=self.key_now, default=None)
         return min(able, key=lambda spu_id: (rank(spu_id), self.key_now(spu_id)), default=None)
-
-    def evens(self, spu_id: int, leader: int) -> bool:
-        """Whether SPUs lead more evenly by capacity with one instead of the other in a list."""
-        return self.key_now(spu_id) < self.last(leader)
 
     def count(self, spu_id: int, before: int | None = None) -> None:
         """Count a list that an SPU leads now; `before`: the one that led it."""

@@ -39,16 +39,17 @@ class Figures:
 def figures_of(state: ClusterState) -> Figures:
     """The cluster's numbers now. O(SPUs), besides counting the maps whose count was put off."""
     capacity, used, replicas, partitions = state.ledger.totals()
+    offline, cordoned, saturated = map(len, state.ledger.outside_ring())
     return Figures(
         ring=state.ring.size,
-        saturated=state.saturated_count,
-        offline=len(state.spus) - state.online_count,
+        saturated=saturated,
+        offline=offline,
         capacity=capacity,
         used=used,
         replicas=replicas,
         partitions=partitions,
         topics=len(state.topics),
         waiting=len(state.waiting),
-        cordoned=state.closed_count,
+        cordoned=cordoned,
         demoted=len(state.demoted),
     )

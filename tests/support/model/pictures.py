@@ -37,5 +37,5 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "retries": state.retries,
         "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
         "racks": (state.online_count, state.racked_count),
-        "cordoned": state.closed_count,
+        "outside": state.ledger.outside_ring(),
     }
