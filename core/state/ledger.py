@@ -2,7 +2,7 @@
 
 Counting is put off. A request of P partitions gives an SPU at most P replicas: while the smallest
 number of free slots in the ring, less all partitions placed since, stays above 0, no SPU has become
-saturated, and the maps may be counted together later. Likewise for what is left of resources.
+saturated, and the maps may be counted together later.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Ledger:
         self.newest: ReplicaLists | None = None  # the last map that was added, if none went since
         self.ring_may_differ = True  # from what it was when the state last asked
         self._free_floor = 0  # no ring member has fewer free slots than this
-        # Likewise no SPU that has something left of a resource has less than this.
-        self._least_left: dict[str, int] = {}
         self._used_up: set[tuple[int, str]] = set()  # SPU and resource, at the last look
         self.is_stale = False  # more may be used up, or less, than at the last look
 
@@ -88,7 +86,6 @@ class Ledger:
             named = dict(resources)
             has[:] = [named.get(name, NO_LIMIT) for name in self._names]
             self.is_stale = True
-            self._least_left.clear()
 
     def forget(self, spu_id: int) -> None:
         """Strike out an SPU that holds nothing."""
@@ -106,11 +103,7 @@ class Ledger:
         self.newest = lists
         self._free_floor -= lists.count
         self.ring_may_differ |= self._free_floor <= 0
-        if need is not None:
-            for name, follower, leader in need.by_name():
-                left = self._least_left.get(name, 0) - lists.count * max(follower, leader)
-                self._least_left[name] = left
-                self.is_stale |= left <= 0
+        self.is_stale |= need is not None
 
     def subtract(self, lists: ReplicaLists, need: Need | None = None) -> None:
         """Take a map's replicas out of the count."""
@@ -199,8 +192,6 @@ class Ledger:
         ids = self._table[_ID, columns].tolist()
         before, names = self._used_up, [self._names[row] for row in rows.tolist()]
         self._used_up = set(zip(ids, names, strict=True))
-        least = left.min(axis=1, where=left > 0, initial=NO_LIMIT).astype(np.int64).tolist()
-        self._least_left = dict(zip(self._names, least, strict=True))
         self.is_stale = False
         return [(*each, each in self._used_up) for each in sorted(before ^ self._used_up)]
 
