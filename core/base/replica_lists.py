@@ -22,7 +22,7 @@ class Table:
     `cache` is for forms derived from the rows, such as the codec's bytes.
     """
 
-    __slots__ = ("__weakref__", "cache", "count", "rows")
+    __slots__ = ("cache", "count", "rows")
 
     def __init__(self, rows: IdMatrix) -> None:
         rows.setflags(write=False)

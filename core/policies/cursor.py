@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -40,9 +39,6 @@ SCORING: Final = (Mode.SCORED, Mode.RACK_SCORED)
 REPEATING: Final = (Mode.ROUND_ROBIN, Mode.RACK_WALK, Mode.SHIFTED, Mode.RACK_SHIFTED)
 # Followers are shifted with each turn: these rules have a fixed start.
 SHIFTING: Final = (Mode.SHIFTED, Mode.RACK_SHIFTED)
-
-_Alike = tuple[str, int, bytes, bytes]  # rule, replicas, order, racks where they matter
-_SHARED: Final[WeakValueDictionary[_Alike, Table]] = WeakValueDictionary()  # as rings have them
 
 
 class Cursor(Struct):
@@ -132,6 +128,7 @@ class RowsAhead(NamedTuple):
     """Rows of a rule in `REPEATING`, kept with the ring on which they were made."""
 
     first: int  # the index of the table's first row
+    period: int  # after so many indexes the same rows come
     table: Table
 
 
@@ -139,27 +136,13 @@ def rows_ahead(cursor: Cursor, count: int, replicas: int) -> ReplicaLists:
     """The next rows of a cursor that goes by a chain, at most `TABLE_REQUEST_MAX`: a slice."""
     kept, key = cursor.ring.kept, (cursor.rule, replicas)
     ahead: RowsAhead | None = kept.get(key)
-    if ahead is None or not 0 <= cursor.index - ahead.first <= ahead.table.count - count:
+    begin = 0 if ahead is None else (cursor.index - ahead.first) % ahead.period
+    if ahead is None or begin + count > ahead.table.count:
         made = ROWS_AHEAD_FIRST if ahead is None else min(2 * ahead.table.count, ROWS_AHEAD_MAX)
-        ahead = kept[key] = _look_ahead(cursor, max(made, count), replicas)
-    return ahead.table.lists(cursor.index - ahead.first, count)
-
-
-def _look_ahead(cursor: Cursor, count: int, replicas: int) -> RowsAhead:
-    """The next rows; of a small ring the whole period of the rule, of a large one so many."""
-    index, period = cursor.index, _period(cursor.rule, cursor.ring.size, replicas)
-    if period > count:
-        return RowsAhead(index, Table(cursor.rows(count, replicas)))
-    # Rings of SPUs 0 … n - 1 without racks are alike in all clusters, and their tables large.
-    order, racks = cursor.order, b""
-    if cursor.rule is Mode.RACK_SHIFTED:
-        racks = cursor.ring.rack_numbers(order).tobytes()
-    alike = cursor.rule, replicas, order.tobytes(), racks
-    table = _SHARED.get(alike)
-    if table is None:  # So many rows that no request passes the end.
-        whole = Cursor(cursor.ring, cursor.rule, 0)
-        table = _SHARED[alike] = Table(whole.rows(period + TABLE_REQUEST_MAX, replicas))
-    return RowsAhead(index - index % period, table)
+        period, rows = _period(cursor.rule, cursor.ring.size, replicas), max(made, count)
+        begin, ahead = 0, RowsAhead(cursor.index, period, Table(cursor.rows(rows, replicas)))
+        kept[key] = ahead
+    return ahead.table.lists(begin, count)
 
 
 def _period(rule: Mode, size: int, replicas: int) -> int:

@@ -127,23 +127,6 @@ def test_a_request_that_may_fill_an_spu_takes_no_slice() -> None:
     assert [each.spu_id for each in others if isinstance(each, RingEvent)] == [0]
 
 
-def test_rings_alike_have_one_table_and_others_their_own() -> None:
-    """Where the rows depend on racks, SPUs of the same ids are not alike."""
-    tables = []
-    for racks in ("aabb", "aabb", "abab"):
-        state, build = ClusterState("c1"), Events()
-        for spu_id, rack in enumerate(racks):
-            step(state, build.join(spu_id, rack=rack), default_policy=Policy.FLUVIO)
-        for number in range(4):
-            for ignore_rack in (False, True):
-                asked = build.create(f"t{number}{ignore_rack}", 50, 2, ignore_rack=ignore_rack)
-                step(state, asked, default_policy=Policy.KAFKA)
-        rules = Mode.SHIFTED, Mode.RACK_SHIFTED
-        tables.append([state.ring.kept[rule, 2].table for rule in rules])
-    assert tables[0][0] is tables[1][0] is tables[2][0]
-    assert tables[0][1] is tables[1][1] is not tables[2][1]
-
-
 def test_the_pointer_never_comes_back_within_a_list() -> None:
     """What fills leaves the ring, and behind the pointer stand those that are in the list."""
     state, build = ClusterState("c1"), Events()
