@@ -71,7 +71,7 @@ def adopt(
     if topic is not None and known == (policy, event.pinned, rows):
         return [*_redescribed(state, event, need, topic.constraints, Mode.ADOPTED), adopted]
     replicas = ReplicaLists.of_lists(rows)
-    cores = cores_of(state.core_weights, topic, replicas) if policy is Policy.REDPANDA else None
+    cores = cores_of(state.spus, topic, replicas) if policy is Policy.REDPANDA else None
     lengths = tuple(map(len, rows)) if replicas.ragged else None
     before = None if topic is None else topic.replicas.lists()
     after = ring_after(state, count_changes(before, replicas))

@@ -54,7 +54,7 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     weights = (
         redpanda.initial_weights(event.cores)
         if before is None
-        else redpanda.shrink_weights(state.core_weights[spu_id], event.cores)
+        else redpanda.shrink_weights(state.spus[spu_id].core_weights, event.cores)
     )
     spu = SpuChanged(
         cluster_id=state.cluster_id,
@@ -153,7 +153,7 @@ def _known(state: ClusterState, event: SpuEvent) -> SpuChanged:
     if event.spu_id not in state.spus:
         found = f"no SPU {bounded_repr(event.spu_id)} in cluster {state.cluster_id!r}"
         raise Rejection(Code.SPU_UNKNOWN, found)
-    return state.spu_entry(SpuId(event.spu_id))
+    return state.spus[SpuId(event.spu_id)]
 
 
 def leave(state: ClusterState, event: SpuLeft) -> list[Record]:

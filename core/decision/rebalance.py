@@ -259,7 +259,7 @@ def _records(
         changes[each.gone] -= 1
     after = ring_after(state, changes)
     maps: list[ReplicaMap] = []
-    weights: dict[SpuId, list[int]] = dict(state.core_weights)
+    spus = dict(state.spus)
     for index, matrix in plan.changed.items():
         replicas = ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
         changed = revised(
@@ -270,8 +270,8 @@ def _records(
             mode=Mode.REBALANCE,
             moves=moves_of.get(index, ()),
             after=after,
-            weights=weights,
+            spus=spus,
         )
         maps.append(changed)
-        weights.update(weights_after(weights, state.topics[names[index]], changed))
+        spus.update(weights_after(spus, state.topics[names[index]], changed))
     return after.around(state, answer.cause, *maps, answer)

@@ -30,6 +30,7 @@ from spu_assigner.core.base.records import (
     Reason,
     Record,
     ReplicaMap,
+    SpuChanged,
     Status,
     Wait,
     Waiting,
@@ -163,16 +164,16 @@ def revised(
     mode: Mode,
     moves: Iterable[Move] = (),
     after: RingAfter | None = None,
-    weights: Mapping[SpuId, list[int]] | None = None,
+    spus: Mapping[SpuId, SpuChanged] | None = None,
 ) -> ReplicaMap:
     """The next map of a living topic, some of whose replicas are elsewhere.
 
     Its reason lists the moves by partition, and no more than a message has room for. The ring and
-    the `weights` of cores are those after it; None: they are as in the state.
+    the SPUs, with core weights, are those after it; None: they are as in the state.
     """
     topic, cores = state.topics[name], None
     if topic.cores is not None:
-        cores = cores_of(state.core_weights if weights is None else weights, topic, replicas)
+        cores = cores_of(spus or state.spus, topic, replicas)
     reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
     return replace(
         map_of(state.cluster_id, name, topic),

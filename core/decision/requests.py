@@ -157,7 +157,7 @@ def _by_rule(
     return Assignment(
         policy=policy,
         replicas=replicas,
-        cores=cores_of(state.core_weights, None, replicas) if policy is Policy.REDPANDA else None,
+        cores=cores_of(state.spus, None, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
         chain=cursor.chain() if has_chain and event.start_index is None else None,
         filled=filled,

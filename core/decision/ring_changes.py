@@ -106,7 +106,7 @@ def ring_after(
     if left:
         ring, chains = ring_without(ring, chains, tuple(left))
     for spu_id in entered:
-        spu = new.get(spu_id) or state.spu_entry(spu_id)
+        spu = new.get(spu_id) or state.spus[spu_id]
         new[spu_id] = replace(spu, registration=registration)
         registration += 1
     members = [spu_id for spu_id in new if spu_id in ring or spu_id in entered]

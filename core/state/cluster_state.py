@@ -1,6 +1,6 @@
 """The state of one cluster, and `evolve`, its only writer.
 
-Kept are who is there (`spus`), what was given (`topics`, the ledger, core weights), what waits,
+Kept are who is there (`spus`), what was given (`topics`, the ledger), what waits,
 where each order goes on (`chains`), and which events were seen. The ring follows from these.
 """
 
@@ -67,7 +67,6 @@ class ClusterState:
         self.retries: Retries | None = None  # what is left to be tried of what waits
         self.memory = Memory()
         self.ledger = Ledger()
-        self.core_weights: dict[SpuId, list[int]] = {}
         self.online_count = 0
         self.racked_count = 0  # online SPUs that have a rack
         self._dotted: dict[str, str] = {}  # topics with dots, by their names without any
@@ -170,16 +169,12 @@ class ClusterState:
         """
         blocks = map(self._seen_entry, range(BLOCKS))
         return (
-            *(self.spu_entry(spu_id) for spu_id in sorted(self.spus)),
+            *(self.spus[spu_id] for spu_id in sorted(self.spus)),
             *sorted(self.waiting.values(), key=lambda waiting: waiting.sequence),
             self._chain_entry(),
             *(block for block in blocks if block.hashes),
             *(map_of(self.cluster_id, name, self.topics[name]) for name in sorted(self.topics)),
         )
-
-    def spu_entry(self, spu_id: SpuId) -> SpuChanged:
-        """All that is known of an SPU."""
-        return replace(self.spus[spu_id], core_weights=tuple(self.core_weights[spu_id]))
 
     def _chain_entry(self) -> ChainEntry:
         return ChainEntry(
@@ -197,9 +192,7 @@ class ClusterState:
     def take_entries(self) -> tuple[Entry | EntryGone, ...]:
         """What `assigner-state` is to say of what changed since the last call, in a fixed order."""
         entries: list[Entry | EntryGone] = [
-            self.spu_entry(spu_id)
-            if spu_id in self.spus
-            else self._gone(EntryKind.SPU, str(spu_id))
+            self.spus.get(spu_id) or self._gone(EntryKind.SPU, str(spu_id))
             for spu_id in sorted(self._dirty_spus)
         ]
         entries += [
@@ -286,7 +279,6 @@ class ClusterState:
         ):
             (ids.add if is_in else ids.discard)(spu_id)
         self.rule_tables.clear()
-        self.core_weights[spu_id] = list(spu.core_weights)
         self.ledger.describe(
             spu_id,
             capacity=spu.capacity,
@@ -301,7 +293,7 @@ class ClusterState:
         if spu is not None:
             gone = replace(spu, online=False, leaving=False, demoted=False, capacity=0)
             self._put_spu(replace(gone, resources=(), taints=()))
-            del self.spus[spu_id], self.core_weights[spu_id]
+            del self.spus[spu_id]
             if self.ledger.count(spu_id) == 0:  # Else it is restored before maps without it.
                 self.ledger.forget(spu_id)
         self._takeovers = None
@@ -378,6 +370,6 @@ def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
     if record.replicas is not None:
         state._keep_topic(record)
     if record.cores is not None or (gone is not None and gone.cores is not None):
-        changed = weights_after(state.core_weights, gone, record)
-        state.core_weights.update(changed)
+        changed = weights_after(state.spus, gone, record)
+        state.spus.update(changed)
         state._dirty_spus.update(changed)

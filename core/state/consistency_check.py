@@ -63,7 +63,7 @@ def _spu_faults(state: ClusterState) -> Iterator[str]:
         other = registered.setdefault(spu.registration, spu_id)
         if other != spu_id:
             yield f"SPUs {other} and {spu_id} are registered as one; expected numbers of their own"
-        weights, expected = state.core_weights[spu_id], by_core[spu_id] + REDPANDA_CORE0_WEIGHT
+        weights, expected = spu.core_weights, by_core[spu_id] + REDPANDA_CORE0_WEIGHT
         if len(weights) != spu.cores or sum(weights) != expected:
             yield (
                 f"SPU {spu_id} has core weights {weights[:8]}; expected {spu.cores} of them, and "

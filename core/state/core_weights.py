@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING, IdMatrix, ReplicaLists, tally
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.topic import Topic
@@ -33,9 +34,9 @@ def _held(replicas: IdMatrix, cores: IdMatrix) -> HeldByCores:
 
 
 def weights_after(
-    weights: Mapping[SpuId, list[int]], gone: Topic | None, given: ReplicaMap
-) -> dict[SpuId, list[int]]:
-    """The core weights of the SPUs for which they change when a map follows on a topic.
+    spus: Mapping[SpuId, SpuChanged], gone: Topic | None, given: ReplicaMap
+) -> dict[SpuId, SpuChanged]:
+    """The SPUs whose core weights change when a map follows on a topic, as they are then.
 
     A replica on a core that is gone goes off the core with the most weight above its base.
     """
@@ -47,7 +48,7 @@ def weights_after(
         less = count - after.get((spu_id, core), 0)
         if less <= 0:
             continue
-        of_host = changed.setdefault(spu_id, list(weights[spu_id]))
+        of_host = changed.setdefault(spu_id, list(spus[spu_id].core_weights))
         base = redpanda.initial_weights(len(of_host))
         if core < len(of_host) and of_host[core] - less >= base[core]:
             of_host[core] -= less
@@ -58,17 +59,17 @@ def weights_after(
     for (spu_id, core), count in after.items():
         more = count - before.get((spu_id, core), 0)
         if more > 0:
-            changed.setdefault(spu_id, list(weights[spu_id]))[core] += more
-    return changed
+            changed.setdefault(spu_id, list(spus[spu_id].core_weights))[core] += more
+    return {i: replace(spus[i], core_weights=tuple(weights)) for i, weights in changed.items()}
 
 
 def cores_of(
-    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
+    spus: Mapping[SpuId, SpuChanged], topic: Topic | None, replicas: ReplicaLists
 ) -> ReplicaLists:
     """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
     the first of least weight, replica after replica."""
     hosts, _ = tally(replicas.flat())
-    if topic is None and max(len(weights[SpuId(spu_id)]) for spu_id in hosts) == 1:
+    if topic is None and max(spus[SpuId(spu_id)].cores for spu_id in hosts) == 1:
         return ReplicaLists(np.minimum(replicas.matrix, 0), ragged=replicas.ragged)
     rows = replicas.tolist()
     known: list[dict[int, int]] = []
@@ -78,7 +79,9 @@ def cores_of(
     known += [{}] * (len(rows) - len(known))
     both = [*zip(rows, known, strict=False)]
     new = Counter(spu_id for row, before in both for spu_id in row if spu_id not in before)
-    taken = {i: iter(redpanda.take_cores(weights[SpuId(i)], count)) for i, count in new.items()}
+    taken = {
+        i: iter(redpanda.take_cores(spus[SpuId(i)].core_weights, count)) for i, count in new.items()
+    }
     return ReplicaLists.of_lists(
         [[before[i] if i in before else next(taken[i]) for i in row] for row, before in both]
     )

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
@@ -257,7 +256,7 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
                 fair_share=round(fair, 2) if spu.online else None,
                 leaders=led,
                 cores=spu.cores,
-                core_weights=tuple(state.core_weights[SpuId(spu.spu_id)]),
+                core_weights=spu.core_weights,
                 registration=spu.registration,
                 labels=dict(spu.labels),
                 cordoned=spu.cordoned,

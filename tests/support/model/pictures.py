@@ -23,7 +23,7 @@ def picture(state: ClusterState) -> dict[str, Any]:
         "used": {
             spu_id: dict(sorted(state.ledger.used(spu_id).items())) for spu_id in sorted(state.spus)
         },
-        "weights": dict(sorted(state.core_weights.items())),
+        "weights": {spu_id: spu.core_weights for spu_id, spu in sorted(state.spus.items())},
         "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
         "leaders": state.ledger.leaders(np.array(sorted(state.spus), dtype=np.int32)).tolist(),
         "leaving": sorted(state.leaving),

@@ -160,7 +160,8 @@ def test_a_moved_replica_of_redpanda_takes_the_least_loaded_core() -> None:
     assert answers.cores is not None
     assert answers.replicas.tolist() == [[1, 2], [1, 2]]
     assert answers.cores.tolist() == [[1, 1], [1, 1]]
-    assert life.state.core_weights == {1: [2, 2], 2: [2, 2]}
+    weights = {spu_id: spu.core_weights for spu_id, spu in life.state.spus.items()}
+    assert weights == {1: (2, 2), 2: (2, 2)}
 
 
 def test_a_list_without_a_replacement_stays_short_and_waits() -> None:

@@ -283,7 +283,8 @@ def test_cores_follow_the_replicas_of_redpanda() -> None:
     assert topic.cores is not None
     assert topic.cores.lists().tolist() == [[1, 1]]
     assigner.apply(events.replication("t", 1))
-    assert assigner.clusters["c1"].core_weights == {0: [2, 1], 1: [2, 0]}
+    spus = assigner.clusters["c1"].spus
+    assert [spu.core_weights for _, spu in sorted(spus.items())] == [(2, 1), (2, 0)]
 
 
 def test_lists_exchange_spus_where_one_would_find_none() -> None:
