@@ -111,7 +111,8 @@ def ring_after(
         registration += 1
     members = [spu_id for spu_id in new if spu_id in ring or spu_id in entered]
     if members:
-        ring = ring.with_members(members, {**state.spus, **new})
+        ids = np.array(sorted({*ring.ids.tolist(), *members}), dtype=np.int32)
+        ring = Ring(ids, {**state.spus, **new})
     return RingAfter(
         ring=ring,
         chains={order: ring.chain_entered(order, chain) for order, chain in chains.items()},

@@ -73,7 +73,8 @@ class LeaderCounts(KeptKeys):
         self.keys = (shares << SHARE_SHIFT | positions.array).tolist()
         changed: Iterable[int] = self.of_topic
         if field.ranks != (0,):
-            self.ranks = [field.kinds[kind].rank for kind in field.kind_of]
+            ranks = [field.kinds[kind].rank for kind in field.kind_of]
+            self.rank = ranks.__getitem__
             changed = range(field.size)
         for at in changed:
             self.keys[at] = self.key_now(at)

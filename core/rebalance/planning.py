@@ -203,7 +203,7 @@ def _choose_leaders(
         by_choice += [(own[at], np.flatnonzero(lists.topics == at)) for at in own]
     led = dict(zip(loads.ids.tolist(), (other_leads + lists.leads()).tolist(), strict=True))
     for each, rows in by_choice:
-        each.recount(led.items())
+        each.led.update({i: count for i, count in led.items() if i in each.led})
         swaps = [(int(rows[at]), place) for at, place in each.swaps(lists.ids[rows])]
         swap_leaders(lists.ids, swaps)
         swap_leaders(lists.places, swaps)

@@ -95,17 +95,12 @@ def _sort_exactly(
     run_starts = np.flatnonzero(np.r_[True, ~close])
     for begin, end in zip(run_starts, [*run_starts[1:], len(order)], strict=True):
         if end - begin > 1:
-            costs = {
-                column: _exact_cost(int(hashes[column]), int(weights[column]))
-                for column in order[begin:end].tolist()
-            }
+            costs: dict[int, Decimal] = {}  # the reciprocals of the scores
+            for column in order[begin:end].tolist():
+                part = _EXACT.divide(Decimal(int(hashes[column])), Decimal(2**64))
+                logarithm = _EXACT.ln(part).copy_negate()  # `-` would round it
+                costs[column] = _TIED.divide(logarithm, Decimal(int(weights[column])))
             order[begin:end] = sorted(costs, key=lambda column: (costs[column], column))
-
-
-def _exact_cost(hashed: int, weight: int) -> Decimal:
-    """The reciprocal of the score."""
-    logarithm = _EXACT.ln(_EXACT.divide(Decimal(hashed), Decimal(2**64)))
-    return _TIED.divide(logarithm.copy_negate(), Decimal(weight))  # `-` would round it
 
 
 def scored(

@@ -44,7 +44,7 @@ class LeaderKeys:
         self.led, self.capacities, self.whole = led, capacities, whole or 1
         self.of_topic: dict[int, int] = {}  # lists of the topic that each leads,
         self.lists = 0  # and how many it has; 0: no topic is in question
-        self.ranks: list[int] | None = None
+        self.rank: LeaderRank | None = None
         self.positions: list[int] | None = None
 
     def last(self, spu: int) -> int:
@@ -64,8 +64,8 @@ class LeaderKeys:
             key += min(held, TOPIC_MAX) << TOPIC_SHIFT
             if held >= self.twice_fair_share(spu, self.lists):
                 key += TWOFOLD
-        if self.ranks is not None:
-            key += self.ranks[spu] << RANK_SHIFT
+        if self.rank is not None:
+            key += self.rank(spu) << RANK_SHIFT
         return key if self.positions is None else key + self.positions[spu]
 
     def add(self, spu: int, more: int = 1) -> None:
@@ -91,16 +91,11 @@ class LeaderChoice(LeaderKeys):
         led = state.ledger.leaders(np.array(ids, dtype=np.int32)).tolist() if ids else []
         capacities: dict[int, int] = {i: max(spus[i].capacity, 1) for i in ids}
         super().__init__(dict(zip(ids, led, strict=True)), capacities, sum(capacities.values()))
-        self._rank: LeaderRank | None = None
 
     def begin(self, leaders: Iterable[int], rank: LeaderRank | None = None) -> None:
         """Go on with a topic whose lists these SPUs lead."""
         of_topic = Counter(leaders)
-        self.of_topic, self.lists, self._rank = of_topic, of_topic.total(), rank
-
-    def recount(self, led: Iterable[tuple[int, int]]) -> None:
-        """Take other numbers of lists led, of some SPUs."""
-        self.led |= {spu_id: count for spu_id, count in led if spu_id in self.led}
+        self.of_topic, self.lists, self.rank = of_topic, of_topic.total(), rank
 
     def can_lead(self, spu_id: int) -> bool:
         """Whether an SPU is online and not demoted."""
@@ -108,10 +103,7 @@ class LeaderChoice(LeaderKeys):
 
     def best(self, spu_ids: Iterable[int]) -> int | None:
         """Which of these leads best; None: none can."""
-        able, rank = filter(self.can_lead, spu_ids), self._rank
-        if rank is None:
-            return min(able, key=self.key_now, default=None)
-        return min(able, key=lambda spu_id: (rank(spu_id), self.key_now(spu_id)), default=None)
+        return min(filter(self.can_lead, spu_ids), key=self.key_now, default=None)
 
     def count(self, spu_id: int, before: int | None = None) -> None:
         """Count a list that an SPU leads now; `before`: the one that led it."""

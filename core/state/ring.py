@@ -12,7 +12,7 @@ the next cycle when the search passes the end. Index = cycle * ring size + posit
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -94,11 +94,6 @@ class Ring:
     def __contains__(self, spu_id: int) -> bool:
         at = int(np.searchsorted(self.ids, spu_id))
         return at < self.size and int(self.ids[at]) == spu_id
-
-    def with_members(self, entering: Iterable[int], spus: Mapping[SpuId, SpuChanged]) -> Ring:
-        """The ring after some SPUs have entered it, with new descriptions of all."""
-        ids = sorted({*self.ids.tolist(), *entering})
-        return Ring(np.array(ids, dtype=np.int32), spus)
 
     def without(self, gone: Collection[int]) -> Ring:
         """The ring after some members have left it."""
