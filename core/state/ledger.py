@@ -79,13 +79,10 @@ class Ledger:
         at = int(np.searchsorted(self._table[_ID], spu_id))
         self._table[_CAPACITY : _CORDONED + 1, at] = capacity, online, cordoned
         self._lose_floor()
-        has = self._table[_RESOURCES::3, at]
-        if resources or (has < NO_LIMIT).any():
-            self._enter_names([name for name, _ in resources])
-            has = self._table[_RESOURCES::3, at]
-            named = dict(resources)
-            has[:] = [named.get(name, NO_LIMIT) for name in self._names]
-            self.is_stale = True
+        self._enter_names([name for name, _ in resources])
+        has = dict(resources)
+        self._table[_RESOURCES::3, at] = [has.get(name, NO_LIMIT) for name in self._names]
+        self.is_stale |= bool(self._names)
 
     def forget(self, spu_id: int) -> None:
         """Strike out an SPU that holds nothing."""
@@ -228,11 +225,8 @@ class Ledger:
             self._count(pending, 1)
 
     def _count(self, maps: list[tuple[ReplicaLists, Need | None]], sign: int) -> None:
-        ids, leaders = maps[0][0].flat(), maps[0][0].matrix[:, 0]
-        if len(maps) > 1:
-            ids = np.concatenate([lists.flat() for lists, _ in maps])
-            leaders = np.concatenate([lists.matrix[:, 0] for lists, _ in maps])
-        held, led = self._tally(ids), self._tally(leaders)
+        held = self._tally(np.concatenate([lists.flat() for lists, _ in maps]))
+        led = self._tally(np.concatenate([lists.matrix[:, 0] for lists, _ in maps]))
         self._table[_REPLICAS] += held if sign > 0 else -held
         self._table[_LEADERS] += led if sign > 0 else -led
         for lists, need in maps:
