@@ -51,11 +51,9 @@ def join(state: ClusterState, event: SpuJoined) -> list[Record]:
     spu_id = SpuId(event.spu_id)
     before = state.spus.get(spu_id)
     was_online = before is not None and before.online
-    weights = (
-        redpanda.initial_weights(event.cores)
-        if before is None
-        else redpanda.shrink_weights(state.spus[spu_id].core_weights, event.cores)
-    )
+    weights = redpanda.initial_weights(event.cores)
+    if before is not None:
+        weights = redpanda.shrink_weights(before.core_weights, event.cores)
     spu = SpuChanged(
         cluster_id=state.cluster_id,
         spu_id=spu_id,
