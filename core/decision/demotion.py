@@ -21,7 +21,8 @@ import numpy as np
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
-from spu_assigner.core.decision.repair import TOPIC_LOOKS, revised
+from spu_assigner.core.decision.next_maps import revised
+from spu_assigner.core.decision.repair import TOPIC_LOOKS
 from spu_assigner.core.placement.list_repair import RepairRun, lead_rank
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
@@ -77,8 +78,7 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
             lists[at] = settled
         if changed:  # Where a demoted SPU leads on, it is looked at with each event.
             run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + matrix.size
-            replicas = ReplicaLists.of_lists(lists)
-            yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
+            yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _taken_back(
@@ -91,8 +91,7 @@ def _taken_back(
         for at in taken[name]:
             lists[at].remove(spu_id)
             lists[at].insert(0, spu_id)
-        replicas = ReplicaLists.of_lists(lists)
-        yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
+        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str, list[int]]:

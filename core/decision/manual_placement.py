@@ -32,12 +32,8 @@ def place_manual(state: ClusterState, event: TopicCreate) -> Assignment:
     for fault in spu_faults(state, ((at, list(enumerate(row))) for at, row in rows)):
         raise Rejection(fault.code, fault.message)
     check_room(state, event, lists)
-    return Assignment(
-        policy=Policy.MANUAL,
-        replicas=lists,
-        filled=filled_by(state, lists),
-        reason=Reason(mode=Mode.LISTS),
-    )
+    filled, reason = filled_by(state, lists), Reason(mode=Mode.LISTS)
+    return Assignment(policy=Policy.MANUAL, replicas=lists, filled=filled, reason=reason)
 
 
 def unknown_spus(state: ClusterState, lists: Sequence[Sequence[int]]) -> Iterator[ManualFault]:

@@ -20,20 +20,18 @@ from spu_assigner.core.base.limits import (
     RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
-from spu_assigner.core.base.records import Mode, Move, Record, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, status
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.repair import revised
-from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.decision.next_maps import revised
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import held_by_cores, weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
 from spu_assigner.core.state.topic import Topic
@@ -61,7 +59,15 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         message += f"; {left} left alone"
     cause, moves = event.event_id, len(plan.moves)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, cause, message=message, moves=moves)
-    return _records(state, plan, names, answer)
+    moves_of: dict[str, list[Move]] = {}
+    for each in plan.moves:
+        move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
+        moves_of.setdefault(names[each.topic], []).append(move)
+    lists = {
+        names[at]: ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
+        for at, matrix in plan.changed.items()
+    }
+    return revised(state, cause, Mode.REBALANCE, lists, answer, moves=moves_of)
 
 
 def _why_left(topic: Topic) -> str | None:
@@ -244,37 +250,3 @@ def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
     number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
     others = [(i, spu) for i, spu in sorted(state.spus.items()) if i not in known]
     return {i: number_of.setdefault(spu.rack or "", len(number_of)) for i, spu in others}
-
-
-def _records(
-    state: ClusterState, plan: Rebalance, names: Sequence[str], answer: TopicStatus
-) -> list[Record]:
-    """The maps and the answer, among what changes of the ring."""
-    moves_of: dict[int, list[Move]] = {}
-    changes: Counter[int] = Counter()  # of counts, by SPU
-    for each in plan.moves:
-        move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
-        moves_of.setdefault(each.topic, []).append(move)
-        changes[each.taken] += 1
-        changes[each.gone] -= 1
-    after = ring_after(state, changes)
-    maps: list[ReplicaMap] = []
-    weights: dict[SpuId, list[int]] = dict(state.core_weights)
-    for index, matrix in plan.changed.items():
-        replicas = ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
-        changed = revised(
-            state,
-            names[index],
-            cause=answer.cause,
-            replicas=replicas,
-            mode=Mode.REBALANCE,
-            moves=moves_of.get(index, ()),
-            after=after,
-            weights=weights,
-        )
-        maps.append(changed)
-        if changed.cores is not None:
-            held = held_by_cores(replicas.matrix, changed.cores.matrix)
-            before = state.topics[names[index]].held_by_cores()
-            weights.update(weights_after(weights, before, held))
-    return after.around(state, answer.cause, *maps, answer)

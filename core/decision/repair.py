@@ -16,20 +16,14 @@ cluster's next events go on with it (`waiting`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from msgspec.structs import replace
 from spu_assigner.core.base.errors import Code, Rejection
-from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
-    Order,
-    Reason,
     Record,
-    ReplicaMap,
     Status,
     Wait,
     Waiting,
@@ -38,19 +32,10 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.decision.answers import status
-from spu_assigner.core.decision.checks import check_size
-from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.decision.ring_changes import (
-    RingAfter,
-    count_changes,
-    recorded_ring,
-    ring_after,
-)
+from spu_assigner.core.decision.next_maps import revised
 from spu_assigner.core.decision.shortage import short_of_repairs
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import first_core
-from spu_assigner.core.state.topic import Topic, map_of
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 400
@@ -106,23 +91,12 @@ def repair(
             only_copies += () if repaired.only_copy is None else (repaired.only_copy,)
     records: list[Record] = []
     if moves:
-        replicas = ReplicaLists.of_lists(lists)
-        after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
-        changed = revised(
-            state,
-            name,
-            cause=cause,
-            replicas=replicas,
-            mode=Mode.REPAIR,
-            moves=moves,
-            after=after,
-        )
+        changed = {name: ReplicaLists.of_lists(lists)}
         try:
-            check_size(changed)
+            records = revised(state, cause, Mode.REPAIR, changed, moves={name: moves})
         except Rejection as too_large:
             run.take_back()
             return outcome(state, name, lists, cause=cause, why=too_large)
-        records = after.around(state, cause, changed)
     if left:
         return records + _postponed(state, name, f"{left} of its", cause, run)
     if open_rows:
@@ -152,55 +126,6 @@ def _only_copies(spu_ids: Collection[int]) -> Rejection:
         f"{have} only copy on SPU {named}, which was offline when it was to be left: there is "
         "nothing to copy from; join it again (and decommission it then), or delete the topic",
     )
-
-
-def revised(
-    state: ClusterState,
-    name: str,
-    *,
-    cause: str,
-    replicas: ReplicaLists,
-    mode: Mode,
-    moves: Iterable[Move] = (),
-    after: RingAfter | None = None,
-    weights: Mapping[SpuId, list[int]] | None = None,
-) -> ReplicaMap:
-    """The next map of a living topic, some of whose replicas are elsewhere.
-
-    Its reason lists the moves by partition, and no more than a message has room for. The ring and
-    the `weights` of cores are those after it; None: they are as in the state.
-    """
-    topic, cores = state.topics[name], None
-    if topic.cores is not None:
-        cores = cores_of(state.core_weights if weights is None else weights, topic, replicas)
-    reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
-    return replace(
-        map_of(state.cluster_id, name, topic),
-        revision=topic.revision + 1,
-        replicas=replicas,
-        cores=cores,
-        chain_index=shown_index(state, topic.policy, after or state, ignore_rack=topic.ignore_rack),
-        cause=cause,
-        reason=Reason(mode=mode, ring=recorded_ring(state, Order.BALANCED), moves=tuple(reported)),
-    )
-
-
-def cores_of(
-    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
-) -> ReplicaLists:
-    """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
-    the first of least weight."""
-    known: list[dict[int, int]] = []
-    if topic is not None and topic.cores is not None:
-        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
-        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
-    scratch: dict[SpuId, list[int]] = {}
-    rows: list[list[int]] = []
-    known += [{}] * (len(replicas) - len(known))
-    for row, before in zip(replicas.tolist(), known[: len(replicas)], strict=True):
-        new = {i: first_core(weights, scratch, SpuId(i)) for i in row if i not in before}
-        rows.append([new[i] if i in new else before[i] for i in row])
-    return ReplicaLists.of_lists(rows)
 
 
 def outcome(

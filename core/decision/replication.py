@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -31,9 +30,10 @@ from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
-from spu_assigner.core.decision.checks import check_range, check_size
-from spu_assigner.core.decision.repair import outcome, revised
-from spu_assigner.core.decision.ring_changes import count_changes, ring_after
+from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.next_maps import revised
+from spu_assigner.core.decision.repair import outcome
+from spu_assigner.core.decision.ring_changes import ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
 from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead
@@ -68,28 +68,20 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
     rows, moves = resize(state, name, factor)
-    replicas = ReplicaLists.of_lists(rows)
-    after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
-    changed = revised(
+    leaving = leaving_spus(state, topic)
+    held = [row for row in rows if not leaving.isdisjoint(row)]
+    return revised(
         state,
-        name,
-        cause=cause,
-        replicas=replicas,
-        mode=Mode.REPLICATION,
-        moves=moves,
-        after=after,
-    )
-    changed = replace(
-        changed,
+        cause,
+        Mode.REPLICATION,
+        {name: ReplicaLists.of_lists(rows)},
+        assigned,
+        *([] if held else outcome(state, name, held, cause=cause)),
+        moves={name: moves},
         replication_factor=factor,
         own_events=own_events_after(topic, cause),
         wanted_lengths=None,
     )
-    check_size(changed)
-    leaving = leaving_spus(state, topic)
-    held = [row for row in rows if not leaving.isdisjoint(row)]
-    whole = [] if held else outcome(state, name, held, cause=cause)
-    return after.around(state, cause, changed, assigned, *whole)
 
 
 def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
@@ -118,7 +110,7 @@ def resize(state: ClusterState, name: str, factor: int) -> tuple[Rows, list[Move
     shorter, gone = _shorten(state, name, before, factor)
     choice = RepairRun(state).leaders(name)
     shorter = _settled(choice, before, shorter)
-    rows = _settled(choice, shorter, _lengthen(state, name, shorter, factor))
+    rows = _settled(choice, shorter, _lengthen(state, name, shorter, gone, factor))
     come = [
         Move(partition=partition, gone=None, taken=spu_id)
         for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
@@ -194,17 +186,18 @@ def _going_rank(
     return rank
 
 
-def _lengthen(state: ClusterState, name: str, shorter: Rows, factor: int) -> Rows:
+def _lengthen(
+    state: ClusterState, name: str, shorter: Rows, gone: Sequence[Move], factor: int
+) -> Rows:
     """The lists, those that are too short filled, once what others lose is free."""
     rows, topic = [list(row) for row in shorter], state.topics[name]
     if all(len(row) >= factor for row in rows):
         return rows
-    changes = count_changes(topic.replicas.lists(), ReplicaLists.of_lists(rows))
-    ring = ring_after(state, changes).ring
+    freed = Counter(move.gone for move in gone if move.gone is not None)
+    ring = ring_after(state, {spu_id: -count for spu_id, count in freed.items()}).ring
     chooser = topic_chooser(state, name, ring=ring)
-    for spu_id, more in changes.items():
-        for _ in range(-more):
-            chooser.release(spu_id)
+    for spu_id in freed.elements():
+        chooser.release(spu_id)
     for row, before in zip(rows, topic.replicas.lists().tolist(), strict=True):
         if row[0] != before[0]:
             chooser.pass_lead(before[0], row[0])

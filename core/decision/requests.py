@@ -142,7 +142,7 @@ def _by_rule(
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
-    cursor = Cursor(ring, rule, index, event.topic)
+    cursor, is_named = Cursor(ring, rule, index, event.topic), event.start_index is not None
     if event.start_index is not None:
         cursor.start_at(event.start_index, event.shift)
     lists = place(
@@ -152,20 +152,20 @@ def _by_rule(
         free=None if has_room else state.ledger.free(ring.ids),
     )
     replicas = led_by_others(state, lists) if state.demoted else lists
-    start = index if has_chain and event.start_index is None else event.start_index
+    goes_on = has_chain and not is_named
     filled = () if has_room else filled_by(state, lists)
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=first_cores(state.core_weights, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
-        chain=cursor.chain() if has_chain and event.start_index is None else None,
+        chain=cursor.chain() if goes_on else None,
         filled=filled,
         reason=Reason(
             mode=rule,
-            start_index=start,
+            start_index=index if goes_on else event.start_index,
             shift=event.shift,
-            is_named=event.start_index is not None,
+            is_named=is_named,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
             filled=ranges_text(filled) if filled else "",
         ),
@@ -204,10 +204,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         if constraints is not None:
             raise shortage.unsatisfied(state, event, constraints)
         raise shortage.short_of_room(state, event, field.id_list, need)
-    filled: tuple[int, ...] = ()
-    if state.ledger.free_floor(event.partitions) <= event.partitions:
-        filled = filled_by(state, lists)
-    after = None
+    filled, after = filled_by(state, lists), None
     if index is not None:
         after = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
     return Assignment(
@@ -264,11 +261,7 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode |
 
 
 def shown_index(
-    state: ClusterState,
-    policy: Policy,
-    after: RingAfter | ClusterState,
-    *,
-    ignore_rack: bool,
+    state: ClusterState, policy: Policy, after: RingAfter, *, ignore_rack: bool
 ) -> int | None:
     """The index that a record of a living topic shows: of its policy's order; None: it has none.
 
@@ -280,4 +273,4 @@ def shown_index(
     if order is None:
         rule = rule_of(state, policy, ignore_rack=ignore_rack)
         order = Order.ID if rule is None else ORDER_OF[rule]
-    return after.ring.index(order, after.chains[order])
+    return after.chain_index(state, order)
