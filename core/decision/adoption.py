@@ -35,11 +35,15 @@ from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision import checks
 from spu_assigner.core.decision.answers import known_topic, status
-from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.next_maps import cores_of, next_map, revised
+from spu_assigner.core.decision.checks import unknown_spus
 from spu_assigner.core.decision.repair import settled
-from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.decision.ring_changes import (
+    cores_of,
+    next_map,
+    revised,
+    ring_after,
+    shown_index,
+)
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import own_events_after

@@ -21,8 +21,8 @@ import numpy as np
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
-from spu_assigner.core.decision.next_maps import revised
 from spu_assigner.core.decision.repair import TOPIC_LOOKS
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.placement.list_repair import RepairRun, lead_rank
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice

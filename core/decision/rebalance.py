@@ -26,7 +26,7 @@ from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, status
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.next_maps import revised
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed

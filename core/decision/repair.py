@@ -32,7 +32,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.decision.answers import status
-from spu_assigner.core.decision.next_maps import revised
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.decision.shortage import short_of_repairs
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState

@@ -31,9 +31,8 @@ from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.next_maps import revised
 from spu_assigner.core.decision.repair import outcome
-from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
 from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead

@@ -1,4 +1,4 @@
-"""The ring and its chains after a change, and the records that say so.
+"""The next maps of topics, the ring and its chains after them, and the records that say so.
 
 An SPU that is full leaves the ring, one that has a free slot again comes back to its tail. One that
 has used up another resource is reported and stays.
@@ -6,39 +6,40 @@ has used up another resource is reported and stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from itertools import chain
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-import numpy as np
-from spu_assigner.core.base.events import Policy, SpuId
+from msgspec.structs import replace
+from spu_assigner.core.base.constraints import given_constraints
+from spu_assigner.core.base.events import Policy, SpuId, TopicCreate, TopicGrow
+from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Chain,
     ChainsChanged,
+    Mode,
+    Move,
     Order,
     Reason,
     Record,
-    RecordedRing,
+    ReplicaMap,
     RingChange,
     SpuChanged,
+    Status,
 )
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
-from spu_assigner.core.base.structs import FrozenStruct
-from spu_assigner.core.decision.answers import ring_event
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need
+from spu_assigner.core.decision.answers import ring_event, status
+from spu_assigner.core.decision.checks import check_size
+from spu_assigner.core.decision.requests import KRAFT_ORDER, Assignment, recorded_ring, rule_of
+from spu_assigner.core.policies.cursor import ORDER_OF
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.ring import Ring, members_text, ranges_text
-
-
-class Assignment(FrozenStruct, frozen=True, kw_only=True):
-    """Where a topic goes."""
-
-    policy: Policy
-    replicas: ReplicaLists  # of a topic that grows, with those that it has
-    cores: ReplicaLists | None = None
-    order: Order | None = None  # whose chain index the record shows
-    chain: Chain | None = None  # of that order after the request; None: it stays
-    filled: tuple[int, ...] = ()  # SPUs that it saturates, by id
-    reason: Reason
+from spu_assigner.core.state.core_weights import first_core, held_by_cores, weights_after
+from spu_assigner.core.state.memory import own_events_after
+from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.topic import Topic, map_of
 
 
 class RingAfter(NamedTuple):
@@ -128,68 +129,6 @@ def ring_filled(
     return RingAfter(ring, chains, state.registration_next, changes=changes)
 
 
-def filled_by(state: ClusterState, lists: ReplicaLists) -> tuple[int, ...]:
-    """The members of the ring that new lists leave no free slot, by id."""
-    if state.ledger.free_floor(len(lists)) > len(lists):
-        return ()
-    ids, counts = np.unique(lists.matrix, return_counts=True)
-    is_full = (counts == state.ledger.free(ids)) & np.isin(ids, state.ring.ids)
-    return tuple(ids[is_full].tolist())
-
-
-def chain_after(
-    ring: Ring, order: Order, index: int, matrix: IdMatrix, filled: Sequence[int]
-) -> Chain:
-    """The chain after a request: one further for each partition, re-based where the ring lost
-    members on the way, those that the request has filled."""
-    last = {spu_id: int(np.flatnonzero((matrix == spu_id).any(axis=1))[-1]) for spu_id in filled}
-    done = 0
-    for row in sorted({*last.values()}):
-        gone = [spu_id for spu_id in filled if last[spu_id] == row]
-        chain = ring.chain_at(order, index + row + 1 - done)
-        chain = ring.chain_without(order, chain, gone)
-        ring, done = ring.without(gone), row + 1
-        if ring.size == 0:
-            return chain
-        index = ring.index(order, chain)
-    return ring.chain_at(order, index + len(matrix) - done)
-
-
-def recorded_ring(
-    state: ClusterState,
-    order: Order,
-    *,
-    is_weighted: bool = False,
-    fenced: Mapping[int, str] | None = None,
-) -> RecordedRing:
-    """What a reason says of the ring; made once for each ring and order.
-
-    Args:
-        state: before the step.
-        order: that the rule read.
-        is_weighted: whether it read capacities too.
-        fenced: the offline SPUs that `kraft` read too, each with its rack.
-    """
-    ring = state.ring
-    key = RecordedRing, order, is_weighted
-    known: RecordedRing | None = ring.kept.get(key)
-    if known is None:
-        outside = map(ranges_text, state.ledger.outside_ring())
-        parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
-        known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
-        ring.kept[key] = known
-    if not fenced:
-        return known
-    racks = [*ring.racks_of_members().values(), *fenced.values()]
-    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
-    numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
-    return replace(
-        known,
-        members=members_text(ring.ids, numbers[: ring.size]),
-        fenced=members_text(np.array([*fenced], dtype=np.int32), numbers[ring.size :]),
-    )
-
-
 def resource_changes(state: ClusterState, cause: str) -> list[Record]:
     """Of which resources SPUs have nothing left now, or something again, since the last look."""
     return [
@@ -203,3 +142,147 @@ def resource_changes(state: ClusterState, cause: str) -> list[Record]:
         )
         for spu_id, resource, is_full in state.ledger.look()
     ]
+
+
+def shown_index(
+    state: ClusterState, policy: Policy, after: RingAfter, *, ignore_rack: bool
+) -> int | None:
+    """The index that a record of a living topic shows: of its policy's order; None: it has none.
+
+    While racks are incomplete that is the order by id.
+    """
+    match policy:
+        case Policy.MANUAL | Policy.RENDEZVOUS:
+            return None
+        case Policy.BALANCED:
+            order = Order.BALANCED
+        case Policy.KRAFT:
+            order = KRAFT_ORDER
+        case _:
+            rule = rule_of(state, policy, ignore_rack=ignore_rack)
+            order = Order.ID if rule is None else ORDER_OF[rule]
+    return after.chain_index(state, order)
+
+
+def next_map(
+    state: ClusterState, name: str, cause: str, after: RingAfter, **fields: Any
+) -> ReplicaMap:
+    """The next map of a living topic, which is as it was but for these fields; else the first one.
+
+    `after`: the ring then, of which the map shows the chain index.
+
+    Raises:
+        Rejection: it does not fit into a message.
+    """
+    topic, cluster_id = state.topics.get(name), state.cluster_id
+    if topic is None:
+        made = ReplicaMap(
+            cluster_id=cluster_id, topic=name, revision=1, chain_index=None, cause=cause, **fields
+        )
+    else:
+        before = map_of(cluster_id, name, topic)
+        made = replace(before, revision=topic.revision + 1, cause=cause, **fields)
+    check_size(made)
+    index = shown_index(state, made.policy, after, ignore_rack=made.ignore_rack)
+    return made if index is None else replace(made, chain_index=index)
+
+
+def granted(state: ClusterState, event: TopicCreate | TopicGrow, given: Assignment) -> list[Record]:
+    """The records of a request that is met: of a new topic, or of one that grows."""
+    name, cause = event.topic, event.event_id
+    moved = {} if given.order is None or given.chain is None else {given.order: given.chain}
+    after = ring_filled(state, given.filled, moved)
+    index = None if given.order is None else after.chain_index(state, given.order)
+    if isinstance(event, TopicCreate):
+        need = constraints = None
+        if event.demand is not None or event.leader_demand is not None:
+            need = Need.of(event.demand, event.leader_demand)
+        if event.constraints is not None:
+            constraints = given_constraints(event.constraints)
+        made = ReplicaMap(
+            cluster_id=state.cluster_id,
+            topic=name,
+            revision=1,
+            policy=given.policy,
+            replicas=given.replicas,
+            cores=given.cores,
+            chain_index=index,
+            cause=cause,
+            replication_factor=given.replicas.matrix.shape[1],
+            ignore_rack=event.ignore_rack,
+            need=need,
+            constraints=constraints,
+            reason=given.reason,
+        )
+        check_size(made)
+    else:
+        topic = state.topics[name]
+        lengths = None
+        if topic.wanted_lengths is not None:
+            new = len(given.replicas) - len(topic.wanted_lengths)
+            lengths = (*topic.wanted_lengths, *[topic.replication_factor] * new)
+        made = next_map(
+            state,
+            name,
+            cause,
+            after,
+            replicas=given.replicas,
+            cores=given.cores,
+            own_events=own_events_after(topic, cause),
+            wanted_lengths=lengths,
+            reason=given.reason,
+        )
+    return after.around(state, cause, made, status(state, name, Status.ASSIGNED, cause))
+
+
+def revised(
+    state: ClusterState,
+    cause: str,
+    mode: Mode,
+    lists: Mapping[str, ReplicaLists],
+    *answers: Record,
+    moves: Mapping[str, Sequence[Move]] | None = None,
+    **fields: Any,
+) -> list[Record]:
+    """The records of living topics that get these lists by these moves, or in another order.
+
+    A reason lists the moves by partition, and no more than a message has room for. `fields`: what
+    else changes in the maps, which the answers follow.
+    """
+    moves_of, more = moves or {}, Counter[int | None]()
+    for move in chain.from_iterable(moves_of.values()):
+        more[move.taken] += 1
+        more[move.gone] -= 1
+    after = ring_after(state, {i: count for i, count in more.items() if i is not None})
+    ring = recorded_ring(state, Order.BALANCED)
+    weights: dict[SpuId, list[int]] = dict(state.core_weights)
+    maps: list[ReplicaMap] = []
+    for name, replicas in lists.items():
+        topic, cores = state.topics[name], None
+        if topic.cores is not None:
+            cores = cores_of(weights, topic, replicas)
+            held = held_by_cores(replicas.matrix, cores.matrix)
+            weights |= weights_after(weights, topic.held_by_cores(), held)
+        reported = sorted(moves_of.get(name, ()), key=attrgetter("partition"))[:MOVES_REPORTED_MAX]
+        reason = Reason(mode=mode, ring=ring, moves=tuple(reported))
+        given = {"replicas": replicas, "cores": cores, "reason": reason, **fields}
+        maps.append(next_map(state, name, cause, after, **given))
+    return after.around(state, cause, *maps, *answers)
+
+
+def cores_of(
+    weights: Mapping[SpuId, list[int]], topic: Topic | None, replicas: ReplicaLists
+) -> ReplicaLists:
+    """The cores of the next lists of a topic: a replica that stays keeps its core, a new one takes
+    the first of least weight."""
+    known: list[dict[int, int]] = []
+    if topic is not None and topic.cores is not None:
+        pairs = zip(topic.replicas.lists().tolist(), topic.cores.lists().tolist(), strict=True)
+        known = [dict(zip(row, cores, strict=True)) for row, cores in pairs]
+    scratch: dict[SpuId, list[int]] = {}
+    rows: list[list[int]] = []
+    known += [{}] * (len(replicas) - len(known))
+    for row, before in zip(replicas.tolist(), known[: len(replicas)], strict=True):
+        new = {i: first_core(weights, scratch, SpuId(i)) for i in row if i not in before}
+        rows.append([new[i] if i in new else before[i] for i in row])
+    return ReplicaLists.of_lists(rows)

@@ -35,9 +35,9 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import status
-from spu_assigner.core.decision.next_maps import granted
 from spu_assigner.core.decision.repair import repair, settled
 from spu_assigner.core.decision.requests import automatic, create_of
+from spu_assigner.core.decision.ring_changes import granted
 from spu_assigner.core.placement.list_repair import RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 

@@ -9,7 +9,7 @@ from spu_assigner.core.base.events import ClusterRebalance, Event, Policy, SpuJo
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.decision.next_maps import revised
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
 CLUSTER: Final = "c"
