@@ -34,7 +34,6 @@ from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
-from spu_assigner.core.state.topic import Topic
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
@@ -50,12 +49,16 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         ("band", event.band, BAND_MAX),
     ):
         check_range(field, value or 0, 0, limit)
-    whys = {name: _why_left(topic) for name, topic in sorted(state.topics.items())}
-    names = [name for name, why in whys.items() if why is None]
+    fixed = {  # and why
+        name: "pinned" if topic.pinned else "manual"
+        for name, topic in state.topics.items()
+        if topic.pinned or topic.policy is Policy.MANUAL
+    }
+    names = sorted(state.topics.keys() - fixed.keys())
     plan, repairs = _planned(state, event, names)
     message = _said_of(plan, repairs)
-    if kinds := sorted({why for why in whys.values() if why is not None}):
-        left = counted(len(whys) - len(names), f"{' or '.join(kinds)} topic")
+    if fixed:
+        left = counted(len(fixed), f"{' or '.join(sorted({*fixed.values()}))} topic")
         message += f"; {left} left alone"
     cause, moves = event.event_id, len(plan.moves)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, cause, message=message, moves=moves)
@@ -70,13 +73,6 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     return revised(state, cause, Mode.REBALANCE, lists, answer, moves=moves_of)
 
 
-def _why_left(topic: Topic) -> str | None:
-    """Why a topic does not move; None: it may."""
-    if topic.pinned:
-        return "pinned"
-    return "manual" if topic.policy is Policy.MANUAL else None
-
-
 def _planned(
     state: ClusterState, event: ClusterRebalance, names: Sequence[str]
 ) -> tuple[Rebalance, Repairs]:
@@ -84,8 +80,6 @@ def _planned(
     moving = MovingRules(state, names)
     spus = sorted(state.spus.items())
     open_ids = [i for i, spu in spus if spu.online and (not spu.is_closed or i in moving.opened)]
-    if not names or not open_ids:
-        return Rebalance(changed={}, moves=(), reorders=0), Repairs()
     _check_size(state, names)
     loads = state.loads(np.array(open_ids, dtype=np.int32))
     matrices = [state.topics[name].replicas.matrix() for name in names]

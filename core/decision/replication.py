@@ -31,7 +31,6 @@ from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.repair import outcome
 from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
@@ -66,17 +65,25 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     assigned = status(state, name, Status.ASSIGNED, cause)
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
-    rows, moves = resize(state, name, factor)
-    leaving = leaving_spus(state, topic)
-    held = [row for row in rows if not leaving.isdisjoint(row)]
+    before: Rows = topic.replicas.lists().tolist()
+    choice = RepairRun(state).leaders(name)
+    shorter, gone = _shorten(state, name, before, factor)
+    shorter = _settled(choice, before, shorter)
+    longer = _lengthen(state, name, shorter, factor, gone=gone, choice=choice)
+    rows = _settled(choice, shorter, longer)
+    come = [
+        Move(partition=partition, gone=None, taken=spu_id)
+        for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
+        for spu_id in row
+        if spu_id not in kept
+    ]
     return revised(
         state,
         cause,
         Mode.REPLICATION,
         {name: ReplicaLists.of_lists(rows)},
         assigned,
-        *([] if held else outcome(state, name, held, cause=cause)),
-        moves={name: moves},
+        moves={name: [*gone, *come]},
         replication_factor=factor,
         own_events=own_events_after(topic, cause),
         wanted_lengths=None,
@@ -98,25 +105,6 @@ def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
             f"removed; one request may take {limit}: go there in steps, the first to "
             f"replication_factor {nearer}",
         )
-
-
-def resize(state: ClusterState, name: str, factor: int) -> tuple[Rows, list[Move]]:
-    """Give each of a topic's lists so many replicas.
-
-    Returns the lists, and the moves: what goes, then what comes, both in order of partition.
-    """
-    before: Rows = state.topics[name].replicas.lists().tolist()
-    shorter, gone = _shorten(state, name, before, factor)
-    choice = RepairRun(state).leaders(name)
-    shorter = _settled(choice, before, shorter)
-    rows = _settled(choice, shorter, _lengthen(state, name, shorter, gone, factor))
-    come = [
-        Move(partition=partition, gone=None, taken=spu_id)
-        for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
-        for spu_id in row
-        if spu_id not in kept
-    ]
-    return rows, [*gone, *come]
 
 
 def _settled(choice: LeaderChoice, before: Rows, rows: Rows) -> Rows:
@@ -186,7 +174,13 @@ def _going_rank(
 
 
 def _lengthen(
-    state: ClusterState, name: str, shorter: Rows, gone: Sequence[Move], factor: int
+    state: ClusterState,
+    name: str,
+    shorter: Rows,
+    factor: int,
+    *,
+    gone: Sequence[Move],
+    choice: LeaderChoice,
 ) -> Rows:
     """The lists, those that are too short filled, once what others lose is free."""
     rows, topic = [list(row) for row in shorter], state.topics[name]
@@ -201,7 +195,6 @@ def _lengthen(
         if row[0] != before[0]:
             chooser.pass_lead(before[0], row[0])
     chooser.bind(Counter(spu_id for row in rows for spu_id in row), factor * len(rows))
-    choice = RepairRun(state).leaders(name) if state.demoted else None
     filling = ListRepair(state, leaving_spus(state, topic), chooser, choice)
     given: dict[int, list[int]] = {spu_id: [] for spu_id in ring.ids.tolist()}
     work = Work(looks=LOOKS_MAX)

@@ -27,7 +27,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     SpuGone,
     Status,
-    TopicStatus,
     Wait,
     Waiting,
     WaitingSettled,
@@ -43,7 +42,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 
 _GAINS: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)
 # Maps of a topic that may leave more to others, or ask for other SPUs.
-_GIVING: Final = (Mode.ADOPTED, Mode.REPLICATION, Mode.DEMAND, Mode.CONSTRAINTS)
+_GIVING: Final = (*(Mode.ADOPTED, Mode.REPLICATION, Mode.REBALANCE), Mode.DEMAND, Mode.CONSTRAINTS)
 # What an SPU has for those that wait.
 _offer: Final = attrgetter("rack", "labels", "taints", "capacity", "resources")
 TURNS: Final = (Wait.REPAIR, Wait.CREATE)
@@ -87,8 +86,6 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
             case ReplicaMap(replicas=lists, reason=reason) if record.topic in state.topics:
                 if lists is None or (reason is not None and reason.mode in _GIVING):
                     return True
-            case TopicStatus(moves=moves) if moves:
-                return True
             case RingEvent(change=change) if change in _GAINS:
                 return True
             case SpuChanged(online=True):
