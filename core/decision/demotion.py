@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
 from spu_assigner.core.decision.repair import TOPIC_LOOKS
@@ -58,12 +59,13 @@ def put_in_order(
 
 def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:
     """By name. Cost: a look at the replicas of all topics, beside what is counted."""
+    demoted = np.array([*sorted(state.demoted), SPU_ID_MAX + 1])  # ends behind any id
     for name in sorted(state.topics) if state.demoted else ():
         topic = state.topics[name]
         if state.demoted.isdisjoint(topic.replicas.ids()):
             continue
         matrix = topic.replicas.matrix()
-        is_demoted = np.isin(matrix, sorted(state.demoted))
+        is_demoted = demoted[demoted.searchsorted(matrix)] == matrix
         behind = np.logical_or.accumulate(is_demoted, axis=1) & ~is_demoted & (matrix != PADDING)
         rows = np.flatnonzero(behind.any(axis=1)).tolist()
         if not rows:

@@ -111,16 +111,11 @@ def _planned(
 
 def _ruled(
     state: ClusterState, names: Sequence[str], moving: MovingRules, loads: Loads
-) -> RuledTopics | None:
-    """What binds the topics that may move; None: nothing but racks and capacities."""
-    if not state.constrained and not state.demoted:
-        return None
-    rules = [moving.of(name, loads.ids) for name in names]
-    if not any(rules) and not moving.opened:
-        return None
+) -> RuledTopics:
+    """What binds the topics that may move, beside racks and capacities."""
     constraints = [state.topics[name].constraints if state.barred else None for name in names]
     return RuledTopics(
-        rules=rules,
+        rules=[moving.of(name, loads.ids) for name in names],
         closed=np.isin(loads.ids, sorted(moving.opened)),
         choices={
             number: LeaderChoice(state, each)

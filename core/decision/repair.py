@@ -57,7 +57,7 @@ def repair(
     topic = state.topics[name]
     leaving = leaving_spus(state, topic)
     chooser = run.chooser(name)
-    choice = run.leaders(name) if state.demoted else None
+    choice = run.leaders(name)
     filling = ListRepair(state, leaving, chooser, choice)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
@@ -79,12 +79,9 @@ def repair(
         repaired = filling.fill(partition, row, wanted)
         run.looks -= max(len(repaired.moves), 1) * each + chooser.take_looks()
         if repaired.moves:
-            if repaired.row[0] != row[0]:
-                choice = choice or run.leaders(name)
-            settled = repaired.row if choice is None else choice.settle(repaired.row, row)
-            lists[partition] = settled
-            if settled[0] != row[0]:
-                chooser.pass_lead(row[0], settled[0])
+            lists[partition] = choice.settle(repaired.row, row)
+            if lists[partition][0] != row[0]:
+                chooser.pass_lead(row[0], lists[partition][0])
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)

@@ -17,15 +17,14 @@ which no SPU is left takes one from a list that can do with another.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX, ruled_moves_max
 from spu_assigner.core.base.records import Mode, Move, Record, Status
-from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
@@ -92,12 +91,12 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
 
 def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
     """One request adds or removes so many replicas at most."""
-    lengths = (topic.replicas.matrix() != PADDING).sum(axis=1)
-    moves = int(np.abs(lengths - factor).sum())
+    lengths = topic.replicas.lists().lengths()
+    moves = sum(abs(length - factor) for length in lengths)
     limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
     if moves > limit:
         step = max(limit // len(lengths), 1)
-        now = int(np.sort(lengths)[len(lengths) // 2])
+        now = sorted(lengths)[len(lengths) // 2]
         nearer = min(now + step, factor) if factor > now else max(now - step, factor)
         raise Rejection(
             Code.TOO_MANY_MOVES,
@@ -122,8 +121,7 @@ def _shorten(state: ClusterState, name: str, before: Rows, factor: int) -> tuple
     moves: list[Move] = []
     for partition, row in enumerate(rows):
         while len(row) > factor:
-            rank = _going_rank(state, row, counts, leaving, rules, ignore_rack=topic.ignore_rack)
-            gone = max(row, key=rank)
+            gone = _first_to_go(state, row, counts, leaving, rules, ignore_rack=topic.ignore_rack)
             counts[gone] -= 1
             moves.append(Move(partition=partition, gone=gone, taken=None))
             row.remove(gone)
@@ -137,7 +135,7 @@ def _shorten(state: ClusterState, name: str, before: Rows, factor: int) -> tuple
     return rows, moves
 
 
-def _going_rank(
+def _first_to_go(
     state: ClusterState,
     row: Sequence[int],
     counts: dict[int, int],
@@ -145,8 +143,8 @@ def _going_rank(
     rules: BoundRules | None,
     *,
     ignore_rack: bool,
-) -> Callable[[int], tuple[int, ...]]:
-    """Ranks the replicas of a list: the highest goes when the list is to be shorter."""
+) -> int:
+    """The replica of a list that goes when the list is to be shorter."""
     spus = {spu_id: state.spus[SpuId(spu_id)] for spu_id in row}
     online = [spu_id for spu_id in row if spus[spu_id].online]
     alive = [spu_id for spu_id in row if not is_dead(state, spu_id)]
@@ -170,7 +168,7 @@ def _going_rank(
             -spu_id,
         )
 
-    return rank
+    return max(row, key=rank)
 
 
 def _lengthen(

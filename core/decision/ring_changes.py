@@ -152,10 +152,10 @@ def shown_index(
     While racks are incomplete that is the order by id.
     """
     match policy:
-        case Policy.MANUAL | Policy.RENDEZVOUS:
-            return None
         case Policy.BALANCED:
             order = Order.BALANCED
+        case Policy.MANUAL | Policy.RENDEZVOUS:
+            return None
         case Policy.KRAFT:
             order = KRAFT_ORDER
         case _:
@@ -176,15 +176,17 @@ def next_map(
     """
     topic, cluster_id = state.topics.get(name), state.cluster_id
     if topic is None:
+        index = shown_index(state, fields["policy"], after, ignore_rack=False)
         made = ReplicaMap(
-            cluster_id=cluster_id, topic=name, revision=1, chain_index=None, cause=cause, **fields
+            cluster_id=cluster_id, topic=name, revision=1, chain_index=index, cause=cause, **fields
         )
     else:
-        before = map_of(cluster_id, name, topic)
-        made = replace(before, revision=topic.revision + 1, cause=cause, **fields)
+        before, policy = map_of(cluster_id, name, topic), fields.get("policy", topic.policy)
+        index = shown_index(state, policy, after, ignore_rack=topic.ignore_rack)
+        revision = topic.revision + 1
+        made = replace(before, revision=revision, chain_index=index, cause=cause, **fields)
     check_size(made)
-    index = shown_index(state, made.policy, after, ignore_rack=made.ignore_rack)
-    return made if index is None else replace(made, chain_index=index)
+    return made
 
 
 def granted(state: ClusterState, event: TopicCreate | TopicGrow, given: Assignment) -> list[Record]:
@@ -249,24 +251,26 @@ def revised(
     A reason lists the moves by partition, and no more than a message has room for. `fields`: what
     else changes in the maps, which the answers follow.
     """
-    moves_of, more = moves or {}, Counter[int | None]()
-    for move in chain.from_iterable(moves_of.values()):
-        more[move.taken] += 1
-        more[move.gone] -= 1
-    after = ring_after(state, {i: count for i, count in more.items() if i is not None})
-    ring = recorded_ring(state, Order.BALANCED)
-    weights: dict[SpuId, list[int]] = dict(state.core_weights)
+    after, moves_of = ring_filled(state, (), {}), moves or {}
+    if moves_of:
+        more: Counter[int | None] = Counter()
+        for move in chain.from_iterable(moves_of.values()):
+            more[move.taken] += 1
+            more[move.gone] -= 1
+        after = ring_after(state, {i: count for i, count in more.items() if i is not None})
+    ring, weights = recorded_ring(state, Order.BALANCED), state.core_weights
     maps: list[ReplicaMap] = []
     for name, replicas in lists.items():
         topic, cores = state.topics[name], None
         if topic.cores is not None:
             cores = cores_of(weights, topic, replicas)
-            held = held_by_cores(replicas.matrix, cores.matrix)
-            weights |= weights_after(weights, topic.held_by_cores(), held)
+            if len(lists) > 1:  # The next one starts from what this one leaves.
+                held = held_by_cores(replicas.matrix, cores.matrix)
+                weights = weights | weights_after(weights, topic.held_by_cores(), held)
         reported = sorted(moves_of.get(name, ()), key=attrgetter("partition"))[:MOVES_REPORTED_MAX]
         reason = Reason(mode=mode, ring=ring, moves=tuple(reported))
-        given = {"replicas": replicas, "cores": cores, "reason": reason, **fields}
-        maps.append(next_map(state, name, cause, after, **given))
+        given = {"replicas": replicas, "cores": cores, "reason": reason}
+        maps.append(next_map(state, name, cause, after, **given, **fields))
     return after.around(state, cause, *maps, *answers)
 
 
