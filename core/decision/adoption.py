@@ -163,11 +163,10 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease) -> list[Recor
     name, cause = event.topic, event.event_id
     is_released = isinstance(event, TopicRelease)
     answer = status(state, name, Status.RELEASED if is_released else Status.DELETED, cause)
-    withdrawn: list[Record] = []
-    if name in state.waiting:
-        withdrawn.append(WaitingSettled(cluster_id=state.cluster_id, topic=name))
-        if name not in state.topics:
-            return [answer, *withdrawn]
+    gone = WaitingSettled(cluster_id=state.cluster_id, topic=name)
+    withdrawn = [gone] if name in state.waiting else []
+    if withdrawn and name not in state.topics:
+        return [answer, *withdrawn]
     topic = known_topic(state, name)
     held = dict(zip(*tally(topic.replicas.lists().flat()), strict=True))
     *_, full = state.ledger.outside_ring()

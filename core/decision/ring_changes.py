@@ -93,8 +93,7 @@ def ring_after(
         is_open = spu.online and not spu.is_closed
         if (is_open and not is_full(state, spu, changes.get(spu_id, 0))) is not is_member:
             (left if is_member else entered).append(spu_id)
-    ring, chains, registration, *_ = ring_filled(state, left, {})
-    chains = {**state.chains, **chains}
+    ring, chains, registration, _, gone = ring_filled(state, left, {})
     for spu_id in entered:
         spu = new.get(spu_id) or state.spu_entry(spu_id)
         new[spu_id] = replace(spu, registration=registration)
@@ -104,13 +103,13 @@ def ring_after(
         ring = ring.with_members(members, {**state.spus, **new})
     return RingAfter(
         ring=ring,
-        chains={order: ring.chain_entered(order, chain) for order, chain in chains.items()},
+        chains={
+            order: ring.chain_entered(order, chains.get(order) or chain)
+            for order, chain in state.chains.items()
+        },
         registration=max([registration, *[spu.registration + 1 for spu in new.values()]]),
         described=new,
-        changes=[
-            *[(spu_id, RingChange.SATURATED) for spu_id in left],
-            *[(spu_id, RingChange.RESTORED) for spu_id in entered],
-        ],
+        changes=[*gone, *[(spu_id, RingChange.RESTORED) for spu_id in entered]],
     )
 
 
