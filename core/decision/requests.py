@@ -159,7 +159,8 @@ def _by_rule(
         replicas=event.replication_factor,
         free=None if has_room else state.ledger.free(ring.ids),
     )
-    replicas, filled = led_by_others(state, lists), filled_by(state, lists)
+    replicas = led_by_others(state, lists) if state.demoted else lists
+    filled = () if has_room else filled_by(state, lists)
     goes_on = has_chain and not is_named
     return Assignment(
         policy=policy,
@@ -174,7 +175,7 @@ def _by_rule(
             shift=event.shift,
             is_named=is_named,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
-            filled=ranges_text(filled),
+            filled=ranges_text(filled) if filled else "",
         ),
     )
 

@@ -57,16 +57,15 @@ class RingAfter(NamedTuple):
 
     def around(self, state: ClusterState, cause: str, *records: Record) -> list[Record]:
         """The records of all of it, with the maps that change the counts and their answers."""
-        size, before = self.ring.size, state.chains
-        found = [*self.described.values(), *records]
-        found += [ring_event(state, spu_id, each, size, cause) for spu_id, each in self.changes]
-        moved = tuple([pair for pair in self.chains.items() if pair[1] is not before[pair[0]]])
-        if moved or self.registration != state.registration_next:
-            found.append(
-                ChainsChanged(
-                    cluster_id=state.cluster_id, chains=moved, registration_next=self.registration
-                )
+        ring, chains, registration, described, changes = self
+        found, before, size = [*described.values(), *records], state.chains, ring.size
+        found += [ring_event(state, spu_id, change, size, cause) for spu_id, change in changes]
+        moved = tuple([pair for pair in chains.items() if pair[1] is not before[pair[0]]])
+        if moved or registration != state.registration_next:
+            chain_record = ChainsChanged(
+                cluster_id=state.cluster_id, chains=moved, registration_next=registration
             )
+            found.append(chain_record)
         return found
 
 
@@ -117,15 +116,15 @@ def ring_filled(
     state: ClusterState, filled: Sequence[int], moved: Mapping[Order, Chain]
 ) -> RingAfter:
     """The ring once these members of it, by id, have no free slot left; with chains that moved."""
-    ring, chains = state.ring, moved
-    if filled:
-        chains = {
-            order: moved.get(order) or ring.chain_without(order, chain, filled)
-            for order, chain in state.chains.items()
-        }
-        ring = ring.without(filled)
+    ring, registration = state.ring, state.registration_next
+    if not filled:
+        return RingAfter(ring, moved, registration)
+    chains = {
+        order: moved.get(order) or ring.chain_without(order, chain, filled)
+        for order, chain in state.chains.items()
+    }
     changes = [(spu_id, RingChange.SATURATED) for spu_id in filled]
-    return RingAfter(ring, chains, state.registration_next, changes=changes)
+    return RingAfter(ring.without(filled), chains, registration, changes=changes)
 
 
 def resource_changes(state: ClusterState, cause: str) -> list[Record]:
