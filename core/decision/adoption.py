@@ -8,7 +8,7 @@ is the length of its longest list.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
 from itertools import chain
 
 from spu_assigner.core.base.constraints import Constraints, given_constraints
@@ -35,10 +35,14 @@ from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision import checks
 from spu_assigner.core.decision.answers import known_topic, status
-from spu_assigner.core.decision.manual_placement import unknown_spus
-from spu_assigner.core.decision.repair import revised, settled
-from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.decision.ring_changes import count_changes, ring_after
+from spu_assigner.core.decision.checks import unknown_spus
+from spu_assigner.core.decision.repair import settled
+from spu_assigner.core.decision.ring_changes import (
+    next_map,
+    revised,
+    ring_after,
+    shown_index,
+)
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of
@@ -69,53 +73,43 @@ def adopt(
         need = Need.of(event.demand, None if need is None else dict(need.leader_demand))
     known = None if topic is None else (topic.policy, topic.pinned, topic.replicas.lists().tolist())
     if topic is not None and known == (policy, event.pinned, rows):
-        return [*_redescribed(state, event, need, topic.constraints, Mode.ADOPTED), adopted]
+        return _redescribed(
+            state, event, Mode.ADOPTED, adopted, need=need, constraints=topic.constraints
+        )
     replicas = ReplicaLists.of_lists(rows)
-    cores = cores_of(state.spus, topic, replicas) if policy is Policy.REDPANDA else None
-    lengths = tuple(map(len, rows)) if replicas.ragged else None
-    before = None if topic is None else topic.replicas.lists()
-    after = ring_after(state, count_changes(before, replicas))
-    ignore_rack = topic is not None and topic.ignore_rack
-    replica_map = ReplicaMap(
-        cluster_id=state.cluster_id,
-        topic=name,
-        revision=1 if topic is None else topic.revision + 1,
+    changes = Counter(replicas.flat().tolist())
+    if topic is not None:
+        changes.subtract(topic.replicas.lists().flat().tolist())
+    after = ring_after(state, changes)
+    found = next_map(
+        state,
+        name,
+        cause,
+        after,
         policy=policy,
         replicas=replicas,
-        cores=cores,
-        chain_index=shown_index(state, policy, after, ignore_rack=ignore_rack),
-        cause=cause,
+        cores=cores_of(state.spus, topic, replicas) if policy is Policy.REDPANDA else None,
         replication_factor=max(map(len, rows)),
-        ignore_rack=ignore_rack,
         own_events=own_events_after(topic, cause),
         reason=Reason(mode=Mode.ADOPTED),
         pinned=event.pinned,
-        wanted_lengths=lengths,
+        wanted_lengths=tuple(map(len, rows)) if replicas.ragged else None,
         need=need,
-        constraints=None if topic is None else topic.constraints,
     )
-    checks.check_size(replica_map)
-    return after.around(state, cause, replica_map, adopted, *_settled(state, event))
+    return after.around(state, cause, found, adopted, *_settled(state, event))
 
 
 def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
-    """Settles the waiting request of this name.
-
-    A create is rejected: the topic is there. A repair is done, unless it has to empty an SPU.
-    """
+    """Rejects the waiting create of this name: the topic is there."""
     waiting = state.waiting.get(event.topic)
-    if waiting is None:
+    if waiting is None or waiting.kind is not Wait.CREATE:
         return []
-    if waiting.kind is Wait.CREATE:
-        exists = Rejection(
-            Code.TOPIC_EXISTS,
-            f"topic {event.topic!r} was adopted in cluster {state.cluster_id!r} while this create "
-            "waited; delete it first, or choose another name",
-        )
-        return settled(state, event.topic, waiting.cause, exists)
-    if any(spu_id in state.leaving for row in event.replicas for spu_id in row):
-        return []
-    return settled(state, event.topic, waiting.cause)
+    exists = Rejection(
+        Code.TOPIC_EXISTS,
+        f"topic {event.topic!r} was adopted in cluster {state.cluster_id!r} while this create "
+        "waited; delete it first, or choose another name",
+    )
+    return settled(state, event.topic, waiting.cause, exists)
 
 
 def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:
@@ -125,32 +119,40 @@ def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> li
     nothing more that needs the resource; of lists that break constraints `VIOLATED` says so.
     """
     topic = known_topic(state, event.topic)
+    need, constraints, mode = topic.need, topic.constraints, Mode.CONSTRAINTS
     if isinstance(event, TopicDemand):
         checks.check_demand(state, event.demand, event.leader_demand)
-        need = Need.of(event.demand, event.leader_demand)
-        answers = _redescribed(state, event, need, topic.constraints, Mode.DEMAND)
+        need, mode = Need.of(event.demand, event.leader_demand), Mode.DEMAND
     else:
         checks.check_constraints(state, event.topic, topic.policy, event.constraints)
         constraints = given_constraints(event.constraints)
-        answers = _redescribed(state, event, topic.need, constraints, Mode.CONSTRAINTS)
-    return [*answers, status(state, event.topic, Status.ASSIGNED, event.event_id)]
+    assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
+    return _redescribed(state, event, mode, assigned, need=need, constraints=constraints)
 
 
 def _redescribed(
     state: ClusterState,
     event: TopicAdopted | TopicDemand | TopicConstraints,
+    mode: Mode,
+    answer: Record,
+    *,
     need: Need | None,
     constraints: Constraints | None,
-    mode: Mode,
 ) -> list[Record]:
-    """The next map of a topic that keeps its lists; none where nothing changes."""
+    """The next map of a topic that keeps its lists, where something changes, and the answer."""
     topic, cause = state.topics[event.topic], event.event_id
     if (need, constraints) == (topic.need, topic.constraints):
-        return []
-    lists = topic.replicas.lists()
-    changed = revised(state, event.topic, cause=cause, replicas=lists, mode=mode)
-    own_events = own_events_after(topic, cause)
-    return [replace(changed, own_events=own_events, need=need, constraints=constraints)]
+        return [answer]
+    return revised(
+        state,
+        cause,
+        mode,
+        {event.topic: topic.replicas.lists()},
+        answer,
+        own_events=own_events_after(topic, cause),
+        need=need,
+        constraints=constraints,
+    )
 
 
 def forget(state: ClusterState, event: TopicDelete | TopicRelease) -> list[Record]:
@@ -161,11 +163,10 @@ def forget(state: ClusterState, event: TopicDelete | TopicRelease) -> list[Recor
     name, cause = event.topic, event.event_id
     is_released = isinstance(event, TopicRelease)
     answer = status(state, name, Status.RELEASED if is_released else Status.DELETED, cause)
-    withdrawn: list[Record] = []
-    if name in state.waiting:
-        withdrawn.append(WaitingSettled(cluster_id=state.cluster_id, topic=name))
-        if name not in state.topics:
-            return [answer, *withdrawn]
+    gone = WaitingSettled(cluster_id=state.cluster_id, topic=name)
+    withdrawn = [gone] if name in state.waiting else []
+    if withdrawn and name not in state.topics:
+        return [answer, *withdrawn]
     topic = known_topic(state, name)
     held = dict(zip(*tally(topic.replicas.lists().flat()), strict=True))
     *_, full = state.ledger.outside_ring()

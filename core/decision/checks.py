@@ -1,11 +1,11 @@
 """What a request must hold before it is placed, and its map before it is sent.
 
-Each check raises a `Rejection`, or returns nothing.
+Each check raises a `Rejection`, or returns nothing; of lists by hand all faults can be had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,10 +22,19 @@ from spu_assigner.core.base.limits import (
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
+from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import NO_LIMIT
 
 ID_SIZE_MAX: Final = 5  # bytes of an id on the wire
 _VARINT_STEPS: Final = np.array([64, 8_192, 2**20, 2**27])  # from here on an id takes a byte more
+_Found = tuple[Code, str]
+_CODES: Final = (
+    Code.MANUAL_UNKNOWN_SPU,
+    Code.MANUAL_SPU_LEAVING,
+    Code.MANUAL_SPU_CORDONED,
+    Code.MANUAL_SPU_FULL,
+)
 _MANUAL: Final = Policy.MANUAL  # a member of an enum's class takes longer to look up
 
 
@@ -174,6 +183,58 @@ def check_room(state: ClusterState, event: TopicCreate, lists: ReplicaLists) -> 
                     f"SPU {spu_id} has {free} of {name} free, and the lists take {amount} there; "
                     "add capacity, place with 'balanced', or ask for less",
                 )
+
+
+def unknown_spus(state: ClusterState, lists: Sequence[Sequence[int]]) -> Iterator[ManualFault]:
+    """Every SPU of these lists that the cluster does not have; its path is partition and place."""
+    for partition, row in enumerate(lists):
+        for place, spu_id in enumerate(row):
+            if SpuId(spu_id) not in state.spus and is_spu_id(spu_id):
+                [found], _ = _judged(state, spu_id)
+                yield _fault(found, partition, spu_id, (partition, place))
+
+
+def spu_faults(
+    state: ClusterState, lists: Iterable[tuple[int, list[tuple[int, int]]]]
+) -> Iterator[ManualFault]:
+    """Every SPU that cannot take its replica, list by list in the order of `_CODES`.
+
+    A list is its partition and its (place, SPU id).
+    """
+    judged: dict[int, list[_Found]] = {}
+    left: dict[int, int] = {}  # free slots
+    for partition, replicas in lists:
+        faults: list[ManualFault] = []
+        for place, spu_id in replicas:
+            if spu_id not in judged:
+                judged[spu_id], left[spu_id] = _judged(state, spu_id)
+            left[spu_id] -= 1
+            found = judged[spu_id]
+            if left[spu_id] < 0:
+                capacity = state.spus[SpuId(spu_id)].capacity
+                full = f"has no free slot left of its {capacity}"
+                found = [*found, (Code.MANUAL_SPU_FULL, full)]
+            path = (partition, "replicas", place)
+            faults += [_fault(each, partition, spu_id, path) for each in found]
+        yield from sorted(faults, key=lambda fault: _CODES.index(fault.code))
+
+
+def _judged(state: ClusterState, spu_id: int) -> tuple[list[_Found], int]:
+    """Why an SPU cannot take replicas, slots aside, and how many slots it has for some."""
+    spu = state.spus.get(SpuId(spu_id))
+    if spu is None:
+        return [(Code.MANUAL_UNKNOWN_SPU, f"is not in cluster {state.cluster_id!r}")], NO_LIMIT
+    found = [(Code.MANUAL_SPU_LEAVING, "is being decommissioned")] if spu.leaving else []
+    if spu.is_closed:
+        why = "cordoned; uncordon it" if spu.cordoned else "tainted; untaint it"
+        found.append((Code.MANUAL_SPU_CORDONED, f"is {why} first, or name another"))
+    return found, spu.capacity - state.ledger.count(spu_id)
+
+
+def _fault(found: _Found, partition: int, spu_id: int, path: tuple[int | str, ...]) -> ManualFault:
+    code, why = found
+    message = f"partition {partition} names SPU {spu_id}, which {why}"
+    return ManualFault(code=code, message=message, path=path)
 
 
 def check_size(replica_map: ReplicaMap) -> None:

@@ -19,9 +19,11 @@ from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
 from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
-from spu_assigner.core.decision.repair import TOPIC_LOOKS, revised
+from spu_assigner.core.decision.repair import TOPIC_LOOKS
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.placement.list_repair import RepairRun, lead_rank
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
@@ -57,12 +59,13 @@ def put_in_order(
 
 def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:
     """By name. Cost: a look at the replicas of all topics, beside what is counted."""
+    demoted = np.array([*sorted(state.demoted), SPU_ID_MAX + 1])  # ends behind any id
     for name in sorted(state.topics) if state.demoted else ():
         topic = state.topics[name]
         if state.demoted.isdisjoint(topic.replicas.ids()):
             continue
         matrix = topic.replicas.matrix()
-        is_demoted = np.isin(matrix, sorted(state.demoted))
+        is_demoted = demoted[demoted.searchsorted(matrix)] == matrix
         behind = np.logical_or.accumulate(is_demoted, axis=1) & ~is_demoted & (matrix != PADDING)
         rows = np.flatnonzero(behind.any(axis=1)).tolist()
         if not rows:
@@ -77,8 +80,7 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
             lists[at] = settled
         if changed:  # Where a demoted SPU leads on, it is looked at with each event.
             run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + matrix.size
-            replicas = ReplicaLists.of_lists(lists)
-            yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
+            yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _taken_back(
@@ -91,8 +93,7 @@ def _taken_back(
         for at in taken[name]:
             lists[at].remove(spu_id)
             lists[at].insert(0, spu_id)
-        replicas = ReplicaLists.of_lists(lists)
-        yield [revised(state, name, cause=cause, replicas=replicas, mode=Mode.DEMOTION)]
+        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str, list[int]]:

@@ -34,7 +34,7 @@ from spu_assigner.core.base.records import Record, RingChange, SpuChanged
 from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import ring_event
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.ring_changes import chains_changed, is_full, ring_after
+from spu_assigner.core.decision.ring_changes import is_full, ring_after
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -96,8 +96,7 @@ def _described(
     size = after.ring.size
     events = [ring_event(state, spu.spu_id, each, size, cause) for each in changes]
     events[0] = replace(events[0], message=dropped)
-    chains = chains_changed(state, after.chains, after.registration)
-    return [*events, *after.described.values(), *chains]
+    return [*events, *after._replace(changes=()).around(state, cause)]
 
 
 def _dropped(before: SpuChanged, after: SpuChanged, event: SpuJoined) -> str | None:

@@ -20,23 +20,20 @@ from spu_assigner.core.base.limits import (
     RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
-from spu_assigner.core.base.records import Mode, Move, Record, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, status
 from spu_assigner.core.decision.checks import check_range
-from spu_assigner.core.decision.repair import revised
-from spu_assigner.core.decision.ring_changes import ring_after
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
 from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import weights_after
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
-from spu_assigner.core.state.topic import Topic
 
 
 def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
@@ -52,23 +49,28 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
         ("band", event.band, BAND_MAX),
     ):
         check_range(field, value or 0, 0, limit)
-    whys = {name: _why_left(topic) for name, topic in sorted(state.topics.items())}
-    names = [name for name, why in whys.items() if why is None]
+    fixed = {  # and why
+        name: "pinned" if topic.pinned else "manual"
+        for name, topic in state.topics.items()
+        if topic.pinned or topic.policy is Policy.MANUAL
+    }
+    names = sorted(state.topics.keys() - fixed.keys())
     plan, repairs = _planned(state, event, names)
     message = _said_of(plan, repairs)
-    if kinds := sorted({why for why in whys.values() if why is not None}):
-        left = counted(len(whys) - len(names), f"{' or '.join(kinds)} topic")
+    if fixed:
+        left = counted(len(fixed), f"{' or '.join(sorted({*fixed.values()}))} topic")
         message += f"; {left} left alone"
     cause, moves = event.event_id, len(plan.moves)
     answer = status(state, CLUSTER_TOPIC, Status.ASSIGNED, cause, message=message, moves=moves)
-    return _records(state, plan, names, answer)
-
-
-def _why_left(topic: Topic) -> str | None:
-    """Why a topic does not move; None: it may."""
-    if topic.pinned:
-        return "pinned"
-    return "manual" if topic.policy is Policy.MANUAL else None
+    moves_of: dict[str, list[Move]] = {}
+    for each in plan.moves:
+        move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
+        moves_of.setdefault(names[each.topic], []).append(move)
+    lists = {
+        names[at]: ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
+        for at, matrix in plan.changed.items()
+    }
+    return revised(state, cause, Mode.REBALANCE, lists, answer, moves=moves_of)
 
 
 def _planned(
@@ -78,8 +80,6 @@ def _planned(
     moving = MovingRules(state, names)
     spus = sorted(state.spus.items())
     open_ids = [i for i, spu in spus if spu.online and (not spu.is_closed or i in moving.opened)]
-    if not names or not open_ids:
-        return Rebalance(changed={}, moves=(), reorders=0), Repairs()
     _check_size(state, names)
     loads = state.loads(np.array(open_ids, dtype=np.int32))
     matrices = [state.topics[name].replicas.matrix() for name in names]
@@ -111,16 +111,11 @@ def _planned(
 
 def _ruled(
     state: ClusterState, names: Sequence[str], moving: MovingRules, loads: Loads
-) -> RuledTopics | None:
-    """What binds the topics that may move; None: nothing but racks and capacities."""
-    if not state.constrained and not state.demoted:
-        return None
-    rules = [moving.of(name, loads.ids) for name in names]
-    if not any(rules) and not moving.opened:
-        return None
+) -> RuledTopics:
+    """What binds the topics that may move, beside racks and capacities."""
     constraints = [state.topics[name].constraints if state.barred else None for name in names]
     return RuledTopics(
-        rules=rules,
+        rules=[moving.of(name, loads.ids) for name in names],
         closed=np.isin(loads.ids, sorted(moving.opened)),
         choices={
             number: LeaderChoice(state, each)
@@ -244,34 +239,3 @@ def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
     number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
     others = [(i, spu) for i, spu in sorted(state.spus.items()) if i not in known]
     return {i: number_of.setdefault(spu.rack or "", len(number_of)) for i, spu in others}
-
-
-def _records(
-    state: ClusterState, plan: Rebalance, names: Sequence[str], answer: TopicStatus
-) -> list[Record]:
-    """The maps and the answer, among what changes of the ring."""
-    moves_of: dict[int, list[Move]] = {}
-    changes: Counter[int] = Counter()  # of counts, by SPU
-    for each in plan.moves:
-        move = Move(partition=each.partition, gone=each.gone, taken=each.taken)
-        moves_of.setdefault(each.topic, []).append(move)
-        changes[each.taken] += 1
-        changes[each.gone] -= 1
-    after = ring_after(state, changes)
-    maps: list[ReplicaMap] = []
-    spus = dict(state.spus)
-    for index, matrix in plan.changed.items():
-        replicas = ReplicaLists(matrix, ragged=bool((matrix < 0).any()))
-        changed = revised(
-            state,
-            names[index],
-            cause=answer.cause,
-            replicas=replicas,
-            mode=Mode.REBALANCE,
-            moves=moves_of.get(index, ()),
-            after=after,
-            spus=spus,
-        )
-        maps.append(changed)
-        spus.update(weights_after(spus, state.topics[names[index]], changed))
-    return after.around(state, answer.cause, *maps, answer)

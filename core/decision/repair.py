@@ -16,21 +16,14 @@ cluster's next events go on with it (`waiting`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from msgspec.structs import replace
 from spu_assigner.core.base.errors import Code, Rejection
-from spu_assigner.core.base.events import SpuId
-from spu_assigner.core.base.limits import MOVES_REPORTED_MAX
 from spu_assigner.core.base.records import (
     Mode,
     Move,
-    Order,
-    Reason,
     Record,
-    ReplicaMap,
-    SpuChanged,
     Status,
     Wait,
     Waiting,
@@ -39,19 +32,10 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.decision.answers import status
-from spu_assigner.core.decision.checks import check_size
-from spu_assigner.core.decision.requests import shown_index
-from spu_assigner.core.decision.ring_changes import (
-    RingAfter,
-    count_changes,
-    recorded_ring,
-    ring_after,
-)
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.decision.shortage import short_of_repairs
 from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.core_weights import cores_of
-from spu_assigner.core.state.topic import map_of
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 400
@@ -73,7 +57,7 @@ def repair(
     topic = state.topics[name]
     leaving = leaving_spus(state, topic)
     chooser = run.chooser(name)
-    choice = run.leaders(name) if state.demoted else None
+    choice = run.leaders(name)
     filling = ListRepair(state, leaving, chooser, choice)
     lists = topic.replicas.lists().tolist()
     lengths = topic.lengths_wanted(len(lists))
@@ -95,35 +79,21 @@ def repair(
         repaired = filling.fill(partition, row, wanted)
         run.looks -= max(len(repaired.moves), 1) * each + chooser.take_looks()
         if repaired.moves:
-            if repaired.row[0] != row[0]:
-                choice = choice or run.leaders(name)
-            settled = repaired.row if choice is None else choice.settle(repaired.row, row)
-            lists[partition] = settled
-            if settled[0] != row[0]:
-                chooser.pass_lead(row[0], settled[0])
+            lists[partition] = choice.settle(repaired.row, row)
+            if lists[partition][0] != row[0]:
+                chooser.pass_lead(row[0], lists[partition][0])
         moves += repaired.moves
         if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
             open_rows.append(repaired.row)
             only_copies += () if repaired.only_copy is None else (repaired.only_copy,)
     records: list[Record] = []
     if moves:
-        replicas = ReplicaLists.of_lists(lists)
-        after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
-        changed = revised(
-            state,
-            name,
-            cause=cause,
-            replicas=replicas,
-            mode=Mode.REPAIR,
-            moves=moves,
-            after=after,
-        )
+        changed = {name: ReplicaLists.of_lists(lists)}
         try:
-            check_size(changed)
+            records = revised(state, cause, Mode.REPAIR, changed, moves={name: moves})
         except Rejection as too_large:
             run.take_back()
             return outcome(state, name, lists, cause=cause, why=too_large)
-        records = after.around(state, cause, changed)
     if left:
         return records + _postponed(state, name, f"{left} of its", cause, run)
     if open_rows:
@@ -152,37 +122,6 @@ def _only_copies(spu_ids: Collection[int]) -> Rejection:
         Code.SOURCE_OFFLINE,
         f"{have} only copy on SPU {named}, which was offline when it was to be left: there is "
         "nothing to copy from; join it again (and decommission it then), or delete the topic",
-    )
-
-
-def revised(
-    state: ClusterState,
-    name: str,
-    *,
-    cause: str,
-    replicas: ReplicaLists,
-    mode: Mode,
-    moves: Iterable[Move] = (),
-    after: RingAfter | None = None,
-    spus: Mapping[SpuId, SpuChanged] | None = None,
-) -> ReplicaMap:
-    """The next map of a living topic, some of whose replicas are elsewhere.
-
-    Its reason lists the moves by partition, and no more than a message has room for. The ring and
-    the SPUs, with core weights, are those after it; None: they are as in the state.
-    """
-    topic, cores = state.topics[name], None
-    if topic.cores is not None:
-        cores = cores_of(spus or state.spus, topic, replicas)
-    reported = sorted(moves, key=lambda move: move.partition)[:MOVES_REPORTED_MAX]
-    return replace(
-        map_of(state.cluster_id, name, topic),
-        revision=topic.revision + 1,
-        replicas=replicas,
-        cores=cores,
-        chain_index=shown_index(state, topic.policy, after or state, ignore_rack=topic.ignore_rack),
-        cause=cause,
-        reason=Reason(mode=mode, ring=recorded_ring(state, Order.BALANCED), moves=tuple(reported)),
     )
 
 

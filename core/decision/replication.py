@@ -17,23 +17,20 @@ which no SPU is left takes one from a list that can do with another.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from typing import Final
 
-import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX, ruled_moves_max
 from spu_assigner.core.base.records import Mode, Move, Record, Status
-from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
-from spu_assigner.core.decision.checks import check_range, check_size
-from spu_assigner.core.decision.repair import outcome, revised
-from spu_assigner.core.decision.ring_changes import count_changes, ring_after
+from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
 from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead
@@ -67,39 +64,39 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     assigned = status(state, name, Status.ASSIGNED, cause)
     if topic.wanted_lengths is None and topic.replication_factor == factor:
         return [assigned]
-    rows, moves = resize(state, name, factor)
-    replicas = ReplicaLists.of_lists(rows)
-    after = ring_after(state, count_changes(topic.replicas.lists(), replicas))
-    changed = revised(
+    before: Rows = topic.replicas.lists().tolist()
+    choice = RepairRun(state).leaders(name)
+    shorter, gone = _shorten(state, name, before, factor)
+    shorter = _settled(choice, before, shorter)
+    longer = _lengthen(state, name, shorter, factor, gone=gone, choice=choice)
+    rows = _settled(choice, shorter, longer)
+    come = [
+        Move(partition=partition, gone=None, taken=spu_id)
+        for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
+        for spu_id in row
+        if spu_id not in kept
+    ]
+    return revised(
         state,
-        name,
-        cause=cause,
-        replicas=replicas,
-        mode=Mode.REPLICATION,
-        moves=moves,
-        after=after,
-    )
-    changed = replace(
-        changed,
+        cause,
+        Mode.REPLICATION,
+        {name: ReplicaLists.of_lists(rows)},
+        assigned,
+        moves={name: [*gone, *come]},
         replication_factor=factor,
         own_events=own_events_after(topic, cause),
         wanted_lengths=None,
     )
-    check_size(changed)
-    leaving = leaving_spus(state, topic)
-    held = [row for row in rows if not leaving.isdisjoint(row)]
-    whole = [] if held else outcome(state, name, held, cause=cause)
-    return after.around(state, cause, changed, assigned, *whole)
 
 
 def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
     """One request adds or removes so many replicas at most."""
-    lengths = (topic.replicas.matrix() != PADDING).sum(axis=1)
-    moves = int(np.abs(lengths - factor).sum())
+    lengths = topic.replicas.lists().lengths()
+    moves = sum(abs(length - factor) for length in lengths)
     limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
     if moves > limit:
         step = max(limit // len(lengths), 1)
-        now = int(np.sort(lengths)[len(lengths) // 2])
+        now = sorted(lengths)[len(lengths) // 2]
         nearer = min(now + step, factor) if factor > now else max(now - step, factor)
         raise Rejection(
             Code.TOO_MANY_MOVES,
@@ -107,25 +104,6 @@ def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
             f"removed; one request may take {limit}: go there in steps, the first to "
             f"replication_factor {nearer}",
         )
-
-
-def resize(state: ClusterState, name: str, factor: int) -> tuple[Rows, list[Move]]:
-    """Give each of a topic's lists so many replicas.
-
-    Returns the lists, and the moves: what goes, then what comes, both in order of partition.
-    """
-    before: Rows = state.topics[name].replicas.lists().tolist()
-    shorter, gone = _shorten(state, name, before, factor)
-    choice = RepairRun(state).leaders(name)
-    shorter = _settled(choice, before, shorter)
-    rows = _settled(choice, shorter, _lengthen(state, name, shorter, factor))
-    come = [
-        Move(partition=partition, gone=None, taken=spu_id)
-        for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
-        for spu_id in row
-        if spu_id not in kept
-    ]
-    return rows, [*gone, *come]
 
 
 def _settled(choice: LeaderChoice, before: Rows, rows: Rows) -> Rows:
@@ -143,8 +121,7 @@ def _shorten(state: ClusterState, name: str, before: Rows, factor: int) -> tuple
     moves: list[Move] = []
     for partition, row in enumerate(rows):
         while len(row) > factor:
-            rank = _going_rank(state, row, counts, leaving, rules, ignore_rack=topic.ignore_rack)
-            gone = max(row, key=rank)
+            gone = _first_to_go(state, row, counts, leaving, rules, ignore_rack=topic.ignore_rack)
             counts[gone] -= 1
             moves.append(Move(partition=partition, gone=gone, taken=None))
             row.remove(gone)
@@ -158,7 +135,7 @@ def _shorten(state: ClusterState, name: str, before: Rows, factor: int) -> tuple
     return rows, moves
 
 
-def _going_rank(
+def _first_to_go(
     state: ClusterState,
     row: Sequence[int],
     counts: dict[int, int],
@@ -166,8 +143,8 @@ def _going_rank(
     rules: BoundRules | None,
     *,
     ignore_rack: bool,
-) -> Callable[[int], tuple[int, ...]]:
-    """Ranks the replicas of a list: the highest goes when the list is to be shorter."""
+) -> int:
+    """The replica of a list that goes when the list is to be shorter."""
     spus = {spu_id: state.spus[SpuId(spu_id)] for spu_id in row}
     online = [spu_id for spu_id in row if spus[spu_id].online]
     alive = [spu_id for spu_id in row if not is_dead(state, spu_id)]
@@ -191,25 +168,31 @@ def _going_rank(
             -spu_id,
         )
 
-    return rank
+    return max(row, key=rank)
 
 
-def _lengthen(state: ClusterState, name: str, shorter: Rows, factor: int) -> Rows:
+def _lengthen(
+    state: ClusterState,
+    name: str,
+    shorter: Rows,
+    factor: int,
+    *,
+    gone: Sequence[Move],
+    choice: LeaderChoice,
+) -> Rows:
     """The lists, those that are too short filled, once what others lose is free."""
     rows, topic = [list(row) for row in shorter], state.topics[name]
     if all(len(row) >= factor for row in rows):
         return rows
-    changes = count_changes(topic.replicas.lists(), ReplicaLists.of_lists(rows))
-    ring = ring_after(state, changes).ring
+    freed = Counter(move.gone for move in gone if move.gone is not None)
+    ring = ring_after(state, {spu_id: -count for spu_id, count in freed.items()}).ring
     chooser = topic_chooser(state, name, ring=ring)
-    for spu_id, more in changes.items():
-        for _ in range(-more):
-            chooser.release(spu_id)
+    for spu_id in freed.elements():
+        chooser.release(spu_id)
     for row, before in zip(rows, topic.replicas.lists().tolist(), strict=True):
         if row[0] != before[0]:
             chooser.pass_lead(before[0], row[0])
     chooser.bind(Counter(spu_id for row in rows for spu_id in row), factor * len(rows))
-    choice = RepairRun(state).leaders(name) if state.demoted else None
     filling = ListRepair(state, leaving_spus(state, topic), chooser, choice)
     given: dict[int, list[int]] = {spu_id: [] for spu_id in ring.ids.tolist()}
     work = Work(looks=LOOKS_MAX)

@@ -1,32 +1,29 @@
-"""Where a create or a grow places its topic, by policy; and the chain index that a policy shows."""
+"""Where a create or a grow places its topic, by policy or by hand."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
 from spu_assigner.core.base.events import Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import PARTITIONS_MAX
-from spu_assigner.core.base.records import Mode, Order, Reason, Waiting
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.records import Chain, Mode, Order, Reason, RecordedRing, Waiting
+from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import Need
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
 from spu_assigner.core.decision import shortage
 from spu_assigner.core.decision.answers import known_topic
-from spu_assigner.core.decision.checks import check_room
-from spu_assigner.core.decision.ring_changes import (
-    Assignment,
-    RingAfter,
-    chain_after,
-    filled_by,
-    recorded_ring,
-)
+from spu_assigner.core.decision.checks import check_room, spu_faults
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
 from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
+from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.policies.planner import place
 from spu_assigner.core.policies.striped import (
     free_slots,
@@ -37,7 +34,7 @@ from spu_assigner.core.policies.striped import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of
 from spu_assigner.core.state.leading import led_by_others
-from spu_assigner.core.state.ring import ranges_text
+from spu_assigner.core.state.ring import Ring, members_text, ranges_text
 from spu_assigner.core.state.topic import Topic
 
 # Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
@@ -47,8 +44,19 @@ RULES_OF: Final = {
     Policy.REDPANDA: (Mode.POINTER, Mode.POINTER),
     Policy.RENDEZVOUS: (Mode.SCORED, Mode.RACK_SCORED),
 }
-_KRAFT_ORDER: Final = Order.ALTERNATION
-_ORDERS: Final = {Policy.BALANCED: Order.BALANCED, Policy.KRAFT: _KRAFT_ORDER}  # of the others
+KRAFT_ORDER: Final = Order.ALTERNATION
+
+
+class Assignment(FrozenStruct, frozen=True, kw_only=True):
+    """Where a topic goes."""
+
+    policy: Policy
+    replicas: ReplicaLists  # of a topic that grows, with those that it has
+    cores: ReplicaLists | None = None
+    order: Order | None = None  # whose chain index the record shows
+    chain: Chain | None = None  # of that order after the request; None: it stays
+    filled: tuple[int, ...] = ()  # SPUs that it saturates, by id
+    reason: Reason
 
 
 def place_grow(state: ClusterState, event: TopicGrow) -> Assignment:
@@ -142,7 +150,7 @@ def _by_rule(
     has_chain = rule not in SCORING
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
-    cursor = Cursor(ring, rule, index, event.topic)
+    cursor, is_named = Cursor(ring, rule, index, event.topic), event.start_index is not None
     if event.start_index is not None:
         cursor.start_at(event.start_index, event.shift)
     lists = place(
@@ -152,20 +160,20 @@ def _by_rule(
         free=None if has_room else state.ledger.free(ring.ids),
     )
     replicas = led_by_others(state, lists) if state.demoted else lists
-    start = index if has_chain and event.start_index is None else event.start_index
     filled = () if has_room else filled_by(state, lists)
+    goes_on = has_chain and not is_named
     return Assignment(
         policy=policy,
         replicas=replicas,
         cores=cores_of(state.spus, None, replicas) if policy is Policy.REDPANDA else None,
         order=order if has_chain else None,
-        chain=cursor.chain() if has_chain and event.start_index is None else None,
+        chain=cursor.chain() if goes_on else None,
         filled=filled,
         reason=Reason(
             mode=rule,
-            start_index=start,
+            start_index=index if goes_on else event.start_index,
             shift=event.shift,
-            is_named=event.start_index is not None,
+            is_named=is_named,
             ring=recorded_ring(state, order, is_weighted=not has_chain),
             filled=ranges_text(filled) if filled else "",
         ),
@@ -204,10 +212,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         if constraints is not None:
             raise shortage.unsatisfied(state, event, constraints)
         raise shortage.short_of_room(state, event, field.id_list, need)
-    filled: tuple[int, ...] = ()
-    if state.ledger.free_floor(event.partitions) <= event.partitions:
-        filled = filled_by(state, lists)
-    after = None
+    filled, after = filled_by(state, lists), None
     if index is not None:
         after = chain_after(ring, Order.BALANCED, index, lists.matrix, filled)
     return Assignment(
@@ -226,7 +231,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     offline = offline_spus(state, ignore_rack=event.ignore_rack)
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
         raise shortage.short_ring(state, event, ring.size, offline=len(offline))
-    index = ring.index(_KRAFT_ORDER, state.chains[_KRAFT_ORDER])
+    index = ring.index(KRAFT_ORDER, state.chains[KRAFT_ORDER])
     matrix, full = place_striped(
         ring.racks_of_members(ignore_rack=event.ignore_rack),
         offline,
@@ -239,16 +244,29 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     return Assignment(
         policy=Policy.KRAFT,
         replicas=led_by_others(state, ReplicaLists(matrix)),
-        order=_KRAFT_ORDER,
-        chain=chain_after(ring, _KRAFT_ORDER, index, matrix, filled),
+        order=KRAFT_ORDER,
+        chain=chain_after(ring, KRAFT_ORDER, index, matrix, filled),
         filled=filled,
         reason=Reason(
             mode=Mode.STRIPED,
             start_index=index,
-            ring=recorded_ring(state, _KRAFT_ORDER, fenced=offline),
+            ring=recorded_ring(state, KRAFT_ORDER, fenced=offline),
             filled=ranges_text(full),
         ),
     )
+
+
+def place_manual(state: ClusterState, event: TopicCreate) -> Assignment:
+    """The lists of a request as they are."""
+    lists = read_lists(event.replicas)
+    if isinstance(lists, ManualFault):
+        raise Rejection(lists.code, lists.message)
+    rows = enumerate(lists.matrix.tolist())
+    for fault in spu_faults(state, ((at, list(enumerate(row))) for at, row in rows)):
+        raise Rejection(fault.code, fault.message)
+    check_room(state, event, lists)
+    filled, reason = filled_by(state, lists), Reason(mode=Mode.LISTS)
+    return Assignment(policy=Policy.MANUAL, replicas=lists, filled=filled, reason=reason)
 
 
 def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode | None:
@@ -263,21 +281,63 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode |
     return racked if is_whole else None
 
 
-def shown_index(
-    state: ClusterState,
-    policy: Policy,
-    after: RingAfter | ClusterState,
-    *,
-    ignore_rack: bool,
-) -> int | None:
-    """The index that a record of a living topic shows: of its policy's order; None: it has none.
+def filled_by(state: ClusterState, lists: ReplicaLists) -> tuple[int, ...]:
+    """The members of the ring that new lists leave no free slot, by id."""
+    if state.ledger.free_floor(len(lists)) > len(lists):
+        return ()
+    ids, counts = np.unique(lists.matrix, return_counts=True)
+    is_full = (counts == state.ledger.free(ids)) & np.isin(ids, state.ring.ids)
+    return tuple(ids[is_full].tolist())
 
-    While racks are incomplete that is the order by id.
+
+def chain_after(
+    ring: Ring, order: Order, index: int, matrix: IdMatrix, filled: Sequence[int]
+) -> Chain:
+    """The chain after a request: one further for each partition, re-based where the ring lost
+    members on the way, those that the request has filled."""
+    last = {spu_id: int(np.flatnonzero((matrix == spu_id).any(axis=1))[-1]) for spu_id in filled}
+    done = 0
+    for row in sorted({*last.values()}):
+        gone = [spu_id for spu_id in filled if last[spu_id] == row]
+        chain = ring.chain_at(order, index + row + 1 - done)
+        chain = ring.chain_without(order, chain, gone)
+        ring, done = ring.without(gone), row + 1
+        if ring.size == 0:
+            return chain
+        index = ring.index(order, chain)
+    return ring.chain_at(order, index + len(matrix) - done)
+
+
+def recorded_ring(
+    state: ClusterState,
+    order: Order,
+    *,
+    is_weighted: bool = False,
+    fenced: Mapping[int, str] | None = None,
+) -> RecordedRing:
+    """What a reason says of the ring; made once for each ring and order.
+
+    Args:
+        state: before the step.
+        order: that the rule read.
+        is_weighted: whether it read capacities too.
+        fenced: the offline SPUs that `kraft` read too, each with its rack.
     """
-    if policy in (Policy.MANUAL, Policy.RENDEZVOUS):
-        return None
-    order = _ORDERS.get(policy)
-    if order is None:
-        rule = rule_of(state, policy, ignore_rack=ignore_rack)
-        order = Order.ID if rule is None else ORDER_OF[rule]
-    return after.ring.index(order, after.chains[order])
+    ring = state.ring
+    key = RecordedRing, order, is_weighted
+    known: RecordedRing | None = ring.kept.get(key)
+    if known is None:
+        outside = map(ranges_text, state.ledger.outside_ring())
+        parts = dict(zip(("offline", "cordoned", "saturated"), outside, strict=True))
+        known = RecordedRing(members=ring.text(order, is_weighted=is_weighted), **parts)
+        ring.kept[key] = known
+    if not fenced:
+        return known
+    racks = [*ring.racks_of_members().values(), *fenced.values()]
+    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
+    numbers = np.array([number_of[rack] for rack in racks], dtype=np.int32)
+    return replace(
+        known,
+        members=members_text(ring.ids, numbers[: ring.size]),
+        fenced=members_text(np.array([*fenced], dtype=np.int32), numbers[ring.size :]),
+    )

@@ -17,7 +17,6 @@ from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import WAITING_MAX
 from spu_assigner.core.base.records import (
-    Mode,
     Record,
     ReplicaMap,
     Retries,
@@ -27,7 +26,6 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     SpuGone,
     Status,
-    TopicStatus,
     Wait,
     Waiting,
     WaitingSettled,
@@ -42,11 +40,8 @@ from spu_assigner.core.placement.list_repair import RepairRun
 from spu_assigner.core.state.cluster_state import ClusterState
 
 _GAINS: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)
-# Maps of a topic that may leave more to others, or ask for other SPUs.
-_GIVING: Final = (Mode.ADOPTED, Mode.REPLICATION, Mode.DEMAND, Mode.CONSTRAINTS)
 # What an SPU has for those that wait.
 _offer: Final = attrgetter("rack", "labels", "taints", "capacity", "resources")
-TURNS: Final = (Wait.REPAIR, Wait.CREATE)
 FIRST: Final = Retries(kind=Wait.REPAIR, sequence=0, again=False)
 
 
@@ -84,11 +79,9 @@ def makes_room(state: ClusterState, records: Sequence[Record]) -> bool:
     """Whether what waits may fit after these records, where it did not on the state before."""
     for record in records:
         match record:
-            case ReplicaMap(replicas=lists, reason=reason) if record.topic in state.topics:
-                if lists is None or (reason is not None and reason.mode in _GIVING):
+            case ReplicaMap(reason=reason) if record.topic in state.topics:
+                if reason is None or reason.first_partition == 0:  # A grow alone leaves no more.
                     return True
-            case TopicStatus(moves=moves) if moves:
-                return True
             case RingEvent(change=change) if change in _GAINS:
                 return True
             case SpuChanged(online=True):
@@ -143,13 +136,15 @@ def try_again(state: ClusterState, *, frees: bool, run: RepairRun) -> Iterator[S
 def _in_turn(state: ClusterState, due: Retries | None) -> Iterator[tuple[Retries, Waiting]]:
     """What is to be tried, the oldest of each kind first; and all once more where that is due."""
     while due is not None:
-        for kind in TURNS[TURNS.index(due.kind) :]:
-            of_kind = [waiting for waiting in state.waiting.values() if waiting.kind is kind]
-            for waiting in sorted(of_kind, key=lambda waiting: waiting.sequence):
-                sequence = waiting.sequence
-                if kind is not due.kind or sequence >= due.sequence:
-                    yield Retries(kind=kind, sequence=sequence, again=due.again), waiting
+        for waiting in sorted(state.waiting.values(), key=_turn):
+            if _turn(waiting) >= _turn(due):
+                again = due.again
+                yield Retries(kind=waiting.kind, sequence=waiting.sequence, again=again), waiting
         due = FIRST if due.again else None
+
+
+def _turn(each: Waiting | Retries) -> tuple[bool, int]:
+    return each.kind is Wait.CREATE, each.sequence
 
 
 def _served(state: ClusterState, waiting: Waiting, run: RepairRun) -> list[Record]:

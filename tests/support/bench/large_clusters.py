@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from spu_assigner.core.base.constraints import Constraints
@@ -10,7 +9,7 @@ from spu_assigner.core.base.events import ClusterRebalance, Event, Policy, SpuJo
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.decision.repair import revised
+from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 
 CLUSTER: Final = "c"
@@ -36,8 +35,9 @@ class Building:
     def constrain(self, name: str, rules: Constraints) -> None:
         """Rules that bind a topic, without a look at its lists."""
         lists = self.state.topics[name].replicas.lists()
-        changed = revised(self.state, name, cause=name, replicas=lists, mode=Mode.CONSTRAINTS)
-        evolve(self.state, replace(changed, constraints=rules))
+        mode = Mode.CONSTRAINTS
+        for record in revised(self.state, name, mode, {name: lists}, constraints=rules):
+            evolve(self.state, record)
 
     def create(self, topics: int, partitions: int, replicas: int, **fields: Any) -> None:
         for number in range(topics):
