@@ -184,10 +184,9 @@ class Ledger:
         """
         used, known = self._used(), self._table[_ID]
         if not np.array_equal(ids, known):
-            is_known = np.isin(ids, known)
-            of_known = used[:, np.searchsorted(known, ids[is_known])]
-            used = np.zeros((len(used), len(ids)))
-            used[:, is_known] = of_known
+            at = known.searchsorted(ids)
+            at[np.append(known, -1)[at] != ids] = len(known)  # that it does not know: the last one
+            used = np.concatenate((used, np.zeros((len(used), 1))), axis=1)[:, at]
         if names == self._names:
             return used
         rows = [self._names.index(name) if name in self._names else -1 for name in names]
