@@ -79,7 +79,7 @@ def describe_rules(
     if constraints.prefer:
         yield f"prefer: the list scores {sum(table.spus[place].weight for place in places)}"
     if constraints.leaders and places:
-        rank = table.ranks[places[0]]
+        rank = int(table.ranks[places[0]])
         name = "none" if rank == len(constraints.leaders) else f"leaders[{rank}]"
         yield f"leaders: SPU {known[0]} meets {name}"
 

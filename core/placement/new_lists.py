@@ -104,8 +104,6 @@ class ListChooser(Chooser):
             shared = ahead[given][at] if given < len(ahead) else self._share(at)
             if shared == NEVER:
                 keys[at] = NEVER
-                if count == capacities[at]:
-                    self._note_filled(at)
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
@@ -187,6 +185,7 @@ class ListChooser(Chooser):
             if spu_id is None:
                 return None
             row.append(spu_id)
-        if self.field.is_demanding and self.field.lacks(self.field.counts(row)):
+        field = self.field
+        if field.is_demanding and field.lacks(field.counts(map(field.of_id, row))):
             return None
-        return [self.field.at_of[spu_id] for spu_id in row]
+        return [field.at_of[spu_id] for spu_id in row]

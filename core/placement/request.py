@@ -124,7 +124,6 @@ class _NewLists:
         self._failovers = failovers_of(
             state, field, ignore_rack=asked.ignore_rack, replicas=replicas
         )
-        self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
         can_lead = None if self.leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
@@ -180,23 +179,19 @@ class _NewLists:
             LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
             self._failovers.order_all(rows)
-        if any(kind.is_last for kind in self._field.kinds):
+        field = self._field
+        if field.ranks[-1] >= field.last_rank:
             for row in rows:
-                row[1:] = sorted(row[1:], key=lambda at: self._field.kind_at(at).is_last)
+                row[1:] = sorted(row[1:], key=lambda at: field.kind_at(at).rank >= field.last_rank)
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
-        chooser, replicas, work = self._chooser, self._asked.replicas, self._work
         first = self._forced(left)
         if first is None:
             return None
-        if not self.leads_alike and not any(map(chooser.can_lead, first)):
-            leader = self._first_leader()
-            if leader is None or len(first) == replicas:
-                return None
-            first.append(leader)
-        row = chooser.take_list(replicas, work, first)
-        return self._led_better(row, first) if row and self._has_ranks else row
+        row = self._chooser.take_list(self._asked.replicas, self._work, first)
+        are_alike = self.leads_alike and self._field.ranks == (0,)
+        return row if row is None or are_alike else self._led_better(row, first)
 
     def _forced(self, lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
@@ -208,7 +203,7 @@ class _NewLists:
             return None
         critical: Row = np.flatnonzero(self._rooms >= lists).tolist()
         while len(critical) > able:
-            counts = field.counts_at(forced)
+            counts = field.counts(map(field.kind_at, forced))
             *_, at = min(
                 (field.cost(field.kind_at(at), counts), self._chooser.keys[at], at)
                 for at in critical
@@ -220,46 +215,42 @@ class _NewLists:
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""
         rank = self._field.kind_at(at).rank
-        return rank, self._chooser.lead_share(at), self.leads.key(at)
-
-    def _first_leader(self) -> int | None:
-        """The SPU that leads the next list, where leaders take other amounts than followers."""
-        field, chooser = self._field, self._chooser
-        self._work.look(field.size)
-        tiers = enumerate(field.first_turn.tiers)
-        tier_of = {kind: number for number, (tier, _) in tiers for kind in tier}
-        able = [
-            (tier_of[field.kind_of[at]], self._lead_key(at), at)
-            for at in range(field.size)
-            if field.kind_at(at).rank < BARRED
-            and chooser.keys[at] != NEVER
-            and chooser.can_lead(at)
-        ]
-        return min(able)[-1] if able else None
+        return rank, self._chooser.lead_share(at), self.leads.keys[at]
 
     def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
         """A list, taken, as good at the levels above as this one, of which a better leader is a
         member. Where nobody in the list may lead: the best of those with one that may."""
-        field, chooser = self._field, self._chooser
-        rank = min(field.kind_at(at).rank for at in row)
+        field, chooser, search = self._field, self._chooser, self._search
+        rank = min(map(search.rank, row))
         if rank == field.ranks[0] < BARRED:
             return row
         best = row if rank < BARRED else None
-        least = None if best is None else self._search.bound(best)
+        least = None if best is None else search.bound(best)
         chooser.put_back(row)
-        for number, kind in enumerate(field.kinds):
-            top = chooser.front_at(number) if kind.rank < rank else None
-            if top is None or top in first or len(first) == len(row):
-                continue
-            trial = chooser.take_list(len(row), self._work, [*first, top])
+        for top in self._tops(rank) if len(first) < len(row) else ():
+            is_new = top not in first
+            trial = chooser.take_list(len(row), self._work, [*first, top]) if is_new else None
             if trial is not None:
                 chooser.put_back(trial)
-                score = self._search.bound(trial)
+                score = search.bound(trial)
                 if score is not None and (least is None or score < least):
                     best, least = trial, score
         if best is not None:
             chooser.take_out(best)
         return best
+
+    def _tops(self, rank: int) -> list[int]:
+        """Of each kind the best SPU of those that lead better than this rank."""
+        kinds, chooser = self._field.kinds, self._chooser
+        if self.leads_alike:
+            fronts = [chooser.front_at(at) for at, kind in enumerate(kinds) if kind.rank < rank]
+            return [at for at in fronts if at is not None]
+        self._work.look(self._field.size)
+        tops: dict[int, int] = {}
+        for at in self._in_order():
+            if self._search.rank(at) < rank:
+                tops.setdefault(self._field.kind_of[at], at)
+        return [*tops.values()]
 
     def _instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
         """What is given of so many lists where the best by places is this one: it, or a better one,

@@ -113,7 +113,7 @@ class _TopicLists(LedLists):
                         if following in before or (is_back and (of == topic or not has_room)):
                             continue
                         before[following] = node, (number, taker)
-                        if not is_back and not (has_room and self.counts.key(taker) <= most):
+                        if not is_back and not (has_room and self.counts.keys[taker] <= most):
                             queue.append((following, grows))
                             continue
                         path = path_to(following, before)
