@@ -21,7 +21,15 @@ from spu_assigner.core.placement.preference import Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
 from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, FromLeader, Takeovers
+from spu_assigner.core.state.takeovers import (
+    ALL,
+    COUNTS_MAX,
+    NEVER,
+    Counts,
+    FromLeader,
+    Rack,
+    Takeovers,
+)
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -33,17 +41,14 @@ PART: Final = 0.25  # of a list, with which one more is compared
 NEARBY: Final = 6  # lists before and after a list, with which it may exchange followers
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
+Failover = tuple[FromLeader, int]  # with the target
 Node = TypeVar("Node")
 
 
 class KeptKeys(LeaderKeys):
     """Keys that are kept, as each is looked at more often than it changes."""
 
-    keys: Numbers
-
-    def key(self, spu: int) -> int:
-        """The levels of an SPU with one list more, as one integer."""
-        return self.keys[spu]
+    keys: Numbers  # the levels of each SPU with one list more
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
@@ -197,53 +202,70 @@ class Failovers:
         self.field, self.counted = field, counted
         self._ids, self._kind_of = field.id_list, field.kind_of
         self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
+        self._beside: dict[Rack, tuple[float, int]] = {}
 
     def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
         """Put the failover target of each list second, in place, and count it, so that others are
         next; to stay counted if `is_kept`. Where each follower takes over more than is fair, the
         list exchanges one with a list nearby, for an SPU of the same kind."""
-        ids, weights, counted, found = (
-            self._ids,
-            self._weights,
-            self.counted,
-            list[tuple[int, int]](),
-        )
+        ids, weights, counted, found = self._ids, self._weights, self.counted, list[Failover]()
         for number, row in enumerate(rows):
             leader = ids[row[0]]
-            of_rack, of_spu, fair = taken = counted.from_leader(leader)
+            of_rack, of_spu, part = taken = counted.from_leader(leader)
             shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at] for at in row]
             least = min(shares)
             place = shares.index(least)
             if least == NEVER:
                 continue
+            home = counted.rack_of[leader]
+            outside, slots = self._beside.get(home) or self._see(home, of_rack)
+            fair = (of_rack[ALL] - outside) * part / slots
             if least > fair:
-                place = self._exchange(rows, number, taken, place, least)
+                place = self._exchange(rows, number, taken, shares, fair)
             row[1], row[place] = row[place], row[1]
-            counted.add(leader, ids[row[1]])
-            found.append((leader, ids[row[1]]))
-        for leader, target in () if is_kept else found:
-            counted.add(leader, target, -1)
+            counted.add(taken, ids[row[1]])
+            found.append((taken, ids[row[1]]))
+        for taken, target in () if is_kept else found:
+            counted.add(taken, target, -1)
+
+    def _see(self, home: Rack, of_rack: Counts) -> tuple[float, int]:
+        """What SPUs outside the field take over from a rack, and slots of those in it elsewhere."""
+        outside, slots = 0.0, self.counted.slots_elsewhere(home)
+        if self.field.is_ruled:
+            taken = np.array([*map(of_rack.__getitem__, self._ids)])
+            is_elsewhere = taken != NEVER
+            outside = of_rack[ALL] - float(taken[is_elsewhere].sum())
+            slots = int(self.field.capacities[is_elsewhere].sum())
+        return self._beside.setdefault(home, (outside, slots or 1))
 
     def _exchange(
-        self, rows: Sequence[list[int]], number: int, taken: FromLeader, place: int, least: float, /
+        self,
+        rows: Sequence[list[int]],
+        number: int,
+        taken: FromLeader,
+        shares: list[float],
+        fair: float,
     ) -> int:
-        """Let a list have a follower that takes over less than its least, if one is nearby; the
-        place of the one that takes over least then."""
+        """Let a list have a follower that takes over less than each of its own, if one is nearby:
+        the least until one is fair; the place of the one that takes over least then."""
         ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
-        row, kind_of, found = rows[number], self._kind_of, None
+        row, kind_of, found, least = rows[number], self._kind_of, None, min(shares)
         own = {kind_of[at]: at for at in row[1:]}
         for near in range(max(number - NEARBY, 0), min(number + NEARBY + 1, len(rows))):
             other = rows[near]
             for at in other[2:] if near < number else other[1:]:  # Targets that are found stay.
-                share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
-                if share < least and at not in row:
+                if of_rack[ids[at]] * weights[at] < least and at not in row:
+                    share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
                     given = own.get(kind_of[at])
-                    if given is not None and given not in other:
+                    if share < least and given is not None and given not in other:
                         least, found = share, (other, at, given)
-        if found is not None:
-            other, at, given = found
-            place = row.index(given)
-            row[place], other[other.index(at)] = at, given
+            if least <= fair:
+                break
+        if found is None:
+            return shares.index(least)
+        other, at, given = found
+        place = row.index(given)
+        row[place], other[other.index(at)] = at, given
         return place
 
 

@@ -24,8 +24,8 @@ ALL: Final = -1  # no SPU: what all together take over
 
 Rack = str | int  # an SPU without a rack fails alone: its id is its rack
 Counts = defaultdict[int, float]  # of each SPU
-# What SPUs take over from the rack of one and from it alone, weighed, and both for each slot of
-# theirs at the mean.
+# What SPUs take over from the rack of one and from it alone, weighed; and what both are, beside the
+# first.
 FromLeader = tuple[Counts, Counts, float]
 
 
@@ -43,7 +43,7 @@ class Takeovers:
         self._from_racks: dict[Rack, Counts] = {}
         self._from_spus: defaultdict[int, Counts] = defaultdict(lambda: defaultdict(int))
         self._pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
-        self._known: dict[int, FromLeader] = {}  # with the mean of one list, by leader
+        self._known: dict[int, FromLeader] = {}  # by leader
         for spu_id, rack, capacity in spus:
             self.enter(spu_id, rack, capacity)
         for lists in maps:
@@ -69,20 +69,21 @@ class Takeovers:
 
     def from_leader(self, leader: int) -> FromLeader:
         """What is taken over from an SPU."""
-        of_rack, of_spu, mean = self._known.get(leader) or self._counts_of(leader)
-        return of_rack, of_spu, of_rack[ALL] * mean
-
-    def _counts_of(self, leader: int) -> FromLeader:
-        home, weight = self.rack_of[leader], self._pair_weight
-        slots, of_spu = self._slots[home], self._from_spus[leader if weight else ALL]
-        part = 1 + weight * self._capacities[leader] / slots
-        mean = part / (self._all_slots - slots or 1)
-        known = self._known[leader] = self._from_racks[home], of_spu, mean
+        known = self._known.get(leader)
+        if known is None:
+            home, weight = self.rack_of[leader], self._pair_weight
+            part = 1 + weight * self._capacities[leader] / self._slots[home]
+            of_spu = self._from_spus[leader if weight else ALL]
+            known = self._known[leader] = self._from_racks[home], of_spu, part
         return known
 
-    def add(self, leader: int, target: int, lists: int = 1) -> None:
+    def slots_elsewhere(self, home: Rack) -> int:
+        """The slots of SPUs that are not on a rack."""
+        return self._all_slots - self._slots[home]
+
+    def add(self, leader: FromLeader, target: int, lists: int = 1) -> None:
         """Count so many lists of this leader and failover target; below 0 they are gone."""
-        of_rack, of_spu, _ = self._known.get(leader) or self._counts_of(leader)
+        of_rack, of_spu, _ = leader
         of_rack[target] += lists
         of_rack[ALL] += lists
         of_spu[target] += lists * self._pair_weight
@@ -97,7 +98,7 @@ class Takeovers:
             home = rack_of[leader]
             for other in others:
                 if rack_of[other] != home:
-                    self.add(leader, other, sign)
+                    self.add(self.from_leader(leader), other, sign)
                     break
 
     def _count_many(self, matrix: IdMatrix, sign: int) -> None:
