@@ -313,12 +313,12 @@ class Chooser:
         """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
         with room has none for so many lists."""
         asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
-        is_short = ((used + takes * lists > has) & (takes > 0)).any(axis=0)
+        most = np.where(asks > 0, has - (asks - takes), NEVER)  # used, with a replica more
         after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
-        is_full = after > (has - (asks - takes))[:, np.newaxis]
-        is_full = (is_full & (asks > 0)[:, np.newaxis]).any(axis=0)
+        is_full = (after > most[:, np.newaxis]).any(axis=0)
+        is_short = used + takes * lists > most
+        has_few = bool(is_short.any()) and bool((is_short & ~is_full[0]).any())
         largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
-        has_few = bool((is_short & ~is_full[0]).any())
         return np.where(is_full, NEVER, largest.max(axis=0) << SHARE_SHIFT), has_few
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, compress
 from typing import Final, TypeVar
 
 import numpy as np
@@ -25,7 +25,6 @@ from spu_assigner.core.state.takeovers import (
     ALL,
     COUNTS_MAX,
     NEVER,
-    Counts,
     FromLeader,
     Rack,
     Takeovers,
@@ -38,7 +37,8 @@ STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
-NEARBY: Final = 6  # lists before and after a list, with which it may exchange followers
+NEARBY: Final = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)  # lists after or before a list, with
+# which it may exchange followers
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
 Failover = tuple[FromLeader, int]  # with the target
@@ -52,7 +52,7 @@ class KeptKeys(LeaderKeys):
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        super().add(spu, more)
+        LeaderKeys.add(self, spu, more)  # Faster than `super`.
         self.keys[spu] = self.key_now(spu)
 
 
@@ -202,7 +202,8 @@ class Failovers:
         self.field, self.counted = field, counted
         self._ids, self._kind_of = field.id_list, field.kind_of
         self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
-        self._beside: dict[Rack, tuple[float, int]] = {}
+        # Of a rack what SPUs outside the field take over, and the slots of those in it elsewhere.
+        self._of_racks: dict[Rack, tuple[float, int]] = {}
 
     def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
         """Put the failover target of each list second, in place, and count it, so that others are
@@ -210,16 +211,13 @@ class Failovers:
         list exchanges one with a list nearby, for an SPU of the same kind."""
         ids, weights, counted, found = self._ids, self._weights, self.counted, list[Failover]()
         for number, row in enumerate(rows):
-            leader = ids[row[0]]
-            of_rack, of_spu, part = taken = counted.from_leader(leader)
+            of_rack, of_spu, _ = taken = counted.from_leader(ids[row[0]])
             shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at] for at in row]
             least = min(shares)
             place = shares.index(least)
             if least == NEVER:
                 continue
-            home = counted.rack_of[leader]
-            outside, slots = self._beside.get(home) or self._see(home, of_rack)
-            fair = (of_rack[ALL] - outside) * part / slots
+            fair = self._fair(row[0], taken) + PART * weights[row[place]]
             if least > fair:
                 place = self._exchange(rows, number, taken, shares, fair)
             row[1], row[place] = row[place], row[1]
@@ -228,15 +226,20 @@ class Failovers:
         for taken, target in () if is_kept else found:
             counted.add(taken, target, -1)
 
-    def _see(self, home: Rack, of_rack: Counts) -> tuple[float, int]:
-        """What SPUs outside the field take over from a rack, and slots of those in it elsewhere."""
-        outside, slots = 0.0, self.counted.slots_elsewhere(home)
-        if self.field.is_ruled:
-            taken = np.array([*map(of_rack.__getitem__, self._ids)])
-            is_elsewhere = taken != NEVER
-            outside = of_rack[ALL] - float(taken[is_elsewhere].sum())
-            slots = int(self.field.capacities[is_elsewhere].sum())
-        return self._beside.setdefault(home, (outside, slots or 1))
+    def _fair(self, leader: int, taken: FromLeader) -> float:
+        """What SPUs of the field take over from one for each slot, at the mean."""
+        field, (of_rack, _, mean) = self.field, taken
+        if not field.is_ruled:
+            return of_rack[ALL] * mean
+        home = self.counted.rack_of[self._ids[leader]]
+        if home not in self._of_racks:
+            counts = [*map(of_rack.__getitem__, self._ids)]
+            is_elsewhere = [*map(NEVER.__ne__, counts)]
+            others = of_rack[ALL] - sum(compress(counts, is_elsewhere))
+            self._of_racks[home] = others, sum(compress(field.capacity_list, is_elsewhere))
+        others, slots = self._of_racks[home]
+        part = self.counted.pair_weight * field.capacity_list[leader] / (field.whole - slots or 1)
+        return (of_rack[ALL] - others) * (1 + part) / (slots or 1)
 
     def _exchange(
         self,
@@ -247,17 +250,19 @@ class Failovers:
         fair: float,
     ) -> int:
         """Let a list have a follower that takes over less than each of its own, if one is nearby:
-        the least until one is fair; the place of the one that takes over least then."""
+        the first list that has a fair one, or the least; its place, or of the least own one."""
         ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
         row, kind_of, found, least = rows[number], self._kind_of, None, min(shares)
         own = {kind_of[at]: at for at in row[1:]}
-        for near in range(max(number - NEARBY, 0), min(number + NEARBY + 1, len(rows))):
-            other = rows[near]
-            for at in other[2:] if near < number else other[1:]:  # Targets that are found stay.
-                if of_rack[ids[at]] * weights[at] < least and at not in row:
-                    share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
+        for step in NEARBY:
+            if not 0 <= number + step < len(rows):
+                continue
+            other = rows[number + step]
+            for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
+                share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
+                if share < least and at not in row:
                     given = own.get(kind_of[at])
-                    if share < least and given is not None and given not in other:
+                    if given is not None and given not in other:
                         least, found = share, (other, at, given)
             if least <= fair:
                 break

@@ -31,7 +31,6 @@ from spu_assigner.core.constraints.rule_table import (
     BoundRules,
     Cells,
     HardRule,
-    are_nested,
     union,
 )
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, Work
@@ -57,27 +56,19 @@ class ListSearch:
         can_lead: Callable[[int], bool] | None = None,
     ) -> None:
         self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
-        self._most_weight = max((kind.weight for kind in field.kinds), default=0)
-        hard = [
-            (len(cells), level)
-            for level, cells in enumerate(field.levels)
-            if any(field.maxes[i] < REPLICATION_FACTOR_MAX or field.mins[i] for i in cells)
-        ]
-        self._hard = [level for _, level in sorted(hard)]  # outermost first
-        self._is_counted = are_nested(field.kinds, self._hard)
 
     def fits(self, rooms: Rooms, lists: int) -> bool | None:
         """Whether so many lists fit; None: a count does not decide it."""
-        wanted = lists * self._replicas
+        field, wanted = self._field, lists * self._replicas
         able = {at: min(room, lists) for at, room in rooms.items()}
         leading = sum(room for at, room in able.items() if self.rank(at) < BARRED)
         following = sum(able.values()) - leading
         if leading < lists or leading + min(following, wanted - lists) < wanted:
             return False
-        for levels in [self._hard] if self._is_counted else [[level] for level in self._hard]:
+        for levels in [field.hard] if field.is_counted else [[level] for level in field.hard]:
             if not self._holds(levels, able, lists):
                 return False
-        return True if self._is_counted and not following else None
+        return True if field.is_counted and not following else None
 
     def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
         """The best list after which the others of so many still fit, if it is better than a known
@@ -131,7 +122,7 @@ class ListSearch:
                     return None
             pairs[level] += _pairs(counts[cells.start : cells.stop], missing)
         if missing:
-            weight += missing * self._most_weight
+            weight += missing * field.most_weight
             rank = min(rank, *field.ranks)
         return *pairs, -weight, rank
 
