@@ -283,29 +283,27 @@ class Chooser:
         a replica does not take counts as a share. With what is used, and what there is of them;
         shape (resources, SPUs)."""
         field, state = self.field, self._state
-        names: list[str | None] = [None]
         takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
-        used, has = state.ledger.counts(field.ids)[np.newaxis], field.capacities[np.newaxis]
-        has_lists = [field.capacity_list]
-        if need is not None:
+        used = state.ledger.counts(field.ids)[np.newaxis]
+        if need is None:
+            has = field.resources(None)
+        else:
             takes |= {name: (follower, leader) for name, follower, leader in need.by_name()}
-            found = field.resources(frozenset(name for name, *_ in need.by_name()))
-            names += found.names
-            has_lists += found.capacity_lists
-            has = np.concatenate((has, found.capacities))
-            of_each = state.ledger.used_of_each(field.ids, found.names)
-            used = np.concatenate((used, of_each)).astype(np.int64)
+            has = field.resources(frozenset(name for name, *_ in need.by_name()))
+            of_each = state.ledger.used_of_each(field.ids, has.names)
+            used = np.concatenate((used, of_each), dtype=np.int64, casting="unsafe")
+        names = None, *has.names
         if changes:
             used += np.array(
                 [[changes.get(name, {}).get(i, 0) for i in field.id_list] for name in names],
                 dtype=np.int64,
             )
         resources = []
-        for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
+        for name, of_spus, has_list in zip(names, used.tolist(), has.capacity_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
             asks = follower if as_follower else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
-        return resources, used, has
+        return resources, used, has.capacities
 
     def _all_levels(
         self, used: CountArray, has: CountArray, ahead: int, lists: int

@@ -25,6 +25,9 @@ from spu_assigner.core.state.takeovers import (
     ALL,
     COUNTS_MAX,
     NEVER,
+    PAIR_WEIGHT,
+    PAIRS_SPUS_MAX,
+    Counts,
     FromLeader,
     Rack,
     Takeovers,
@@ -41,7 +44,6 @@ NEARBY: Final = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)  # lists after or bef
 # which it may exchange followers
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
-Failover = tuple[FromLeader, int]  # with the target
 Node = TypeVar("Node")
 
 
@@ -209,37 +211,44 @@ class Failovers:
         """Put the failover target of each list second, in place, and count it, so that others are
         next; to stay counted if `is_kept`. Where each follower takes over more than is fair, the
         list exchanges one with a list nearby, for an SPU of the same kind."""
-        ids, weights, counted, found = self._ids, self._weights, self.counted, list[Failover]()
+        ids, weights, counted, found = (
+            self._ids,
+            self._weights,
+            self.counted,
+            list[tuple[int, int]](),
+        )
         for number, row in enumerate(rows):
-            of_rack, of_spu, _ = taken = counted.from_leader(ids[row[0]])
+            leader = ids[row[0]]
+            of_rack, of_spu, fair = taken = counted.from_leader(leader)
             shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at] for at in row]
             least = min(shares)
             place = shares.index(least)
             if least == NEVER:
                 continue
-            fair = self._fair(row[0], taken) + PART * weights[row[place]]
+            if self.field.is_ruled:
+                fair = self._fair(row[0], of_rack)
+            fair += PART * weights[row[place]]
             if least > fair:
                 place = self._exchange(rows, number, taken, shares, fair)
             row[1], row[place] = row[place], row[1]
-            counted.add(taken, ids[row[1]])
-            found.append((taken, ids[row[1]]))
-        for taken, target in () if is_kept else found:
-            counted.add(taken, target, -1)
+            counted.add(leader, ids[row[1]])
+            found.append((leader, ids[row[1]]))
+        for leader, target in () if is_kept else found:
+            counted.add(leader, target, -1)
 
-    def _fair(self, leader: int, taken: FromLeader) -> float:
+    def _fair(self, leader: int, of_rack: Counts) -> float:
         """What SPUs of the field take over from one for each slot, at the mean."""
-        field, (of_rack, _, mean) = self.field, taken
-        if not field.is_ruled:
-            return of_rack[ALL] * mean
-        home = self.counted.rack_of[self._ids[leader]]
+        field, rack_of = self.field, self.counted.rack_of
+        home = rack_of[self._ids[leader]]
         if home not in self._of_racks:
             counts = [*map(of_rack.__getitem__, self._ids)]
             is_elsewhere = [*map(NEVER.__ne__, counts)]
             others = of_rack[ALL] - sum(compress(counts, is_elsewhere))
             self._of_racks[home] = others, sum(compress(field.capacity_list, is_elsewhere))
         others, slots = self._of_racks[home]
-        part = self.counted.pair_weight * field.capacity_list[leader] / (field.whole - slots or 1)
-        return (of_rack[ALL] - others) * (1 + part) / (slots or 1)
+        weight = PAIR_WEIGHT if len(rack_of) <= PAIRS_SPUS_MAX else 0
+        part = 1 + weight * field.capacity_list[leader] / (field.whole - slots or 1)
+        return (of_rack[ALL] - others) * part / (slots or 1)
 
     def _exchange(
         self,

@@ -186,22 +186,20 @@ class _NewLists:
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
-        first = self._forced(left)
+        first = Row() if self._rooms is None else self._forced(self._rooms, left)
         if first is None:
             return None
         row = self._chooser.take_list(self._asked.replicas, self._work, first)
         are_alike = self.leads_alike and self._field.ranks == (0,)
         return row if row is None or are_alike else self._led_better(row, first)
 
-    def _forced(self, lists: int) -> Row | None:
+    def _forced(self, rooms: NDArray[np.int32], lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
         field, forced = self._field, Row()
-        if self._rooms is None:
-            return forced
-        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._asked.replicas
+        able = int(np.minimum(rooms, lists).sum()) - lists * self._asked.replicas
         if able < 0:
             return None
-        critical: Row = np.flatnonzero(self._rooms >= lists).tolist()
+        critical: Row = np.flatnonzero(rooms >= lists).tolist()
         while len(critical) > able:
             counts = field.counts(map(field.kind_at, forced))
             *_, at = min(

@@ -252,11 +252,12 @@ class Ledger:
         names, follower, leader = zip(*need.by_name(), strict=True)
         self._enter_names(names)
         led = self._tally(lists.matrix[:, 0])
-        replicas = np.stack((self._tally(lists.flat()) - led, led)) * sign
+        replicas = np.array((self._tally(lists.flat()) - led, led)) * sign
         amounts = np.array((follower, leader)).T
         rows = [_RESOURCES + 3 * self._names.index(name) for name in names]
         self._table[[row + 1 for row in rows]] += amounts % _HALF @ replicas
-        self._table[[row + 2 for row in rows]] += amounts // _HALF @ replicas
+        if (upper := amounts // _HALF).any():
+            self._table[[row + 2 for row in rows]] += upper @ replicas
 
     def _tally(self, ids: IdArray) -> CountArray:
         at = ids if self._is_dense else np.searchsorted(self._table[_ID], ids)

@@ -24,8 +24,8 @@ ALL: Final = -1  # no SPU: what all together take over
 
 Rack = str | int  # an SPU without a rack fails alone: its id is its rack
 Counts = defaultdict[int, float]  # of each SPU
-# What SPUs take over from the rack of one and from it alone, weighed; and both for each slot of
-# theirs at the mean, of one list.
+# What SPUs take over from the rack of one and from it alone, weighed, and both for each slot of
+# theirs at the mean.
 FromLeader = tuple[Counts, Counts, float]
 
 
@@ -42,8 +42,8 @@ class Takeovers:
         self._all_slots = 0
         self._from_racks: dict[Rack, Counts] = {}
         self._from_spus: defaultdict[int, Counts] = defaultdict(lambda: defaultdict(int))
-        self.pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
-        self._known: dict[int, FromLeader] = {}  # by leader
+        self._pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
+        self._known: dict[int, FromLeader] = {}  # with the mean of one list, by leader
         for spu_id, rack, capacity in spus:
             self.enter(spu_id, rack, capacity)
         for lists in maps:
@@ -64,26 +64,28 @@ class Takeovers:
         self._known.clear()
         self._from_racks.setdefault(home, defaultdict(int))[spu_id] = NEVER
         if len(self.rack_of) > PAIRS_SPUS_MAX:
-            self.pair_weight = 0
+            self._pair_weight = 0
             self._from_spus.clear()
 
     def from_leader(self, leader: int) -> FromLeader:
         """What is taken over from an SPU."""
-        known = self._known.get(leader)
-        if known is None:
-            home, weight = self.rack_of[leader], self.pair_weight
-            slots, of_spu = self._slots[home], self._from_spus[leader if weight else ALL]
-            part = 1 + weight * self._capacities[leader] / slots
-            mean = part / (self._all_slots - slots or 1)
-            known = self._known[leader] = self._from_racks[home], of_spu, mean
+        of_rack, of_spu, mean = self._known.get(leader) or self._counts_of(leader)
+        return of_rack, of_spu, of_rack[ALL] * mean
+
+    def _counts_of(self, leader: int) -> FromLeader:
+        home, weight = self.rack_of[leader], self._pair_weight
+        slots, of_spu = self._slots[home], self._from_spus[leader if weight else ALL]
+        part = 1 + weight * self._capacities[leader] / slots
+        mean = part / (self._all_slots - slots or 1)
+        known = self._known[leader] = self._from_racks[home], of_spu, mean
         return known
 
-    def add(self, leader: FromLeader, target: int, lists: int = 1) -> None:
+    def add(self, leader: int, target: int, lists: int = 1) -> None:
         """Count so many lists of this leader and failover target; below 0 they are gone."""
-        of_rack, of_spu, _ = leader
+        of_rack, of_spu, _ = self._known.get(leader) or self._counts_of(leader)
         of_rack[target] += lists
         of_rack[ALL] += lists
-        of_spu[target] += lists * self.pair_weight
+        of_spu[target] += lists * self._pair_weight
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
@@ -95,7 +97,7 @@ class Takeovers:
             home = rack_of[leader]
             for other in others:
                 if rack_of[other] != home:
-                    self.add(self.from_leader(leader), other, sign)
+                    self.add(leader, other, sign)
                     break
 
     def _count_many(self, matrix: IdMatrix, sign: int) -> None:
@@ -111,7 +113,7 @@ class Takeovers:
         targets = givers.copy()
         for others in places[:0:-1]:
             targets = np.where(rack_at[others] == homes, targets, others)
-        if not self.pair_weight:  # One SPU stands for those of its rack.
+        if not self._pair_weight:  # One SPU stands for those of its rack.
             givers, of_giver = homes, [ids[at] for at in np.unique(rack_at, return_index=True)[1]]
         keys = (givers.astype(np.int64) * len(ids) + targets)[targets != places[0]]
         counts = sign * np.bincount(keys, minlength=len(of_giver) * len(ids))
@@ -121,4 +123,4 @@ class Takeovers:
             for target, taken in zip(ids, of_each, strict=True):
                 if taken:
                     of_rack[target] += taken
-                    of_spu[target] += taken * self.pair_weight
+                    of_spu[target] += taken * self._pair_weight
