@@ -15,9 +15,8 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, compress
 from typing import Final, TypeVar
 
-import numpy as np
 from spu_assigner.core.placement.eligibility import PlacementField
-from spu_assigner.core.placement.preference import Positions, slot_shares
+from spu_assigner.core.placement.preference import Positions
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
 from spu_assigner.core.state.ledger import CountArray
@@ -74,7 +73,6 @@ class LeaderCounts(KeptKeys):
         """`counts` of lists led and `shares` of capacity, with one list more, are of the SPUs of
         the field; the topic comes to have so many `lists`, of which SPUs lead `led`, by id."""
         super().__init__(counts.tolist(), field.capacity_list, field.whole)
-        self._slots = field.capacities
         self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
         self.lists, self.positions = lists, positions.of
         self.keys = (shares << SHARE_SHIFT | positions.array).tolist()
@@ -84,18 +82,6 @@ class LeaderCounts(KeptKeys):
             changed = range(field.size)
         for at in changed:
             self.keys[at] = self.key_now(at)
-
-    def shares_now(self) -> CountArray:
-        """The share that each SPU leads, with one list more."""
-        return slot_shares(np.array(self.led, dtype=np.int64) + 1, self._slots)
-
-    def choose(self, row: Sequence[int]) -> int:
-        """The member that leads a list; at least one must be able to."""
-        keys, best = self.keys, row[0]
-        for at in row:  # Faster than `min` with a key.
-            if keys[at] < keys[best]:
-                best = at
-        return best
 
 
 class LedLists:
@@ -229,7 +215,7 @@ class Failovers:
                 fair = self._fair(row[0], of_rack)
             fair += PART * weights[row[place]]
             if least > fair:
-                place = self._exchange(rows, number, taken, shares, fair)
+                place = self._exchange(rows, number, taken, least, fair) or place
             row[1], row[place] = row[place], row[1]
             counted.add(leader, ids[row[1]])
             found.append((leader, ids[row[1]]))
@@ -251,17 +237,12 @@ class Failovers:
         return (of_rack[ALL] - others) * part / (slots or 1)
 
     def _exchange(
-        self,
-        rows: Sequence[list[int]],
-        number: int,
-        taken: FromLeader,
-        shares: list[float],
-        fair: float,
-    ) -> int:
-        """Let a list have a follower that takes over less than each of its own, if one is nearby:
-        the first list that has a fair one, or the least; its place, or of the least own one."""
+        self, rows: Sequence[list[int]], number: int, taken: FromLeader, least: float, fair: float
+    ) -> int | None:
+        """Let a list have a follower that takes over less than its least, if one is nearby: of the
+        first list that has a fair one, or the least; its place."""
         ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
-        row, kind_of, found, least = rows[number], self._kind_of, None, min(shares)
+        row, kind_of, found = rows[number], self._kind_of, None
         own = {kind_of[at]: at for at in row[1:]}
         for step in NEARBY:
             if not 0 <= number + step < len(rows):
@@ -276,7 +257,7 @@ class Failovers:
             if least <= fair:
                 break
         if found is None:
-            return shares.index(least)
+            return None
         other, at, given = found
         place = row.index(given)
         row[place], other[other.index(at)] = at, given

@@ -18,6 +18,7 @@ from spu_assigner.core.placement.preference import (
     POSITION_MASK,
     TOPIC_MAX,
     TWOFOLD,
+    Positions,
     share,
 )
 from spu_assigner.core.state.ledger import CountArray
@@ -25,6 +26,8 @@ from spu_assigner.core.state.ledger import CountArray
 
 class ListChooser(Chooser):
     """Chooses SPUs for the new lists of one topic."""
+
+    leads: Positions
 
     def take_list(self, length: int, work: Work, first: Sequence[int] = ()) -> list[int] | None:
         """The best list of this length that begins so, as places in the field; None: too few SPUs
@@ -157,8 +160,7 @@ class ListChooser(Chooser):
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
         in it, and of equal SPUs of each, the one that leads least."""
-        leads, fronts = self.leads or self._positions, self._fronts
-        keys, at_position, best = self.keys, leads.at, POSITION_MASK
+        fronts, keys, at_position, best = self._fronts, self.keys, self.leads.at, POSITION_MASK
         if len(kinds) > length:
             kinds = sorted(kinds, key=fronts.__getitem__)[:length]
         for kind in kinds:

@@ -40,7 +40,7 @@ from spu_assigner.core.placement.leaders import (
 )
 from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
-from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
+from spu_assigner.core.placement.preference import NEVER, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -117,9 +117,8 @@ class _NewLists:
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
-        positions = chooser.leads or Positions(field.size, asked.start)
         self.leads = LeaderCounts(
-            field, led, positions, asked.led, asked.lists + lists, shares=shares
+            field, led, chooser.leads, asked.led, asked.lists + lists, shares=shares
         )
         self._failovers = failovers_of(
             state, field, ignore_rack=asked.ignore_rack, replicas=replicas
@@ -140,7 +139,8 @@ class _NewLists:
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
             if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
-                chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
+                led = slot_shares(np.array(self.leads.led) + 1, field.capacities)
+                chooser.turn_on(asked.start + done, done // a_turn, led)
             row = self._next(left)
             if field.is_nested and not self._is_short:
                 if row is None:
@@ -161,7 +161,7 @@ class _NewLists:
         chooser, leads = self._chooser, self.leads
         self._work.look(LOOKS_A_REPLICA * len(row))
         if self.leads_alike:
-            leader = leads.choose(row)
+            leader = min(row, key=leads.keys.__getitem__)
         else:
             leader = min(filter(chooser.can_lead, row), key=self._lead_key)
             chooser.count_lead(leader)
