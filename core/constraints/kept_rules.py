@@ -9,11 +9,7 @@ import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.constraints.rule_table import (
-    BoundRules,
-    binding_constraints,
-    topic_rules,
-)
+from spu_assigner.core.constraints.rule_table import BoundRules, binding_constraints, topic_rules
 from spu_assigner.core.constraints.spu_labels import bits, mask_of
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic

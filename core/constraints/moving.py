@@ -130,10 +130,8 @@ class MoveTable:
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs for which no rule is kept worse than before, rules on single SPUs aside."""
         spus = [self._spu[spu_id] for spu_id in row]
-        rank, is_ranked = (
-            self._rank(spus[at]),
-            at == 0 or self._rank(spus[at]) < self._rank(spus[0]),
-        )
+        rank = self._rank(spus[at])
+        is_ranked = at == 0 or rank < self._rank(spus[0])
         own = spus.pop(at)
         others = sorted(spu.cells for spu in spus)
         key = tuple(others), own.cells, own.weight, rank if is_ranked else None

@@ -16,10 +16,8 @@ from itertools import chain, compress
 from typing import Final, TypeVar
 
 from spu_assigner.core.placement.eligibility import PlacementField
-from spu_assigner.core.placement.preference import Positions
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
-from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.leading import LeaderKeys, Numbers
 from spu_assigner.core.state.takeovers import (
     ALL,
     COUNTS_MAX,
@@ -55,33 +53,6 @@ class KeptKeys(LeaderKeys):
         """Count a list that an SPU leads, or take it out."""
         LeaderKeys.add(self, spu, more)  # Faster than `super`.
         self.keys[spu] = self.key_now(spu)
-
-
-class LeaderCounts(KeptKeys):
-    """How many lists each SPU of a field leads, by place, as a request is given."""
-
-    def __init__(
-        self,
-        field: PlacementField,
-        counts: CountArray,
-        positions: Positions,
-        led: Mapping[int, int],
-        lists: int,
-        *,
-        shares: CountArray,
-    ) -> None:
-        """`counts` of lists led and `shares` of capacity, with one list more, are of the SPUs of
-        the field; the topic comes to have so many `lists`, of which SPUs lead `led`, by id."""
-        super().__init__(counts.tolist(), field.capacity_list, field.whole)
-        self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
-        self.lists, self.positions = lists, positions.of
-        self.keys = (shares << SHARE_SHIFT | positions.array).tolist()
-        changed: Iterable[int] = self.of_topic
-        if field.ranks != (0,):
-            self.ranks = [field.kinds[kind].rank for kind in field.kind_of]
-            changed = range(field.size)
-        for at in changed:
-            self.keys[at] = self.key_now(at)
 
 
 class LedLists:

@@ -34,7 +34,7 @@ from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
     LOOKS,
     LOOKS_A_LIST,
-    LeaderCounts,
+    KeptKeys,
     LedLists,
     failovers_of,
 )
@@ -42,6 +42,8 @@ from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, with
 from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import SHARE_SHIFT
+from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
 
 # What is counted as looks, by measurement.
@@ -117,9 +119,7 @@ class _NewLists:
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
-        self.leads = LeaderCounts(
-            field, led, chooser.leads, asked.led, asked.lists + lists, shares=shares
-        )
+        self.leads = self._leads(led, shares)
         self._failovers = failovers_of(
             state, field, ignore_rack=asked.ignore_rack, replicas=replicas
         )
@@ -130,6 +130,19 @@ class _NewLists:
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
         if chooser.is_scarce and not is_ruled:
             self._rooms = np.array([*map(chooser.room, range(field.size))], dtype=np.int32)
+
+    def _leads(self, led: CountArray, shares: CountArray) -> KeptKeys:
+        """How many lists each SPU of the field leads; `shares`: of its capacity, with one more."""
+        field, asked, positions = self._field, self._asked, self._chooser.leads
+        leads = KeptKeys(led.tolist(), field.capacity_list, field.whole)
+        leads.of_topic = {field.at_of[i]: n for i, n in asked.led.items() if i in field.at_of}
+        leads.lists, leads.positions = asked.lists + asked.partitions, positions.of
+        leads.keys = (shares << SHARE_SHIFT | positions.array).tolist()
+        if field.ranks != (0,):
+            leads.ranks = [field.kinds[kind].rank for kind in field.kind_of]
+        for at in leads.of_topic if leads.ranks is None else range(field.size):
+            leads.keys[at] = leads.key_now(at)
+        return leads
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
