@@ -284,12 +284,11 @@ class Chooser:
         shape (resources, SPUs)."""
         field, state = self.field, self._state
         takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
+        by_name = () if need is None else need.by_name()
+        takes |= {name: (follower, leader) for name, follower, leader in by_name}
+        has = field.resources(frozenset(name for name, *_ in by_name))
         used = state.ledger.counts(field.ids)[np.newaxis]
-        if need is None:
-            has = field.resources(None)
-        else:
-            takes |= {name: (follower, leader) for name, follower, leader in need.by_name()}
-            has = field.resources(frozenset(name for name, *_ in need.by_name()))
+        if has.names:
             of_each = state.ledger.used_of_each(field.ids, has.names)
             used = np.concatenate((used, of_each), dtype=np.int64, casting="unsafe")
         names = None, *has.names

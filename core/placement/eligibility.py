@@ -109,7 +109,7 @@ class PlacementField:
             self.rank_array = np.array([kind.rank for kind in found], dtype=np.int64)
         self.looks_a_turn = len(self.kinds) * (1 + len(levels)) or 1
         self._turns: dict[tuple[int, ...], Turn] = {}
-        self._resources: dict[Collection[str] | None, Resources] = {}
+        self._resources: dict[Collection[str], Resources] = {}
         self.first_turn = self.turn((0,) * len(maxes))
 
     def of_id(self, spu_id: int) -> AlikeSpus:
@@ -169,14 +169,13 @@ class PlacementField:
         """How many replicas a list with these counts lacks of what `min` demands."""
         return sum(max(least - has, 0) for least, has in zip(self.mins, counts, strict=True))
 
-    def resources(self, asked: Collection[str] | None) -> Resources:
-        """What each SPU has of each resource that some SPU has, or that is asked for; None: of
-        replica slots alone."""
+    def resources(self, asked: Collection[str]) -> Resources:
+        """What each SPU has: of replica slots and, if some are asked for, of these resources and of
+        each that some SPU has."""
         known = self._resources.get(asked)
         if known is None:
-            has = [dict(spu.resources) for spu in self.described]
-            all_names = {*(asked or ()), *(name for each in has for name in each)}
-            names = () if asked is None else tuple(sorted(all_names))
+            has = [dict(spu.resources) for spu in self.described] if asked else []
+            names = tuple(sorted({*asked, *(name for each in has for name in each)}))
             rows = [self.capacity_list, *([each.get(name, 0) for each in has] for name in names)]
             known = Resources(names, np.array(rows, dtype=np.int64), rows)
             self._resources[asked] = known

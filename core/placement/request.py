@@ -298,21 +298,18 @@ class _NewLists:
         """
         field, replicas = self._field, self._asked.replicas
         quotas = dict.fromkeys(rooms, 0)
-        counts = [0] * len(field.maxes)
+        counts, a_list = [0] * len(field.maxes), [0] * len(field.maxes)
         # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
         alike: dict[int, list[tuple[int, int, int]]] = {}
         for number, at in enumerate(rooms):
             heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
         self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
         for _ in range(lists * replicas):
-            options = []
-            for number, members in alike.items():
-                kind = field.kinds[number]
-                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
-                    continue
-                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
-                costs = [counts[cell] // lists for cell in kind.cells]
-                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
+            options = [
+                (cost, field.kinds[number].rank, members[0], number)
+                for number, members in alike.items()
+                if (cost := field.cost(field.kinds[number], a_list)) is not None
+            ]
             if not options:
                 raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
             kind_number = min(options)[-1]
@@ -324,6 +321,7 @@ class _NewLists:
                 del alike[kind_number]
             for cell in field.kind_at(at).cells:
                 counts[cell] += 1
+                a_list[cell] = counts[cell] // lists
         outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
         in_order = sorted(
             quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
