@@ -37,7 +37,6 @@ from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, Work
 from spu_assigner.core.placement.eligibility import PlacementField
 
 STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1 s
-LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
 Row = list[int]  # places in the field
@@ -127,16 +126,9 @@ class ListSearch:
         return *pairs, -weight, rank
 
     def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
-        """Whether all but one of so many lists fit beside this one."""
-        if lists == 1:
-            return True
-        left = without(rooms, row)
+        """Whether all but one of so many lists may fit beside this one."""
         self._work.search(len(rooms))
-        fits = self.fits(left, lists - 1)
-        if fits is None and lists <= LISTS_AHEAD_MAX:
-            self._work.search(4 * len(rooms))  # to have them by kind
-            return self.best(left, lists - 1) is not None
-        return fits is not False
+        return lists == 1 or self.fits(without(rooms, row), lists - 1) is not False
 
     def rank(self, at: int) -> int:
         """Of an SPU as a leader."""
