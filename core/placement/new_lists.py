@@ -166,17 +166,15 @@ class ListChooser(Chooser):
         for kind in kinds:
             heap = self._lead_heaps[kind]
             while heap:
-                entered = heap[0]
-                position = entered & POSITION_MASK
+                position = heap[0] & POSITION_MASK
                 now = keys[at_position[position]]
-                if now == NEVER:
-                    heappop(heap)
-                    continue
-                now = now & ~POSITION_MASK | position
-                if now == entered:
+                if now ^ heap[0] <= POSITION_MASK:  # Equal but in position.
                     best = min(best, position)
                     break
-                heapreplace(heap, now)
+                if now == NEVER:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, now & ~POSITION_MASK | position)
         return at_position[best]
 
     def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
