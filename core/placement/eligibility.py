@@ -95,12 +95,14 @@ class PlacementField:
         self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
         self.is_demanding = any(mins)
         self.is_nested = are_nested(self.kinds, range(len(levels)))
-        hard = [
-            (len(cells), level)
-            for level, cells in enumerate(levels)
-            if any(maxes[cell] < REPLICATION_FACTOR_MAX or mins[cell] for cell in cells)
+        self.outermost = sorted(  # levels, by the cells that these SPUs are in
+            range(len(levels)), key=lambda level: len({kind.cells[level] for kind in self.kinds})
+        )
+        self.hard = [
+            level
+            for level in self.outermost
+            if any(maxes[cell] < REPLICATION_FACTOR_MAX or mins[cell] for cell in levels[level])
         ]
-        self.hard = [level for _, level in sorted(hard)]  # levels, outermost first
         self.is_counted = are_nested(self.kinds, self.hard)  # which lists fit
         self.most_weight = max((kind.weight for kind in self.kinds), default=0)
         self.ranks = tuple(sorted({kind.rank for kind in self.kinds}))  # of leaders

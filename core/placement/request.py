@@ -322,9 +322,8 @@ class _NewLists:
             for cell in field.kind_at(at).cells:
                 counts[cell] += 1
                 a_list[cell] = counts[cell] // lists
-        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
         in_order = sorted(
-            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in field.outermost], at)
         )
         sequence = [at for at in in_order for _ in range(quotas[at])]
         return [sequence[number::lists] for number in range(lists)]
