@@ -17,7 +17,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -41,6 +41,7 @@ LOOKS_OF_ITEM: Final = 16  # what it takes to weigh replicas that are alike
 LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
+Demoted = Mapping[int, Collection[int]]
 Key = tuple[int, int, int, int]  # largest share over a goal, sum of these, bytes, steps
 
 
@@ -63,11 +64,12 @@ class Relief:
 
 
 def find_relief(
-    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Collection[int]
+    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Demoted
 ) -> Relief:
     """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
 
-    `demoted`: positions of SPUs that take no lead. Any prefix of the steps keeps all rules.
+    `demoted`: of each topic the positions of SPUs that take no lead, if there are some. Any prefix
+    of the steps keeps all rules.
     """
     fixed = [list(amounts) for amounts in goal.used]
     for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
@@ -91,7 +93,7 @@ class _Search:
         lists: ClusterLists,
         goal: ResourceGoal,
         ruled: RuledLists,
-        demoted: Collection[int],
+        demoted: Demoted,
     ) -> None:
         self.steps: list[Step] = []
         self.looks = self._size = 0  # bytes moved
@@ -298,7 +300,7 @@ class _Search:
         members, first = self._rows[row], self._first[row]
         if row in self._led or giver not in members:
             return False
-        if members[0] == giver and taker in self._demoted:
+        if members[0] == giver and taker in self._demoted.get(self._topics[row], ()):
             return False
         if is_lead:
             return members == first and taker in members and self._ruled.may_lead(row, taker)
