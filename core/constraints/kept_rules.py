@@ -9,11 +9,7 @@ import numpy as np
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_effect
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.constraints.rule_table import (
-    BoundRules,
-    binding_constraints,
-    topic_rules,
-)
+from spu_assigner.core.constraints.rule_table import BoundRules, binding_constraints, topic_rules
 from spu_assigner.core.constraints.spu_labels import bits, mask_of
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
@@ -79,7 +75,7 @@ def describe_rules(
     if constraints.prefer:
         yield f"prefer: the list scores {sum(table.spus[place].weight for place in places)}"
     if constraints.leaders and places:
-        rank = table.ranks[places[0]]
+        rank = int(table.ranks[places[0]])
         name = "none" if rank == len(constraints.leaders) else f"leaders[{rank}]"
         yield f"leaders: SPU {known[0]} meets {name}"
 

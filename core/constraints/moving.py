@@ -102,16 +102,13 @@ class MoveTable:
     """A rule table as arrays; the first dimension is the SPUs in question."""
 
     def __init__(self, rules: BoundRules, ids: IdArray) -> None:
-        table, place = rules.table, rules.table.labels.place
-        self._spu = {spu_id: table.spus[at] for spu_id, at in place.items()}
-        self._size, self._places = len(table.spus), [place[spu_id] for spu_id in ids.tolist()]
+        table = rules.table
+        self._spu = dict(zip(table.labels.id_list, table.spus, strict=True))
+        self._size, self._places = len(table.spus), table.labels.ids.searchsorted(ids)
         self._last_rank = table.last_rank  # of SPUs that are to lead nothing
         self.allowed = self.flags(table.labels.open & ~table.excluded)  # no topics are named there
-        own = [table.spus[at] for at in self._places]
-        shape = len(own), len(table.levels)
-        self._cells = np.array([spu.cells for spu in own], dtype=np.int64).reshape(shape)
-        self._weights = np.array([spu.weight for spu in own], dtype=np.int64)
-        self._ranks = np.array([self._rank(spu) for spu in own], dtype=np.int64)
+        self._cells, self._weights, ranks = (each[self._places] for each in table.columns)
+        self._ranks = np.minimum(ranks, self._last_rank)
         self._maxes = np.array(table.maxes, dtype=np.int64)
         self._mins = np.array(rules.mins, dtype=np.int64)
         self._found: dict[Hashable, Flags] = {}
@@ -133,10 +130,8 @@ class MoveTable:
     def takers(self, row: Sequence[int], at: int) -> Flags:
         """The SPUs for which no rule is kept worse than before, rules on single SPUs aside."""
         spus = [self._spu[spu_id] for spu_id in row]
-        rank, is_ranked = (
-            self._rank(spus[at]),
-            at == 0 or self._rank(spus[at]) < self._rank(spus[0]),
-        )
+        rank = self._rank(spus[at])
+        is_ranked = at == 0 or rank < self._rank(spus[0])
         own = spus.pop(at)
         others = sorted(spu.cells for spu in spus)
         key = tuple(others), own.cells, own.weight, rank if is_ranked else None

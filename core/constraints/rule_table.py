@@ -46,7 +46,6 @@ class AlikeSpus(NamedTuple):
     cells: Cells  # of each level, in order of preference
     weight: int  # the sum of what is preferred
     rank: int  # as a leader, 0 first; a demoted SPU is behind all others
-    is_last: bool  # it leads nothing where another can, and stands last in lists
 
 
 class Level(NamedTuple):
@@ -126,23 +125,22 @@ class RuleTable:
         ]
 
     @cached_property
-    def ranks(self) -> list[int]:
+    def ranks(self) -> Numbers:
         """The first selector of `leaders` that holds, or how many there are."""
         selectors = self.constraints.leaders
         found = np.full(len(self.labels.ids), len(selectors))
         for rank, text in reversed([*enumerate(selectors)]):
             found[self.labels.holding(text)] = rank
-        ranks: list[int] = found.tolist()
-        return ranks
+        return found
 
     @property
     def last_rank(self) -> int:
-        """Behind the rank of any SPU that is not demoted and may lead."""
+        """Of an SPU that leads nothing where another can, and stands last in lists, or behind."""
         return len(self.constraints.leaders) + 1
 
     @cached_property
-    def spus(self) -> list[AlikeSpus]:
-        """What the rules say of each SPU."""
+    def columns(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Of each SPU its cells, shape (SPUs, levels), its weight and its rank."""
         size = len(self.labels.ids)
         weights = np.zeros(size, dtype=np.int64)
         for each in self.constraints.prefer:
@@ -152,9 +150,13 @@ class RuleTable:
         cells = np.zeros((size, len(self.levels)), dtype=np.int64)
         for at, level in enumerate(self.levels):
             cells[:, at] = level.groups + level.cells.start
-        is_last = is_barred | is_demoted
-        columns = weights.tolist(), ranks.tolist(), is_last.tolist()
-        return [*map(AlikeSpus, map(tuple, cells.tolist()), *columns)]
+        return cells, weights, ranks
+
+    @cached_property
+    def spus(self) -> list[AlikeSpus]:
+        """What the rules say of each SPU."""
+        cells, weights, ranks = self.columns
+        return [*map(AlikeSpus, map(tuple, cells.tolist()), weights.tolist(), ranks.tolist())]
 
     @cached_property
     def alone(self) -> BoundRules:

@@ -17,12 +17,7 @@ import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING
-from spu_assigner.core.constraints.rule_table import (
-    HardRule,
-    RuleTable,
-    bound,
-    spu_labels,
-)
+from spu_assigner.core.constraints.rule_table import HardRule, RuleTable, bound, spu_labels
 from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels, flags_of
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic

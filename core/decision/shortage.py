@@ -16,7 +16,7 @@ from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.constraints.work import LOOKS_MAX
 from spu_assigner.core.decision.answers import counted
 from spu_assigner.core.placement.choose import binding_rules
-from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
+from spu_assigner.core.placement.list_search import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import slack
 from spu_assigner.core.policies.planner import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState

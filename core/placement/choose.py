@@ -80,7 +80,7 @@ class Chooser:
             lists, replicas: how many new lists there are at most, and how long they are,
             led: and the share of its capacity that each SPU leads, see `turn_on`.
         """
-        self.filled: list[int] = []  # SPUs of the ring that became saturated, in this order
+        self.filled: list[int] = []  # SPUs that became saturated, in this order
         self.field = field
         self._state = state
         self._looks = 0
@@ -134,15 +134,15 @@ class Chooser:
         `min` is refused where all that are to come are demanded by one.
         """
         field = self.field
-        counts = field.counts(row)
+        alike = [*map(field.of_id, row)]
+        counts = field.counts(alike)
         is_demanded = False
         if field.is_demanding and wanted is not None:
             is_demanded = field.lacks(counts) >= wanted - len(row)
         taken = {*row, *without} if without else row
         if self.groups is not None:
             self._looks += self.groups.looks
-            cells = [cell for spu_id in row for cell in field.cells_of(spu_id)]
-            key = self.groups.best(counts, cells, taken)
+            key = self.groups.best(counts, [cell for kind in alike for cell in kind.cells], taken)
         else:
             key = self._best_of_tiers(counts, taken)
         if key == NEVER:
@@ -233,16 +233,12 @@ class Chooser:
 
         return best_offer(self._heaps[kind], now_of, offer_of)
 
-    def _note_filled(self, at: int) -> None:
-        spu_id = self.field.id_list[at]
-        if not self.field.is_ruled or spu_id in self._state.ring:
-            self.filled.append(spu_id)
-
     def _change(self, at: int, more: int) -> None:
+        field = self.field
         self._counts[at] += more
         self._of_topic[at] = max(self._of_topic.get(at, 0) + more, 0)
-        if more > 0 and self._counts[at] == self.field.capacity_list[at]:
-            self._note_filled(at)
+        if more > 0 and self._counts[at] == field.capacity_list[at]:
+            self.filled.append(field.id_list[at])
         self._rekey(at)
 
     def count_lead(self, at: int, more: int = 1) -> None:
@@ -287,29 +283,26 @@ class Chooser:
         a replica does not take counts as a share. With what is used, and what there is of them;
         shape (resources, SPUs)."""
         field, state = self.field, self._state
-        names: list[str | None] = [None]
         takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
-        used, has = state.ledger.counts(field.ids)[np.newaxis], field.capacities[np.newaxis]
-        has_lists = [field.capacity_list]
-        if need is not None:
-            takes |= {name: (follower, leader) for name, follower, leader in need.by_name()}
-            found = field.resources(frozenset(name for name, *_ in need.by_name()))
-            names += found.names
-            has_lists += found.capacity_lists
-            has = np.concatenate((has, found.capacities))
-            of_each = state.ledger.used_of_each(field.ids, found.names)
-            used = np.concatenate((used, of_each)).astype(np.int64)
+        by_name = () if need is None else need.by_name()
+        takes |= {name: (follower, leader) for name, follower, leader in by_name}
+        has = field.resources(frozenset(name for name, *_ in by_name))
+        used = state.ledger.counts(field.ids)[np.newaxis]
+        if has.names:
+            of_each = state.ledger.used_of_each(field.ids, has.names)
+            used = np.concatenate((used, of_each), dtype=np.int64, casting="unsafe")
+        names = None, *has.names
         if changes:
             used += np.array(
                 [[changes.get(name, {}).get(i, 0) for i in field.id_list] for name in names],
                 dtype=np.int64,
             )
         resources = []
-        for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
+        for name, of_spus, has_list in zip(names, used.tolist(), has.capacity_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
             asks = follower if as_follower else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
-        return resources, used, has
+        return resources, used, has.capacities
 
     def _all_levels(
         self, used: CountArray, has: CountArray, ahead: int, lists: int
@@ -317,16 +310,12 @@ class Chooser:
         """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
         with room has none for so many lists."""
         asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
-        is_short = used + takes * lists > has
+        most = np.where(asks > 0, has - (asks - takes), NEVER)  # used, with a replica more
         after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
-        is_full = after > has[:, np.newaxis]
-        if not self._is_plain:
-            is_short &= takes > 0
-            is_full = after + (asks - takes)[:, np.newaxis] > has[:, np.newaxis]
-            is_full &= (asks > 0)[:, np.newaxis]
-        is_full = is_full.any(axis=0)
-        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
+        is_full = (after > most[:, np.newaxis]).any(axis=0)
+        is_short = used + takes * lists > most
         has_few = bool(is_short.any()) and bool((is_short & ~is_full[0]).any())
+        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
         return np.where(is_full, NEVER, largest.max(axis=0) << SHARE_SHIFT), has_few
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:

@@ -14,7 +14,7 @@ tier has both kinds; for `[0]` the first tier is the kind of rack b, the second 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -22,11 +22,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.constraints.rule_table import (
     AlikeSpus,
     BoundRules,
-    Cells,
     RuleTable,
     are_nested,
     rule_table,
@@ -53,10 +51,10 @@ class Turn:
 
 
 class Resources(NamedTuple):
-    """What the SPUs of a field have."""
+    """What the SPUs of a field have: replica slots first."""
 
-    names: tuple[str, ...]
-    capacities: CountArray  # shape (names, SPUs)
+    names: tuple[str, ...]  # of the others
+    capacities: CountArray  # shape (1 + names, SPUs)
     capacity_lists: list[list[int]]  # the same
 
 
@@ -65,24 +63,25 @@ class PlacementField:
 
     def __init__(
         self,
-        described: Sequence[SpuChanged],
+        table: RuleTable,
+        places: Sequence[int],
         found: Sequence[AlikeSpus],
         *,
         levels: Sequence[range],
         maxes: Sequence[int],
         mins: Sequence[int],
-        table: RuleTable | None = None,
         is_ruled: bool = True,
     ) -> None:
-        """Of the SPUs that are `described`, of each of which the rules say what is `found`;
+        """Of the SPUs at these places of a table, of each of which the rules say what is `found`;
         `levels`: the cells of each, of which a list has `maxes` replicas at most and `mins` at
-        least; `table`: of all SPUs of the cluster; `is_ruled`: the topic has constraints."""
+        least; `is_ruled`: the topic has constraints."""
         number_of = {kind: number for number, kind in enumerate(sorted({*found}))}
         self.kinds = [*number_of]
         self.kind_of = [number_of[each] for each in found]
         self.levels, self.maxes, self.mins = levels, maxes, mins
-        self.described, self.is_ruled, self._table = described, is_ruled, table
-        self.id_list = [int(spu.spu_id) for spu in described]
+        self.described = [table.labels.spus[place] for place in places]
+        self.is_ruled, self.last_rank, self._table = is_ruled, table.last_rank, table
+        self.id_list = [int(spu.spu_id) for spu in self.described]
         self.ids = np.array(self.id_list, dtype=np.int32)
         self.at_of = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
         self.size = len(self.id_list)
@@ -90,12 +89,22 @@ class PlacementField:
         self.order = np.argsort(numbers, kind="stable")  # places in the field, kind by kind,
         # and where kinds begin and the last one ends.
         self.ends = [0, *np.cumsum(np.bincount(numbers, minlength=len(self.kinds))).tolist()]
-        self.capacity_list = [spu.capacity for spu in described]
+        self.capacity_list = [spu.capacity for spu in self.described]
         self.capacities: CountArray = np.array(self.capacity_list, dtype=np.int64)
         self.whole = int(self.capacities.sum()) or 1
         self.is_limited = any(most < REPLICATION_FACTOR_MAX for most in maxes)
         self.is_demanding = any(mins)
         self.is_nested = are_nested(self.kinds, range(len(levels)))
+        self.outermost = sorted(  # levels, by the cells that these SPUs are in
+            range(len(levels)), key=lambda level: len({kind.cells[level] for kind in self.kinds})
+        )
+        self.hard = [
+            level
+            for level in self.outermost
+            if any(maxes[cell] < REPLICATION_FACTOR_MAX or mins[cell] for cell in levels[level])
+        ]
+        self.is_counted = are_nested(self.kinds, self.hard)  # which lists fit
+        self.most_weight = max((kind.weight for kind in self.kinds), default=0)
         self.ranks = tuple(sorted({kind.rank for kind in self.kinds}))  # of leaders
         self.rank_array: CountArray | None = None  # of each SPU; None: it is the same
         if len(self.ranks) > 1:
@@ -105,26 +114,15 @@ class PlacementField:
         self._resources: dict[Collection[str], Resources] = {}
         self.first_turn = self.turn((0,) * len(maxes))
 
-    def cells_of(self, spu_id: int) -> Cells:
-        """The cells of any SPU of the cluster."""
-        at = self.at_of.get(spu_id)
-        if at is None and self._table is not None:
-            return self._table.spus[self._table.labels.place[spu_id]].cells
-        return () if at is None else self.kind_at(at).cells
+    def of_id(self, spu_id: int) -> AlikeSpus:
+        """What the rules say of any SPU of the cluster."""
+        return self._table.spus[self._table.labels.place[spu_id]]
 
-    def counts(self, row: Collection[int]) -> list[int]:
+    def counts(self, row: Iterable[AlikeSpus]) -> list[int]:
         """How many replicas of a list are in each cell."""
         counts = [0] * len(self.maxes)
-        for spu_id in row:
-            for cell in self.cells_of(spu_id):
-                counts[cell] += 1
-        return counts
-
-    def counts_at(self, row: Collection[int]) -> list[int]:
-        """Likewise, of places in the field."""
-        counts = [0] * len(self.maxes)
-        for at in row:
-            for cell in self.kind_at(at).cells:
+        for kind in row:
+            for cell in kind.cells:
                 counts[cell] += 1
         return counts
 
@@ -174,14 +172,15 @@ class PlacementField:
         return sum(max(least - has, 0) for least, has in zip(self.mins, counts, strict=True))
 
     def resources(self, asked: Collection[str]) -> Resources:
-        """What each SPU has of each resource that some SPU has, or that is asked for."""
+        """What each SPU has: of replica slots and, if some are asked for, of these resources and of
+        each that some SPU has."""
         known = self._resources.get(asked)
         if known is None:
-            has = [dict(spu.resources) for spu in self.described]
+            has = [dict(spu.resources) for spu in self.described] if asked else []
             names = tuple(sorted({*asked, *(name for each in has for name in each)}))
-            rows = [[each.get(name, 0) for each in has] for name in names]
-            capacities = np.array(rows, dtype=np.int64).reshape(len(names), len(has))
-            known = self._resources[asked] = Resources(names, capacities, rows)
+            rows = [self.capacity_list, *([each.get(name, 0) for each in has] for name in names)]
+            known = Resources(names, np.array(rows, dtype=np.int64), rows)
+            self._resources[asked] = known
         return known
 
 
@@ -191,7 +190,8 @@ def ring_field(state: ClusterState, ring: Ring, *, ignore_rack: bool) -> Placeme
     if isinstance(known, PlacementField):
         return known
     rules = rule_table(state, NO_CONSTRAINTS, ignore_rack=ignore_rack).alone
-    made = ring.kept["field", ignore_rack] = _field(rules, ring.ids.tolist(), is_ruled=False)
+    places = [rules.table.labels.place[spu_id] for spu_id in ring.ids.tolist()]
+    made = ring.kept["field", ignore_rack] = _field(rules, places, is_ruled=False)
     return made
 
 
@@ -206,19 +206,18 @@ def ruled_field(
         return known
     if len(fields) >= FIELDS_MAX:
         del fields[next(iter(fields))]
-    ids = rules.table.labels.id_list
-    made = fields[key] = _field(rules, [ids[at] for at in bits(rules.allowed)], is_ruled=True)
+    made = fields[key] = _field(rules, [*bits(rules.allowed)], is_ruled=True)
     return made
 
 
-def _field(rules: BoundRules, ids: Sequence[int], *, is_ruled: bool) -> PlacementField:
-    table, place = rules.table, rules.table.labels.place
+def _field(rules: BoundRules, places: Sequence[int], *, is_ruled: bool) -> PlacementField:
+    table = rules.table
     return PlacementField(
-        [table.labels.spus[place[spu_id]] for spu_id in ids],
-        [table.spus[place[spu_id]] for spu_id in ids],
+        table,
+        places,
+        [table.spus[place] for place in places],
         levels=[level.cells for level in table.levels],
         maxes=table.maxes,
         mins=rules.mins,
-        table=table,
         is_ruled=is_ruled,
     )

@@ -12,16 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain
+from itertools import chain, compress
 from typing import Final, TypeVar
 
-import numpy as np
 from spu_assigner.core.placement.eligibility import PlacementField
-from spu_assigner.core.placement.preference import Positions, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
-from spu_assigner.core.state.ledger import CountArray
-from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, FromLeader, Takeovers
+from spu_assigner.core.state.leading import LeaderKeys, Numbers
+from spu_assigner.core.state.takeovers import (
+    ALL,
+    COUNTS_MAX,
+    NEVER,
+    PAIR_WEIGHT,
+    PAIRS_SPUS_MAX,
+    Counts,
+    FromLeader,
+    Rack,
+    Takeovers,
+)
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -30,7 +37,8 @@ STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
-NEARBY: Final = 6  # lists before and after a list, with which it may exchange followers
+NEARBY: Final = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)  # lists after or before a list, with
+# which it may exchange followers
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
 Node = TypeVar("Node")
@@ -39,57 +47,12 @@ Node = TypeVar("Node")
 class KeptKeys(LeaderKeys):
     """Keys that are kept, as each is looked at more often than it changes."""
 
-    keys: Numbers
-
-    def key(self, spu: int) -> int:
-        """The levels of an SPU with one list more, as one integer."""
-        return self.keys[spu]
+    keys: Numbers  # the levels of each SPU with one list more
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        super().add(spu, more)
+        LeaderKeys.add(self, spu, more)  # Faster than `super`.
         self.keys[spu] = self.key_now(spu)
-
-
-class LeaderCounts(KeptKeys):
-    """How many lists each SPU of a field leads, by place, as a request is given."""
-
-    def __init__(
-        self,
-        field: PlacementField,
-        counts: CountArray,
-        positions: Positions,
-        led: Mapping[int, int],
-        lists: int,
-        *,
-        shares: CountArray,
-    ) -> None:
-        """`counts` of lists led and `shares` of capacity, with one list more, are of the SPUs of
-        the field; the topic comes to have so many `lists`, of which SPUs lead `led`, by id."""
-        super().__init__(counts.tolist(), field.capacity_list, field.whole)
-        self._slots = field.capacities
-        self.of_topic = {field.at_of[each]: n for each, n in led.items() if each in field.at_of}
-        self.lists, self.positions = lists, positions.of
-        self.keys = (shares << SHARE_SHIFT | positions.array).tolist()
-        changed: Iterable[int] = self.of_topic
-        if field.ranks != (0,):
-            ranks = [field.kinds[kind].rank for kind in field.kind_of]
-            self.rank = ranks.__getitem__
-            changed = range(field.size)
-        for at in changed:
-            self.keys[at] = self.key_now(at)
-
-    def shares_now(self) -> CountArray:
-        """The share that each SPU leads, with one list more."""
-        return slot_shares(np.array(self.led, dtype=np.int64) + 1, self._slots)
-
-    def choose(self, row: Sequence[int]) -> int:
-        """The member that leads a list; at least one must be able to."""
-        keys, best = self.keys, row[0]
-        for at in row:  # Faster than `min` with a key.
-            if keys[at] < keys[best]:
-                best = at
-        return best
 
 
 class LedLists:
@@ -198,6 +161,8 @@ class Failovers:
         self.field, self.counted = field, counted
         self._ids, self._kind_of = field.id_list, field.kind_of
         self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
+        # Of a rack what SPUs outside the field take over, and the slots of those in it elsewhere.
+        self._of_racks: dict[Rack, tuple[float, int]] = {}
 
     def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
         """Put the failover target of each list second, in place, and count it, so that others are
@@ -217,34 +182,56 @@ class Failovers:
             place = shares.index(least)
             if least == NEVER:
                 continue
+            if self.field.is_ruled:
+                fair = self._fair(row[0], of_rack)
+            fair += PART * weights[row[place]]
             if least > fair:
-                place = self._exchange(rows, number, taken, place, least)
+                place = self._exchange(rows, number, taken, least, fair) or place
             row[1], row[place] = row[place], row[1]
             counted.add(leader, ids[row[1]])
             found.append((leader, ids[row[1]]))
         for leader, target in () if is_kept else found:
             counted.add(leader, target, -1)
 
+    def _fair(self, leader: int, of_rack: Counts) -> float:
+        """What SPUs of the field take over from one for each slot, at the mean."""
+        field, rack_of = self.field, self.counted.rack_of
+        home = rack_of[self._ids[leader]]
+        if home not in self._of_racks:
+            counts = [*map(of_rack.__getitem__, self._ids)]
+            is_elsewhere = [*map(NEVER.__ne__, counts)]
+            others = of_rack[ALL] - sum(compress(counts, is_elsewhere))
+            self._of_racks[home] = others, sum(compress(field.capacity_list, is_elsewhere))
+        others, slots = self._of_racks[home]
+        weight = PAIR_WEIGHT if len(rack_of) <= PAIRS_SPUS_MAX else 0
+        part = 1 + weight * field.capacity_list[leader] / (field.whole - slots or 1)
+        return (of_rack[ALL] - others) * part / (slots or 1)
+
     def _exchange(
-        self, rows: Sequence[list[int]], number: int, taken: FromLeader, place: int, least: float, /
-    ) -> int:
-        """Let a list have a follower that takes over less than its least, if one is nearby; the
-        place of the one that takes over least then."""
+        self, rows: Sequence[list[int]], number: int, taken: FromLeader, least: float, fair: float
+    ) -> int | None:
+        """Let a list have a follower that takes over less than its least, if one is nearby: of the
+        first list that has a fair one, or the least; its place."""
         ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
         row, kind_of, found = rows[number], self._kind_of, None
         own = {kind_of[at]: at for at in row[1:]}
-        for near in range(max(number - NEARBY, 0), min(number + NEARBY + 1, len(rows))):
-            other = rows[near]
-            for at in other[2:] if near < number else other[1:]:  # Targets that are found stay.
+        for step in NEARBY:
+            if not 0 <= number + step < len(rows):
+                continue
+            other = rows[number + step]
+            for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
                 share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
                 if share < least and at not in row:
                     given = own.get(kind_of[at])
                     if given is not None and given not in other:
                         least, found = share, (other, at, given)
-        if found is not None:
-            other, at, given = found
-            place = row.index(given)
-            row[place], other[other.index(at)] = at, given
+            if least <= fair:
+                break
+        if found is None:
+            return None
+        other, at, given = found
+        place = row.index(given)
+        row[place], other[other.index(at)] = at, given
         return place
 
 

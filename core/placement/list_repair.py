@@ -80,7 +80,7 @@ def lead_rank(state: ClusterState, name: str) -> LeaderRank | None:
     if topic.constraints is None or not topic.constraints.leaders:
         return None
     table = rule_table(state, topic.constraints, ignore_rack=topic.ignore_rack)
-    return lambda spu_id: table.ranks[table.labels.place[spu_id]]
+    return lambda spu_id: int(table.ranks[table.labels.place[spu_id]])
 
 
 @dataclass(slots=True)

@@ -10,22 +10,37 @@ Where hard levels are nested and all may lead, whether lists fit is a count: the
 of which each takes at most so many replicas of a list and is to have so many, and what fits
 together can be divided into lists (integer decomposition of laminar systems; Baum and Trotter
 1978). Else one list is searched for after the other, by branch and bound.
+
+Why no list can be given: rules that conflict, of which none can be spared. A rule that excludes too
+much by itself is named alone. Else rules are left out one by one, the last given first, as long as
+it is sure that the rest conflicts; where `STEPS_MAX` ends first, some that could be spared are
+named too. What `min` of a level demands stays what all rules together make it, so no rule that is
+left out makes a set conflict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
-from spu_assigner.core.constraints.rule_table import BARRED, Cells, are_nested
-from spu_assigner.core.constraints.work import Work
+from spu_assigner.core.constraints.rule_table import (
+    BARRED,
+    AlikeSpus,
+    BoundRules,
+    Cells,
+    HardRule,
+    union,
+)
+from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, Work
 from spu_assigner.core.placement.eligibility import PlacementField
 
-LISTS_AHEAD_MAX: Final = 16  # that are searched for, where a count does not decide whether they fit
+STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1 s
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
 Row = list[int]  # places in the field
+_Rule = TypeVar("_Rule")
 
 
 class ListSearch:
@@ -40,27 +55,19 @@ class ListSearch:
         can_lead: Callable[[int], bool] | None = None,
     ) -> None:
         self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
-        self._most_weight = max((kind.weight for kind in field.kinds), default=0)
-        hard = [
-            (len({kind.cells[level] for kind in field.kinds}), level)
-            for level, cells in enumerate(field.levels)
-            if any(field.maxes[i] < REPLICATION_FACTOR_MAX or field.mins[i] for i in cells)
-        ]
-        self._hard = [level for _, level in sorted(hard)]  # outermost first
-        self._is_counted = are_nested(field.kinds, self._hard)
 
     def fits(self, rooms: Rooms, lists: int) -> bool | None:
         """Whether so many lists fit; None: a count does not decide it."""
-        wanted = lists * self._replicas
+        field, wanted = self._field, lists * self._replicas
         able = {at: min(room, lists) for at, room in rooms.items()}
-        leading = sum(room for at, room in able.items() if self._rank(at) < BARRED)
+        leading = sum(room for at, room in able.items() if self.rank(at) < BARRED)
         following = sum(able.values()) - leading
         if leading < lists or leading + min(following, wanted - lists) < wanted:
             return False
-        for levels in [self._hard] if self._is_counted else [[level] for level in self._hard]:
+        for levels in [field.hard] if field.is_counted else [[level] for level in field.hard]:
             if not self._holds(levels, able, lists):
                 return False
-        return True if self._is_counted and not following else None
+        return True if field.is_counted and not following else None
 
     def best(self, rooms: Rooms, lists: int, known: Row | None = None) -> Row | None:
         """The best list after which the others of so many still fit, if it is better than a known
@@ -68,7 +75,7 @@ class ListSearch:
         kinds that are the one with most room."""
         field, work, alike = self._field, self._work, dict[tuple[int, int, int], Row]()
         for at, room in rooms.items():
-            alike.setdefault((field.kind_of[at], self._rank(at), min(room, lists)), []).append(at)
+            alike.setdefault((field.kind_of[at], self.rank(at), min(room, lists)), []).append(at)
         kinds = [(field.kinds[kind], -room, row) for (kind, _, room), row in alike.items()]
         best, least = known, None if known is None else self.bound(known)
         # Partial lists, each with the number of its last kind and how many of that it has.
@@ -83,7 +90,7 @@ class ListSearch:
                 if bound[-1] < BARRED and self._leaves_room(rooms, row, lists):
                     best, least = row, bound
                 continue
-            counts, options = field.counts_at(row), []
+            counts, options = field.counts(map(field.kind_at, row)), []
             for number in range(first, len(kinds)):
                 kind, room, members = kinds[number]
                 start = used if number == first else 0
@@ -106,7 +113,7 @@ class ListSearch:
                 pairs[level] += counts[cell]
                 counts[cell] += 1
             weight += kind.weight
-            rank = min(rank, self._rank(at))
+            rank = min(rank, self.rank(at))
         for level, cells in enumerate(field.levels):
             if field.is_demanding:
                 lacks = sum([max(field.mins[cell] - counts[cell], 0) for cell in cells])
@@ -114,23 +121,17 @@ class ListSearch:
                     return None
             pairs[level] += _pairs(counts[cells.start : cells.stop], missing)
         if missing:
-            weight += missing * self._most_weight
+            weight += missing * field.most_weight
             rank = min(rank, *field.ranks)
         return *pairs, -weight, rank
 
     def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
-        """Whether all but one of so many lists fit beside this one."""
-        if lists == 1:
-            return True
-        left = without(rooms, row)
+        """Whether all but one of so many lists may fit beside this one."""
         self._work.search(len(rooms))
-        fits = self.fits(left, lists - 1)
-        if fits is None and lists <= LISTS_AHEAD_MAX:
-            self._work.search(4 * len(rooms))  # to have them by kind
-            return self.best(left, lists - 1) is not None
-        return fits is not False
+        return lists == 1 or self.fits(without(rooms, row), lists - 1) is not False
 
-    def _rank(self, at: int) -> int:
+    def rank(self, at: int) -> int:
+        """Of an SPU as a leader."""
         is_able = self._can_lead is None or self._can_lead(at)
         return self._field.kind_at(at).rank if is_able else BARRED
 
@@ -169,3 +170,80 @@ def _pairs(counts: Sequence[int], more: int) -> int:
 def without(rooms: Rooms, row: Row) -> dict[int, int]:
     """The room that is left after a list."""
     return {at: left for at, room in rooms.items() if (left := room - (at in row))}
+
+
+@dataclass(slots=True)
+class RuledRequest:
+    """So many lists, on SPUs (by place in the table) with so much room."""
+
+    rules: BoundRules
+    rooms: Rooms
+    partitions: int
+    replicas: int
+    steps: int = STEPS_MAX  # that are left
+
+    def fits(self, rules: Sequence[HardRule]) -> bool | None:
+        """Whether the lists can be given under these rules alone; None: it takes too many steps."""
+        work = Work(steps=min(self.steps, SEARCH_STEPS_MAX))
+        self.steps -= work.steps
+        work.search(len(self.rooms) * (1 + sum(rule.level is not None for rule in rules)))
+        found = self._found(rules, work) if work.steps > 0 else None
+        self.steps += work.steps
+        return found
+
+    def _found(self, rules: Sequence[HardRule], work: Work) -> bool | None:
+        table, excluded = self.rules.table, union(rules)
+        barred = sum(rule.barred for rule in rules)
+        maxes, mins = [REPLICATION_FACTOR_MAX] * table.size, [0] * table.size
+        hard: set[int] = set()  # levels
+        for rule in rules:
+            for at, level in enumerate(table.levels):
+                if rule.level is level:
+                    hard.add(at)
+                    for cell in level.cells:
+                        maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
+                        mins[cell] = rule.mins.get(cell, mins[cell])
+        places = [place for place in self.rooms if not excluded >> place & 1]
+        kinds = []
+        for place in places:
+            cells = tuple([table.spus[place].cells[at] for at in sorted(hard)])
+            rank = BARRED if barred >> place & 1 else 0
+            kinds.append(AlikeSpus(cells, weight=0, rank=rank))
+        field = PlacementField(
+            table,
+            places,
+            kinds,
+            levels=[table.levels[at].cells for at in sorted(hard)],
+            maxes=maxes,
+            mins=mins,
+        )
+        search = ListSearch(field, self.replicas, work)
+        rooms = {at: self.rooms[place] for at, place in enumerate(places)}
+        is_ample = all(room >= self.partitions for room in rooms.values())
+        lists = 1 if is_ample else self.partitions  # What can be given once can be given again.
+        found = search.fits(rooms, lists)
+        if found is None:
+            row = search.best(rooms, lists)
+            found = None if row is None and work.steps <= 0 else row is not None
+        return found
+
+
+def conflict_of(request: RuledRequest) -> list[HardRule]:
+    """Rules that conflict, of which none can be spared; all of them together must conflict."""
+    able = sum(1 << place for place in request.rooms)
+    rules = request.rules.hard
+    matter = [rule for rule in rules if rule.excluded & able or rule.level or rule.barred & able]
+    for rule in matter:
+        if request.fits([rule]) is False:
+            return [rule]
+    return needed(matter, lambda kept: request.fits(kept) is False)
+
+
+def needed(rules: Sequence[_Rule], is_conflict: Callable[[Sequence[_Rule]], bool]) -> list[_Rule]:
+    """Rules that conflict, without those that can be left out one by one, the last first."""
+    kept = list(rules)
+    for rule in reversed(rules):
+        fewer = [each for each in kept if each is not rule]
+        if is_conflict(fewer):
+            kept = fewer
+    return kept

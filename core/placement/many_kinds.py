@@ -53,9 +53,7 @@ class KindGroups:
     def __init__(
         self, field: PlacementField, front: Front, kind_of_key: Callable[[int], int]
     ) -> None:
-        self._field = field
-        self._front = front
-        self._kind_of = kind_of_key
+        self._field, self._front, self._kind_of = field, front, kind_of_key
         by_level = list(zip(*(kind.cells for kind in field.kinds), strict=True))
         sizes = [len({*cells}) for cells in by_level]
         finest = sizes.index(max(sizes)) if sizes else -1
@@ -89,12 +87,15 @@ class KindGroups:
         field, front = self._field, self._front
         special = {number for cell in cells for number in self._kinds_in.get(cell, ())}
 
+        def now_of(top: int) -> int:
+            return front(self._kind_of(top), ())
+
         def offer_of(top: int) -> int:
             kind = self._kind_of(top)
             return NEVER if kind in special else front(kind, taken)
 
         found = [front(kind, taken) for kind in special]
-        found += [best_offer(tops, self._now, offer_of) for tops in self._tops]
+        found += [best_offer(tops, now_of, offer_of) for tops in self._tops]
         options = [
             (cost, key)
             for key in found
@@ -102,9 +103,6 @@ class KindGroups:
             and (cost := field.cost(field.kinds[self._kind_of(key)], counts)) is not None
         ]
         return min(options)[1] if options else NEVER
-
-    def _now(self, top: int) -> int:
-        return self._front(self._kind_of(top), ())
 
 
 class KindTable:

@@ -18,6 +18,7 @@ from spu_assigner.core.placement.preference import (
     POSITION_MASK,
     TOPIC_MAX,
     TWOFOLD,
+    Positions,
     share,
 )
 from spu_assigner.core.state.ledger import CountArray
@@ -25,6 +26,8 @@ from spu_assigner.core.state.ledger import CountArray
 
 class ListChooser(Chooser):
     """Chooses SPUs for the new lists of one topic."""
+
+    leads: Positions
 
     def take_list(self, length: int, work: Work, first: Sequence[int] = ()) -> list[int] | None:
         """The best list of this length that begins so, as places in the field; None: too few SPUs
@@ -104,8 +107,6 @@ class ListChooser(Chooser):
             shared = ahead[given][at] if given < len(ahead) else self._share(at)
             if shared == NEVER:
                 keys[at] = NEVER
-                if count == capacities[at]:
-                    self._note_filled(at)
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
@@ -159,24 +160,21 @@ class ListChooser(Chooser):
     def _first_of(self, kinds: Sequence[int], length: int) -> int:
         """The SPU of these kinds for the first place of a new list: of those kinds that come to be
         in it, and of equal SPUs of each, the one that leads least."""
-        leads, fronts = self.leads or self._positions, self._fronts
-        keys, at_position, best = self.keys, leads.at, POSITION_MASK
+        fronts, keys, at_position, best = self._fronts, self.keys, self.leads.at, POSITION_MASK
         if len(kinds) > length:
             kinds = sorted(kinds, key=fronts.__getitem__)[:length]
         for kind in kinds:
             heap = self._lead_heaps[kind]
             while heap:
-                entered = heap[0]
-                position = entered & POSITION_MASK
+                position = heap[0] & POSITION_MASK
                 now = keys[at_position[position]]
-                if now == NEVER:
-                    heappop(heap)
-                    continue
-                now = now & ~POSITION_MASK | position
-                if now == entered:
+                if now ^ heap[0] <= POSITION_MASK:  # Equal but in position.
                     best = min(best, position)
                     break
-                heapreplace(heap, now)
+                if now == NEVER:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, now & ~POSITION_MASK | position)
         return at_position[best]
 
     def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
@@ -187,6 +185,7 @@ class ListChooser(Chooser):
             if spu_id is None:
                 return None
             row.append(spu_id)
-        if self.field.is_demanding and self.field.lacks(self.field.counts(row)):
+        field = self.field
+        if field.is_demanding and field.lacks(field.counts(map(field.of_id, row))):
             return None
-        return [self.field.at_of[spu_id] for spu_id in row]
+        return [field.at_of[spu_id] for spu_id in row]

@@ -34,14 +34,16 @@ from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.leaders import (
     LOOKS,
     LOOKS_A_LIST,
-    LeaderCounts,
+    KeptKeys,
     LedLists,
     failovers_of,
 )
 from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
-from spu_assigner.core.placement.preference import NEVER, Positions, slot_shares
+from spu_assigner.core.placement.preference import NEVER, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import SHARE_SHIFT
+from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
 
 # What is counted as looks, by measurement.
@@ -117,14 +119,10 @@ class _NewLists:
         )
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
-        positions = chooser.leads or Positions(field.size, asked.start)
-        self.leads = LeaderCounts(
-            field, led, positions, asked.led, asked.lists + lists, shares=shares
-        )
+        self.leads = self._leads(led, shares)
         self._failovers = failovers_of(
             state, field, ignore_rack=asked.ignore_rack, replicas=replicas
         )
-        self._has_ranks = self.leads_alike and (len(field.ranks) > 1 or BARRED in field.ranks)
         can_lead = None if self.leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
@@ -132,6 +130,19 @@ class _NewLists:
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
         if chooser.is_scarce and not is_ruled:
             self._rooms = np.array([*map(chooser.room, range(field.size))], dtype=np.int32)
+
+    def _leads(self, led: CountArray, shares: CountArray) -> KeptKeys:
+        """How many lists each SPU of the field leads; `shares`: of its capacity, with one more."""
+        field, asked, positions = self._field, self._asked, self._chooser.leads
+        leads = KeptKeys(led.tolist(), field.capacity_list, field.whole)
+        leads.of_topic = {field.at_of[i]: n for i, n in asked.led.items() if i in field.at_of}
+        leads.lists, leads.positions = asked.lists + asked.partitions, positions.of
+        leads.keys = (shares << SHARE_SHIFT | positions.array).tolist()
+        if field.ranks != (0,):
+            leads.rank = [field.kinds[kind].rank for kind in field.kind_of].__getitem__
+        for at in leads.of_topic if leads.rank is None else range(field.size):
+            leads.keys[at] = leads.key_now(at)
+        return leads
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -141,7 +152,8 @@ class _NewLists:
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
             if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
-                chooser.turn_on(asked.start + done, done // a_turn, self.leads.shares_now())
+                led = slot_shares(np.array(self.leads.led) + 1, field.capacities)
+                chooser.turn_on(asked.start + done, done // a_turn, led)
             row = self._next(left)
             if field.is_nested and not self._is_short:
                 if row is None:
@@ -162,7 +174,7 @@ class _NewLists:
         chooser, leads = self._chooser, self.leads
         self._work.look(LOOKS_A_REPLICA * len(row))
         if self.leads_alike:
-            leader = leads.choose(row)
+            leader = min(row, key=leads.keys.__getitem__)
         else:
             leader = min(filter(chooser.can_lead, row), key=self._lead_key)
             chooser.count_lead(leader)
@@ -180,35 +192,29 @@ class _NewLists:
             LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
             self._failovers.order_all(rows)
-        if any(kind.is_last for kind in self._field.kinds):
+        field = self._field
+        if field.ranks[-1] >= field.last_rank:
             for row in rows:
-                row[1:] = sorted(row[1:], key=lambda at: self._field.kind_at(at).is_last)
+                row[1:] = sorted(row[1:], key=lambda at: field.kind_at(at).rank >= field.last_rank)
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
-        chooser, replicas, work = self._chooser, self._asked.replicas, self._work
-        first = self._forced(left)
+        first = Row() if self._rooms is None else self._forced(self._rooms, left)
         if first is None:
             return None
-        if not self.leads_alike and not any(map(chooser.can_lead, first)):
-            leader = self._first_leader()
-            if leader is None or len(first) == replicas:
-                return None
-            first.append(leader)
-        row = chooser.take_list(replicas, work, first)
-        return self._led_better(row, first) if row and self._has_ranks else row
+        row = self._chooser.take_list(self._asked.replicas, self._work, first)
+        are_alike = self.leads_alike and self._field.ranks == (0,)
+        return row if row is None or are_alike else self._led_better(row, first)
 
-    def _forced(self, lists: int) -> Row | None:
+    def _forced(self, rooms: NDArray[np.int32], lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""
         field, forced = self._field, Row()
-        if self._rooms is None:
-            return forced
-        able = int(np.minimum(self._rooms, lists).sum()) - lists * self._asked.replicas
+        able = int(np.minimum(rooms, lists).sum()) - lists * self._asked.replicas
         if able < 0:
             return None
-        critical: Row = np.flatnonzero(self._rooms >= lists).tolist()
+        critical: Row = np.flatnonzero(rooms >= lists).tolist()
         while len(critical) > able:
-            counts = field.counts_at(forced)
+            counts = field.counts(map(field.kind_at, forced))
             *_, at = min(
                 (field.cost(field.kind_at(at), counts), self._chooser.keys[at], at)
                 for at in critical
@@ -220,46 +226,42 @@ class _NewLists:
     def _lead_key(self, at: int) -> tuple[int, int, int]:
         """Who leads, where that takes other amounts."""
         rank = self._field.kind_at(at).rank
-        return rank, self._chooser.lead_share(at), self.leads.key(at)
-
-    def _first_leader(self) -> int | None:
-        """The SPU that leads the next list, where leaders take other amounts than followers."""
-        field, chooser = self._field, self._chooser
-        self._work.look(field.size)
-        tiers = enumerate(field.first_turn.tiers)
-        tier_of = {kind: number for number, (tier, _) in tiers for kind in tier}
-        able = [
-            (tier_of[field.kind_of[at]], self._lead_key(at), at)
-            for at in range(field.size)
-            if field.kind_at(at).rank < BARRED
-            and chooser.keys[at] != NEVER
-            and chooser.can_lead(at)
-        ]
-        return min(able)[-1] if able else None
+        return rank, self._chooser.lead_share(at), self.leads.keys[at]
 
     def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
         """A list, taken, as good at the levels above as this one, of which a better leader is a
         member. Where nobody in the list may lead: the best of those with one that may."""
-        field, chooser = self._field, self._chooser
-        rank = min(field.kind_at(at).rank for at in row)
+        field, chooser, search = self._field, self._chooser, self._search
+        rank = min(map(search.rank, row))
         if rank == field.ranks[0] < BARRED:
             return row
         best = row if rank < BARRED else None
-        least = None if best is None else self._search.bound(best)
+        least = None if best is None else search.bound(best)
         chooser.put_back(row)
-        for number, kind in enumerate(field.kinds):
-            top = chooser.front_at(number) if kind.rank < rank else None
-            if top is None or top in first or len(first) == len(row):
-                continue
-            trial = chooser.take_list(len(row), self._work, [*first, top])
+        for top in self._tops(rank) if len(first) < len(row) else ():
+            is_new = top not in first
+            trial = chooser.take_list(len(row), self._work, [*first, top]) if is_new else None
             if trial is not None:
                 chooser.put_back(trial)
-                score = self._search.bound(trial)
+                score = search.bound(trial)
                 if score is not None and (least is None or score < least):
                     best, least = trial, score
         if best is not None:
             chooser.take_out(best)
         return best
+
+    def _tops(self, rank: int) -> list[int]:
+        """Of each kind the best SPU of those that lead better than this rank."""
+        kinds, chooser = self._field.kinds, self._chooser
+        if self.leads_alike:
+            fronts = [chooser.front_at(at) for at, kind in enumerate(kinds) if kind.rank < rank]
+            return [at for at in fronts if at is not None]
+        self._work.look(self._field.size)
+        tops: dict[int, int] = {}
+        for at in self._in_order():
+            if self._search.rank(at) < rank:
+                tops.setdefault(self._field.kind_of[at], at)
+        return [*tops.values()]
 
     def _instead_of(self, row: Row | None, lists: int) -> list[Row] | None:
         """What is given of so many lists where the best by places is this one: it, or a better one,
@@ -296,21 +298,18 @@ class _NewLists:
         """
         field, replicas = self._field, self._asked.replicas
         quotas = dict.fromkeys(rooms, 0)
-        counts = [0] * len(field.maxes)
+        counts, a_list = [0] * len(field.maxes), [0] * len(field.maxes)
         # Of SPUs that are alike to the rules, the one with the fewest of these replicas first.
         alike: dict[int, list[tuple[int, int, int]]] = {}
         for number, at in enumerate(rooms):
             heappush(alike.setdefault(field.kind_of[at], []), (0, number, at))
         self._work.look(lists * replicas * (LOOKS_TO_DEAL * (2 + len(alike))))
         for _ in range(lists * replicas):
-            options = []
-            for number, members in alike.items():
-                kind = field.kinds[number]
-                if any(counts[cell] >= lists * field.maxes[cell] for cell in kind.cells):
-                    continue
-                met = sum(counts[cell] < lists * field.mins[cell] for cell in kind.cells)
-                costs = [counts[cell] // lists for cell in kind.cells]
-                options.append((-met, costs, -kind.weight, kind.rank, members[0], number))
+            options = [
+                (cost, field.kinds[number].rank, members[0], number)
+                for number, members in alike.items()
+                if (cost := field.cost(field.kinds[number], a_list)) is not None
+            ]
             if not options:
                 raise InvariantError(f"{lists} lists of {replicas} were said to fit, and do not")
             kind_number = min(options)[-1]
@@ -322,9 +321,9 @@ class _NewLists:
                 del alike[kind_number]
             for cell in field.kind_at(at).cells:
                 counts[cell] += 1
-        outermost = sorted(range(len(field.levels)), key=lambda level: len(field.levels[level]))
+                a_list[cell] = counts[cell] // lists
         in_order = sorted(
-            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in outermost], at)
+            quotas, key=lambda at: ([field.kind_at(at).cells[i] for i in field.outermost], at)
         )
         sequence = [at for at in in_order for _ in range(quotas[at])]
         return [sequence[number::lists] for number in range(lists)]

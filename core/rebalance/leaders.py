@@ -118,7 +118,7 @@ class _TopicLists(LedLists):
                         if following in before or (is_back and (of == topic or not has_room)):
                             continue
                         before[following] = node, (number, taker)
-                        if not is_back and not (has_room and self.counts.key(taker) <= most):
+                        if not is_back and not (has_room and self.counts.keys[taker] <= most):
                             queue.append((following, grows))
                             ends += [following] * has_room
                             continue
@@ -128,7 +128,7 @@ class _TopicLists(LedLists):
                 if self.looks < last:
                     return []
             if is_beyond and ends and node == queue[-1][0]:
-                end = min(ends, key=lambda each: self.counts.key(each[0]))
+                end = min(ends, key=lambda each: self.counts.keys[each[0]])
                 following_on = self._making_up_for(end[0], before.keys() | {(start, FREE)})
                 before |= dict.fromkeys(following_on, (end, NO_HOP))
                 queue += [(each, 0) for each in following_on]
@@ -139,7 +139,7 @@ class _TopicLists(LedLists):
         """The SPUs that lead so much that, where one leads less, another may lead more."""
         self.looks -= len(self.led)
         least, leading = (
-            self.counts.key(end),
+            self.counts.keys[end],
             [spu for spu in self.led if any(self.led[spu].values())],
         )
         return [

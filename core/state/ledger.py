@@ -173,10 +173,9 @@ class Ledger:
         """
         used, known = self._used(), self._table[_ID]
         if not np.array_equal(ids, known):
-            is_known = np.isin(ids, known)
-            of_known = used[:, np.searchsorted(known, ids[is_known])]
-            used = np.zeros((len(used), len(ids)))
-            used[:, is_known] = of_known
+            at = known.searchsorted(ids)
+            at[np.append(known, -1)[at] != ids] = len(known)  # that it does not know: the last one
+            used = np.concatenate((used, np.zeros((len(used), 1))), axis=1)[:, at]
         if names == self._names:
             return used
         rows = [self._names.index(name) if name in self._names else -1 for name in names]
@@ -237,11 +236,12 @@ class Ledger:
         names, follower, leader = zip(*need.by_name(), strict=True)
         self._enter_names(names)
         led = self._tally(lists.matrix[:, 0])
-        replicas = np.stack((self._tally(lists.flat()) - led, led)) * sign
+        replicas = np.array((self._tally(lists.flat()) - led, led)) * sign
         amounts = np.array((follower, leader)).T
         rows = [_RESOURCES + 3 * self._names.index(name) for name in names]
         self._table[[row + 1 for row in rows]] += amounts % _HALF @ replicas
-        self._table[[row + 2 for row in rows]] += amounts // _HALF @ replicas
+        if (upper := amounts // _HALF).any():
+            self._table[[row + 2 for row in rows]] += upper @ replicas
 
     def _tally(self, ids: IdArray) -> CountArray:
         at = ids if self._is_dense else np.searchsorted(self._table[_ID], ids)

@@ -20,7 +20,7 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, Policy, TopicConstraints, TopicCreate
 from spu_assigner.core.base.selectors import Requirement, selector_of
 from spu_assigner.core.constraints.kept_rules import kept_rules
-from spu_assigner.core.placement.conflict import needed
+from spu_assigner.core.placement.list_search import needed
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.lint.json_positions import Path, field_of
 from spu_assigner.stream.client.lint.refusals import Refusal

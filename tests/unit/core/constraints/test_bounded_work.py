@@ -18,8 +18,8 @@ from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, topic_rule
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision import requests, shortage
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.placement.conflict import RuledRequest, conflict_of
 from spu_assigner.core.placement.eligibility import ruled_field
+from spu_assigner.core.placement.list_search import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events

@@ -304,6 +304,20 @@ def test_a_request_waits_until_a_label_lets_it_in(cluster: Cluster) -> None:
     assert cluster.lists("t") == [[5]]
 
 
+def test_a_level_is_within_another_as_the_admitted_spus_are() -> None:
+    """Of more racks than feeds one rack is admitted, so that its feeds are within it."""
+    cluster = Cluster()
+    for spu_id, (rack, feed, capacity) in enumerate(
+        [("a", "x", 3), ("a", "y", 2), ("a", "y", 1), ("b", "x", 9), ("c", "y", 9)]
+    ):
+        cluster.join(spu_id, rack=rack, labels={"feed": feed}, capacity=capacity)
+    levels = SpreadLevel("feed", max=1), SpreadLevel("rack", max=1)
+    rules = Constraints(require=("rack=a",), spread=levels)
+    answer = cluster.create("t", 3, 2, constraints=rules)
+    assert answer.code is Code.UNSATISFIABLE
+    assert "require[0] 'rack=a' (excludes 2 SPUs) and spread[1] 'rack' max 1" in str(answer.message)
+
+
 def test_preferences_are_below_racks_and_above_load(cluster: Cluster) -> None:
     prefer = (Preference("rack=r0", 10), Preference("tier=hdd", 1))
     cluster.create("full", 20, 1, constraints=Constraints(require=("tier=hdd",)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Policy
 from support.events.one_cluster import OneCluster
 
@@ -25,8 +27,8 @@ class Failing:
         for spu_id, (rack, capacity) in enumerate(zip(racks, self.capacities, strict=True)):
             self.life.join(spu_id, rack=None if rack == "-" else rack, capacity=capacity)
 
-    def create(self, topic: str, partitions: int, replicas: int = 3) -> None:
-        self.life.create(topic, partitions, replicas, policy=Policy.BALANCED)
+    def create(self, topic: str, partitions: int, replicas: int = 3, **more: Any) -> None:
+        self.life.create(topic, partitions, replicas, policy=Policy.BALANCED, **more)
         self.lists += self.life.lists(topic)
 
     def worst(self) -> float:
@@ -65,6 +67,20 @@ def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: fl
     cluster, random = Failing(racks), Random(7)
     for number in range(100):
         cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))
+    assert cluster.worst() <= most
+
+
+@pytest.mark.parametrize(("racks", "most"), [(DOCUMENTS, 1.5), ("abc" * 5, 2), ("abcde" * 3, 2.5)])
+def test_under_rules_each_failure_is_taken_over_evenly_by_the_spus_that_they_admit(
+    racks: str, most: float
+) -> None:
+    """As many SPUs again take over nothing, and count for nothing."""
+    cluster, random = Failing(racks), Random(7)
+    others = range(len(racks), 2 * len(racks))
+    cluster.life.join(*others, rack="a", capacity=10**6)
+    rules = Constraints(forbid=(f"spu_id in ({','.join(map(str, others))})",))
+    for number in range(100):
+        cluster.create(f"t{number}", random.randint(1, 12), constraints=rules)
     assert cluster.worst() <= most
 
 
