@@ -25,7 +25,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.rebalance.ruled_lists import Zones
 from spu_assigner.core.state.ledger import CountArray
@@ -34,7 +33,6 @@ ALL_SETS_OF: Final = 8  # racks
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
-Rows = slice | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,38 +84,20 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def free_of(lists: ClusterLists, rows: Rows = slice(None)) -> IdMatrix:
-    """For how many replicas of each of these lists each rack has room, beside those that stay;
-    shape (lists, racks)."""
-    racks, stays, sizes = lists.racks[rows], ~lists.is_movable[rows], np.bincount(lists.rack_of)
-    free = np.empty((len(racks), len(sizes)), dtype=np.int32)
-    for rack, size in enumerate(sizes.tolist()):
-        here = racks == rack
-        room = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
-        free[:, rack] = np.minimum(room, size)
-    return free
-
-
-def kinds_of(lists: ClusterLists, zones: Zones | None = None) -> Kinds:
-    """Count the lists that are alike; with zones, these are in place of racks."""
-    units = lists.is_movable.sum(axis=1)
-    if zones is not None:
-        table = np.column_stack((units, zones.rooms(free_of(lists))))
-        alike, counts = np.unique(table, axis=0, return_counts=True)
-        return Kinds(lists=counts, units=alike[:, 0], room=alike[:, 1:])
-    in_order = np.sort(lists.racks, axis=1)
+def kinds_of(lists: ClusterLists, zones: Zones) -> tuple[Kinds, CountArray]:
+    """Count the lists that are alike; and the kind of each list."""
+    units, in_order = lists.is_movable.sum(axis=1), np.sort(lists.racks, axis=1)
+    # Of those of one length that may go anywhere, from a rack for each replica, one stands for all.
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
-    plain, counts = np.unique(units[is_plain], return_counts=True)
-    room = np.ones((len(plain), int(lists.rack_of.max()) + 1), dtype=np.int64)
-    others = np.flatnonzero(~is_plain & (units > 0))
-    table = np.column_stack((units[others], free_of(lists, others)))
-    table, further = np.unique(table, axis=0, return_counts=True)
-    return Kinds(
-        lists=np.concatenate((counts, further)),
-        units=np.concatenate((plain, table[:, 0])),
-        room=np.concatenate((room, table[:, 1:])),
-    )
+    is_plain[zones.ruled] = False
+    keys = np.where(is_plain, -1 - units, np.arange(len(units)))
+    _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
+    room = zones.room(lists, rows)
+    table = np.column_stack((units[rows], lists.is_movable[rows, 0], room))
+    alike, kind_of = np.unique(table, axis=0, return_inverse=True)
+    of = kind_of.ravel()[alike_to]
+    return Kinds(lists=np.bincount(of), units=alike[:, 0], room=alike[:, 2:]), of
 
 
 def fair_shares(

@@ -133,8 +133,8 @@ def _steps_by_count(
     counts = loads.replicas.astype(np.int64)
     zones = ruled.zones()
     movable = np.bincount(lists.places.ravel(), minlength=lists.spus + 1)[:-1]
-    fixed, zone_of = (counts - movable).tolist(), lists.rack_of if zones is None else zones.of
-    shares = fair_shares(loads.capacities.tolist(), fixed, zone_of, kinds_of(lists, zones))
+    fixed, (kinds, _) = (counts - movable).tolist(), kinds_of(lists, zones)
+    shares = fair_shares(loads.capacities.tolist(), fixed, zones.of, kinds)
     bands = Bands.around(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:

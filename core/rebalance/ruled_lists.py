@@ -44,12 +44,22 @@ class Zones:
 
     of: CountArray  # of each SPU, 0 … without gaps
     racks: CountArray  # of each zone
-    is_open: Flags  # shape (lists, zones)
+    is_open: Flags  # to lists without rules
+    ruled: IdArray  # the other lists, ascending
+    may_hold: Flags  # shape (ruled lists, zones)
 
-    def rooms(self, free: IdMatrix) -> IdMatrix:
-        """For how many replicas of each list a zone has room, from those of racks."""
-        rooms = np.minimum(free[:, self.racks], np.bincount(self.of))
-        return np.where(self.is_open, rooms, 0).astype(np.int16)
+    def room(self, lists: ClusterLists, rows: CountArray) -> IdMatrix:
+        """For how many replicas of each of these lists each zone has room, beside those that stay;
+        shape (lists, zones)."""
+        racks, stays = lists.racks[rows], ~lists.is_movable[rows]
+        room = np.tile(self.is_open, (len(rows), 1)).astype(np.int32)
+        is_ruled = np.isin(rows, self.ruled)
+        room[is_ruled] = self.may_hold[np.searchsorted(self.ruled, rows[is_ruled])]
+        for zone, size in enumerate(np.bincount(self.of).tolist()):
+            here = racks == self.racks[zone]
+            free = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
+            room[:, zone] *= np.minimum(free, size)
+        return room
 
 
 class RuledLists:
@@ -96,10 +106,8 @@ class RuledLists:
             able[row, : len(found)] = found
         return able
 
-    def zones(self) -> Zones | None:
-        """The SPUs by what the rules say of them; None: nothing."""
-        if not self._rules and not self.closed.any():
-            return None
+    def zones(self) -> Zones:
+        """The SPUs by their racks, and what the rules say of them."""
         rack_of, places = self._at_first.rack_of, self._at_first.places
         tables = [rules.table for rules in self._rules.values()]
         masks = {table.allowed.tobytes(): table.allowed for table in tables}
@@ -108,13 +116,13 @@ class RuledLists:
         if known.shape[1] > ZONES_MAX:
             known, of = np.unique(np.array([rack_of]), axis=1, return_inverse=True)
         of = of.ravel()
-        open_to_all = np.bincount(of[~self.closed], minlength=known.shape[1]) > 0
-        is_open = np.tile(open_to_all, (len(places), 1))
-        for row in self._rules:
-            may_hold = np.asarray(self._of(row).any(axis=0))
-            np.put(may_hold, places[row][places[row] < len(of)], True)
-            is_open[row] = np.bincount(of[may_hold], minlength=known.shape[1]) > 0
-        return Zones(of=of, racks=known[0], is_open=is_open)
+        rows, may_hold = self.rows, np.zeros((len(self._rules), known.shape[1]), dtype=np.bool_)
+        for at, row in enumerate(rows.tolist()):
+            can_hold = np.asarray(self._of(row).any(axis=0))
+            np.put(can_hold, places[row][places[row] < len(of)], True)
+            may_hold[at] = np.bincount(of[can_hold], minlength=known.shape[1])
+        is_open = np.bincount(of[~self.closed], minlength=known.shape[1]) > 0
+        return Zones(of=of, racks=known[0], is_open=is_open, ruled=rows, may_hold=may_hold)
 
     def _of(self, row: int) -> Flags:
         """Shape (replicas, SPUs)."""
