@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -76,7 +77,8 @@ class RuledLists:
             if (rules := topics.rules[topic]) is not None
         }
         self._at_first, self._fullness = lists.copy(), fullness
-        self._kept: dict[int, Flags] = {}
+        kept = KEPT_MAX // max(1, lists.ids.shape[1] * lists.spus)
+        self._of = lru_cache(maxsize=kept)(self._found)
 
     @property
     def rows(self) -> IdArray:
@@ -124,17 +126,8 @@ class RuledLists:
         is_open = np.bincount(of[~self.closed], minlength=known.shape[1]) > 0
         return Zones(of=of, racks=known[0], is_open=is_open, ruled=rows, may_hold=may_hold)
 
-    def _of(self, row: int) -> Flags:
-        """Shape (replicas, SPUs)."""
-        known = self._kept.get(row)
-        if known is None:
-            width = self._at_first.ids.shape[1]
-            if len(self._kept) * width * self._at_first.spus > KEPT_MAX:
-                self._kept.clear()
-            known = self._kept[row] = self._found(row)
-        return known
-
     def _found(self, row: int) -> Flags:
+        """Which SPUs may take which replica of a list; shape (replicas, SPUs)."""
         lists, rules = self._at_first, self._rules[row]
         members, spus = lists.members(row), lists.spus
         places, racks = lists.places[row].tolist(), lists.racks[row].tolist()
