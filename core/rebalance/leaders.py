@@ -20,7 +20,7 @@ from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.placement.leaders import Hop, KeptKeys, LedLists, path_to
 from spu_assigner.core.state.ledger import CountArray
 
-LOOKS_MAX: Final = 1_250_000  # at members of lists; some 1.5 s
+LOOKS_MAX: Final = 900_000  # at members of lists; some 1 s
 BOUND_LOOKS_MAX: Final = 4_000  # likewise, for one lead beyond its bound of a topic,
 SPREAD_LOOKS_MAX: Final = 64  # and for one within it, beside those at its own lists
 FREE: Final = -1  # no topic: any list may come next on a path

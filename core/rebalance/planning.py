@@ -38,7 +38,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
 
-LOOKS_MAX: Final = 500_000_000  # for replicas that do not go in one step; some 1 s
+LOOKS_MAX: Final = 1_200_000_000  # for replicas that do not go in one step; some 1.3 s
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
 
 

@@ -24,7 +24,7 @@ from spu_assigner.core.state.ledger import CountArray
 
 TURNS: Final = 3  # of one deal
 LOOKS_EACH: Final = 32  # at replicas, for one that an SPU may take; fewer, where there are
-LOOKS_MAX: Final = 400_000  # more in all; some 1 s
+LOOKS_MAX: Final = 250_000  # more in all; some 0.6 s
 LOOKS_LEAST: Final = 6
 CELLS_MAX: Final = 2**24  # replicas of an SPU, times SPUs that may take them
 NO_WAY: Final = 9  # more than it costs to pass a replica
@@ -48,7 +48,6 @@ class ReplicaPool:
         self._closed = ruled.closed
         self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
         self._is_ruled[ruled.rows] = True
-        self._rows: list[Positions] = []  # of each SPU, ascending; from the first path on
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
         self.looks = 0  # at whether an SPU may take a replica, along paths
 
@@ -66,7 +65,6 @@ class ReplicaPool:
             if not to_give.any() or not to_take.any():
                 break
             self._deal_once(to_give, to_take, change, is_one_each=turn == 0)
-        self._rows, self._reach = [], {}
         return change
 
     def _deal_once(
@@ -149,7 +147,7 @@ class ReplicaPool:
         replica, or `NO_WAY`; shape (rows, SPUs)."""
         rows = self._rows_of(giver)
         rows = rows[:: 1 + len(rows) * self._spus // CELLS_MAX]
-        self.looks += len(rows) * self._spus
+        self.looks += self._now.size + len(rows) * self._spus
         now, at_first, each = self._now[rows], self._at_first[rows], np.arange(len(rows))
         costs = np.zeros((len(rows), self._spus + 1), dtype=np.int8)
         costs[each[:, None], at_first] = -1
@@ -183,9 +181,6 @@ class ReplicaPool:
         row, giver = unit[0], int(self._now[unit])
         for spu in (giver, taker) if self._is_ruled[row] else (*self._now[row].tolist(), taker):
             self._reach.pop(spu, None)
-        self._rows[giver] = self._rows[giver][self._rows[giver] != row]
-        at = np.searchsorted(self._rows[taker], row)
-        self._rows[taker] = np.insert(self._rows[taker], at, row)
         self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
 
     def changes(self) -> list[Step]:
@@ -216,13 +211,8 @@ class ReplicaPool:
         yield from zip(left, taken, strict=True)
 
     def _rows_of(self, spu: int) -> Positions:
-        if not self._rows:
-            flat = self._now.ravel()
-            order = np.argsort(flat, kind="stable")
-            bounds = np.searchsorted(flat[order], np.arange(self._spus + 1)).tolist()
-            rows = order // self._now.shape[1]
-            self._rows = [rows[bounds[i] : bounds[i + 1]] for i in range(self._spus)]
-        return self._rows[spu]
+        """Those in which an SPU is now, ascending."""
+        return np.asarray(np.flatnonzero(self._now.ravel() == spu) // self._now.shape[1])
 
 
 def _dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:
