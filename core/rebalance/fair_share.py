@@ -46,16 +46,11 @@ class Bands:
     @classmethod
     def around(cls, shares: Shares, capacities: CountArray, band: int) -> Bands:
         """The bands of these shares."""
-        floors, ceilings = [], []
-        for share, capacity in zip(shares, capacities.tolist(), strict=True):
-            ceilings.append(min(capacity, floor(share + band) if band else ceil(share)))
-            lowest = ceil(share - band) if band else floor(share)
-            floors.append(min(ceilings[-1], max(0, lowest)))
-        return cls(
-            floors=np.array(floors, dtype=np.int64),
-            ceilings=np.array(ceilings, dtype=np.int64),
-            limits=capacities,
-        )
+        highest = [floor(share + band) if band else ceil(share) for share in shares]
+        lowest = [ceil(share - band) if band else floor(share) for share in shares]
+        ceilings = np.minimum(np.array(highest, dtype=np.int64), capacities)
+        floors = np.array(lowest, dtype=np.int64).clip(0, ceilings)
+        return cls(floors=floors, ceilings=ceilings, limits=capacities)
 
     def moves(self, counts: CountArray) -> int:
         """How many replicas have to move at least to bring all SPUs into their bands."""

@@ -61,10 +61,9 @@ class _Flow:
         floors, ceilings, pool = self._bands.floors, self._bands.ceilings, self._pool
         self.counts += pool.deal(self.counts - ceilings, floors - self.counts)
         is_above, is_below = self.counts > ceilings, self.counts < floors
-        if is_above.any() and not is_below.any():
-            self.counts += pool.deal(self.counts - ceilings, ceilings - self.counts)
-        elif is_below.any() and not is_above.any():
-            self.counts += pool.deal(self.counts - floors, floors - self.counts)
+        if is_above.any() != is_below.any():
+            edges = ceilings if is_above.any() else floors
+            self.counts += pool.deal(self.counts - edges, edges - self.counts)
 
     def shortest_path(self) -> list[Hop]:
         """The best path; empty: none makes anything better, or the looks are used up.

@@ -39,6 +39,8 @@ class ReplicaPool:
     def __init__(self, lists: ClusterLists, ruled: RuledLists) -> None:
         """The lists are only read."""
         racks, self._topics, self._ruled = lists.racks, lists.topics, ruled
+        topics = np.arange(int(lists.topics[-1]) + 2, dtype=np.int32)
+        self._starts: list[int] = np.searchsorted(lists.topics, topics).tolist()  # rows
         self._spus = lists.spus
         self._rack_count = 1 + max(int(racks.max()), int(lists.rack_of.max()))
         self._rack_of = np.append(lists.rack_of, self._rack_count)
@@ -60,8 +62,7 @@ class ReplicaPool:
         change = np.zeros_like(excess)
         lack = np.where(self._closed, 0, lack)
         for turn in range(TURNS):
-            to_give = np.maximum(excess + np.minimum(change, 0), 0)
-            to_take = np.maximum(lack - np.maximum(change, 0), 0)
+            to_give, to_take = (excess + change).clip(min=0), (lack - change).clip(min=0)
             if not to_give.any() or not to_take.any():
                 break
             self._deal_once(to_give, to_take, change, is_one_each=turn == 0)
@@ -95,7 +96,7 @@ class ReplicaPool:
                 if unit in gone or left[giver] == 0 or rows[unit] in moved:
                     continue
                 if topic not in held:
-                    span = slice(*np.searchsorted(self._topics, (topic, topic + 1)))
+                    span = slice(self._starts[topic], self._starts[topic + 1])
                     held[topic] = Counter(self._now[span].ravel().tolist())
                 key = held[topic][giver], left[giver]
                 if key > most and self._fits(rows[unit], giver, taker):
