@@ -30,6 +30,7 @@ from spu_assigner.core.rebalance.ruled_lists import Zones
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks
+KEYS_MAX: Final = 2**62
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
@@ -90,9 +91,16 @@ def kinds_of(lists: ClusterLists, zones: Zones) -> tuple[Kinds, CountArray]:
     _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
     room = zones.room(lists, rows)
     table = np.column_stack((units[rows], lists.is_movable[rows, 0], room))
-    alike, kind_of = np.unique(table, axis=0, return_inverse=True)
-    of = kind_of.ravel()[alike_to]
-    return Kinds(lists=np.bincount(of), units=alike[:, 0], room=alike[:, 2:]), of
+    keys, size = np.zeros(len(table), dtype=np.int64), 1  # numbers of rows that are alike
+    for column in table.T:
+        ways = int(column.max(initial=0)) + 1
+        if size * ways > KEYS_MAX:
+            known, keys = np.unique(keys, return_inverse=True)
+            size = len(known)
+        keys, size = keys * ways + column, size * ways
+    _, rows, kind_of = np.unique(keys, return_index=True, return_inverse=True)
+    of = kind_of[alike_to]
+    return Kinds(lists=np.bincount(of), units=table[rows, 0], room=table[rows, 2:]), of
 
 
 def fair_shares(

@@ -35,7 +35,7 @@ from spu_assigner.core.state.ledger import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s
-LISTS_MAX: Final = 45_000  # searched for a move, and moves found; some 1.5 s
+LISTS_MAX: Final = 40_000  # searched for a move, and moves found; some 1 s
 LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
