@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.rebalance.lists import ClusterLists
-from spu_assigner.core.rebalance.ruled_lists import Zones
+from spu_assigner.core.rebalance.ruled_lists import RuledLists
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks
@@ -80,17 +80,16 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def kinds_of(lists: ClusterLists, zones: Zones) -> tuple[Kinds, CountArray]:
+def kinds_of(lists: ClusterLists, ruled: RuledLists) -> tuple[Kinds, CountArray]:
     """Count the lists that are alike; and the kind of each list."""
     units, in_order = lists.is_movable.sum(axis=1), np.sort(lists.racks, axis=1)
     # Of those of one length that may go anywhere, from a rack for each replica, one stands for all.
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
-    is_plain[zones.ruled] = False
+    is_plain[ruled.rows] = False
     keys = np.where(is_plain, -1 - units, np.arange(len(units)))
     _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
-    room = zones.room(lists, rows)
-    table = np.column_stack((units[rows], lists.is_movable[rows, 0], room))
+    table = np.column_stack((units[rows], lists.is_movable[rows, 0], ruled.room(rows)))
     keys, size = np.zeros(len(table), dtype=np.int64), 1  # numbers of rows that are alike
     for column in table.T:
         ways = int(column.max(initial=0)) + 1

@@ -13,7 +13,7 @@ Example: `[0, 1], [1, 2], [0, 2]` is led 2, 1, 0 times → `[0, 1], [1, 2], [2, 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
@@ -28,20 +28,15 @@ FREE: Final = -1  # no topic: any list may come next on a path
 Node = tuple[int, int]  # an SPU, and the topic of the list that it must hand on; FREE: of any
 
 
-class EvenedLeaders(NamedTuple):
-    """What came of it."""
-
-    leader_of: dict[int, int]  # of the lists that another member leads
-    is_cut: bool  # the search ended at its limit
-
-
 def even_leaders(
     topics: IdArray, places: IdMatrix, led: CountArray, capacities: CountArray
-) -> EvenedLeaders:
+) -> tuple[dict[int, int], bool]:
     """Choose leaders of lists, one below the other, whose leader is an SPU that may lead.
 
     `topics` are those of the lists; `places` has the positions of the members, len(capacities) for
     those that may not lead; `led` is what SPUs lead, other lists too.
+
+    Returns the new leaders by list, and whether the search ended at its limit.
     """
     able = places < len(capacities)
     numbers = np.flatnonzero(able[:, 0] & (able.sum(axis=1) > 1))
@@ -52,7 +47,7 @@ def even_leaders(
     lists.spread()
     changed = zip(numbers.tolist(), rows, before, strict=True)
     leader_of = {number: row[0] for number, row, leader in changed if row[0] != leader}
-    return EvenedLeaders(leader_of, lists.looks <= 0)
+    return leader_of, lists.looks <= 0
 
 
 class _TopicLists(LedLists):

@@ -49,12 +49,9 @@ class ClusterLists:
         found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
         known, rack_of = np.unique(loads.racks, return_inverse=True)
         number_of = {rack: number for number, rack in enumerate(known.tolist())}
-        online = dict(zip(loads.ids.tolist(), rack_of.tolist(), strict=True))
         every = np.unique(ids[ids >= 0])
-        numbers = [
-            online[i] if i in online else number_of.setdefault(racks[i], len(number_of))
-            for i in every.tolist()
-        ]
+        rack_by_id = {**racks, **dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))}
+        numbers = [number_of.setdefault(rack_by_id[i], len(number_of)) for i in every.tolist()]
         at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
         return cls(
             topics=np.repeat(np.arange(len(topics), dtype=np.int32), list(map(len, topics))),

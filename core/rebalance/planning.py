@@ -131,10 +131,9 @@ def _steps_by_count(
     if max_moves == 0:
         return (), False
     counts = loads.replicas.astype(np.int64)
-    zones = ruled.zones()
     movable = np.bincount(lists.places.ravel(), minlength=lists.spus + 1)[:-1]
-    fixed, (kinds, _) = (counts - movable).tolist(), kinds_of(lists, zones)
-    shares = fair_shares(loads.capacities.tolist(), fixed, zones.of, kinds)
+    fixed, (kinds, _) = (counts - movable).tolist(), kinds_of(lists, ruled)
+    shares = fair_shares(loads.capacities.tolist(), fixed, ruled.zone_of, kinds)
     bands = Bands.around(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:
@@ -207,8 +206,8 @@ def _choose_leaders(
         able[rows] &= ~np.isin(lists.ids[rows], each.demoted)
     able &= ruled.able_to_lead(lists)
     places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
-    evened = even_leaders(lists.topics, places, leads, loads.capacities)
-    for row, leader in evened.leader_of.items():
+    leader_of, is_cut = even_leaders(lists.topics, places, leads, loads.capacities)
+    for row, leader in leader_of.items():
         lists.lead(row, leader)
     for each, rows in by_choice:  # Those that are not to lead follow all others.
         ids = lists.ids[rows]
@@ -216,4 +215,4 @@ def _choose_leaders(
         order = np.argsort(ranks, axis=1, kind="stable")
         for members in (lists.ids, lists.places):
             members[rows, 1:] = np.take_along_axis(members[rows, 1:], order, axis=1)
-    return reorders + len(evened.leader_of), evened.is_cut
+    return reorders + len(leader_of), is_cut

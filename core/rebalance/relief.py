@@ -103,6 +103,7 @@ class _Search:
         self._first, self._rows = lists.places.tolist(), lists.places.tolist()
         self._first_racks, self._racks = lists.racks.tolist(), lists.racks.tolist()
         self._led: set[int] = set()  # lists that have another leader
+        self._able: list[list[bool]] = ruled.able_to_lead(lists).tolist()
         # Of each SPU the lists in which it has a replica at first.
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
         for row, members in enumerate(self._rows):
@@ -281,7 +282,7 @@ class _Search:
         if members[0] == giver and taker in self._demoted:
             return False
         if is_lead:
-            return members == first and taker in members and self._ruled.may_lead(row, taker)
+            return members == first and taker in members and self._able[row][members.index(taker)]
         if self._ruled.has(row):
             return bool(self._ruled.takers(row, first.index(giver))[taker])
         if taker in members or taker in first or self._ruled.closed[taker]:

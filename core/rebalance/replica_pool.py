@@ -174,8 +174,8 @@ class ReplicaPool:
 
     def is_narrow(self, unit: Unit, taker: int) -> bool:
         """Whether another replica of the list might hinder this one from passing to that SPU."""
-        is_ruled, giver = self._is_ruled[unit[0]], self._now[unit]
-        return bool(not is_ruled and self._rack_of[giver] != self._rack_of[taker])
+        is_near = self._rack_of[self._now[unit]] == self._rack_of[taker]
+        return not is_near and not self._is_ruled[unit[0]]
 
     def transfer(self, unit: Unit, taker: int) -> None:
         """Let an SPU have a replica."""

@@ -102,8 +102,7 @@ def fair_level(
     Of each resource the largest of the fair shares by its capacities (`fair_share`), where a list
     is as many units as its replicas take at least, and the rest in lists of its own.
     """
-    zones = ruled.zones()
-    kinds, kind_of = kinds_of(lists, zones)
+    kinds, kind_of = kinds_of(lists, ruled)
     units, leads = kinds.units, np.zeros_like(kinds.units)
     leads[kind_of] = lists.is_movable[:, 0]
     pairs = np.stack((kind_of, lists.topics))
@@ -124,7 +123,7 @@ def fair_level(
             weights[2, kind] += count * (needs[topic][1] - least)
         units_of = np.concatenate((units, units - leads, leads))
         weighed = Kinds(lists=weights.ravel(), units=units_of, room=np.tile(kinds.room, (3, 1)))
-        shares = fair_shares(capacities, held, zones.of, weighed)
+        shares = fair_shares(capacities, held, ruled.zone_of, weighed)
         triples = zip(shares, capacities, held, strict=True)
         levels += [share / has for share, has, low in triples if has and share > low]
     return max(levels)

@@ -39,32 +39,11 @@ class RuledTopics:
     choices: Mapping[int, LeaderChoice] = field(default_factory=dict)  # where they have their own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Zones:
-    """SPUs of one rack that are alike to the rules."""
-
-    of: CountArray  # of each SPU, 0 … without gaps
-    racks: CountArray  # of each zone
-    is_open: Flags  # to lists without rules
-    ruled: IdArray  # the other lists, ascending
-    may_hold: Flags  # shape (ruled lists, zones)
-
-    def room(self, lists: ClusterLists, rows: CountArray) -> IdMatrix:
-        """For how many replicas of each of these lists each zone has room, beside those that stay;
-        shape (lists, zones)."""
-        racks, stays = lists.racks[rows], ~lists.is_movable[rows]
-        room = np.tile(self.is_open, (len(rows), 1)).astype(np.int32)
-        is_ruled = np.isin(rows, self.ruled)
-        room[is_ruled] = self.may_hold[np.searchsorted(self.ruled, rows[is_ruled])]
-        for zone, size in enumerate(np.bincount(self.of).tolist()):
-            here = racks == self.racks[zone]
-            free = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
-            room[:, zone] *= np.minimum(free, size)
-        return room
-
-
 class RuledLists:
-    """The lists under rules among all that may move."""
+    """The lists under rules among all that may move.
+
+    A *zone* are the SPUs of one rack that are alike to the rules.
+    """
 
     def __init__(
         self, topics: RuledTopics, lists: ClusterLists, *, fullness: Sequence[int]
@@ -77,6 +56,14 @@ class RuledLists:
             if (rules := topics.rules[topic]) is not None
         }
         self._at_first, self._fullness = lists.copy(), fullness
+        tables = [rules.table for rules in self._rules.values()]
+        masks = {table.allowed.tobytes(): table.allowed for table in tables}
+        columns = [lists.rack_of, self.closed, *(masks[key] for key in sorted(masks))]
+        if len(np.unique(columns, axis=1).T) > ZONES_MAX:
+            columns = columns[:1]
+        zones, zone_of = np.unique(np.array(columns, dtype=np.int64), axis=1, return_inverse=True)
+        self.zone_of: CountArray = zone_of.ravel()  # of each SPU, 0 … without gaps
+        self._zone_racks = zones[0]
         kept = KEPT_MAX // max(1, lists.ids.shape[1] * lists.spus)
         self._of = lru_cache(maxsize=kept)(self._found)
 
@@ -93,13 +80,6 @@ class RuledLists:
         """The SPUs that may take that replica of a list."""
         return np.asarray(self._of(row)[at])
 
-    def may_lead(self, row: int, taker: int) -> bool:
-        """Whether that member of a list, as it was at first, may lead it."""
-        if row not in self._rules:
-            return True
-        at = self._at_first.places[row].tolist().index(taker)
-        return bool(self._rules[row].table.leaders(self._at_first.members(row))[at])
-
     def able_to_lead(self, lists: ClusterLists) -> Flags:
         """Which members may lead the lists, as far as the rules of topics go."""
         able = np.ones(lists.ids.shape, dtype=np.bool_)
@@ -108,23 +88,26 @@ class RuledLists:
             able[row, : len(found)] = found
         return able
 
-    def zones(self) -> Zones:
-        """The SPUs by their racks, and what the rules say of them."""
-        rack_of, places = self._at_first.rack_of, self._at_first.places
-        tables = [rules.table for rules in self._rules.values()]
-        masks = {table.allowed.tobytes(): table.allowed for table in tables}
-        columns = [rack_of, self.closed, *(masks[key] for key in sorted(masks))]
-        known, of = np.unique(np.array(columns, dtype=np.int64), axis=1, return_inverse=True)
-        if known.shape[1] > ZONES_MAX:
-            known, of = np.unique(np.array([rack_of]), axis=1, return_inverse=True)
-        of = of.ravel()
-        rows, may_hold = self.rows, np.zeros((len(self._rules), known.shape[1]), dtype=np.bool_)
-        for at, row in enumerate(rows.tolist()):
-            can_hold = np.asarray(self._of(row).any(axis=0))
-            np.put(can_hold, places[row][places[row] < len(of)], True)
-            may_hold[at] = np.bincount(of[can_hold], minlength=known.shape[1])
-        is_open = np.bincount(of[~self.closed], minlength=known.shape[1]) > 0
-        return Zones(of=of, racks=known[0], is_open=is_open, ruled=rows, may_hold=may_hold)
+    def room(self, rows: CountArray) -> IdMatrix:
+        """For how many replicas of each of these lists each zone has room, beside those that stay;
+        shape (lists, zones)."""
+        lists, zone_of, sizes = self._at_first, self.zone_of, np.bincount(self.zone_of)
+        racks, stays, is_ruled = (
+            lists.racks[rows],
+            ~lists.is_movable[rows],
+            np.isin(rows, self.rows),
+        )
+        is_open = np.bincount(zone_of[~self.closed], minlength=len(sizes)) > 0
+        room = np.tile(is_open, (len(rows), 1)).astype(np.int32)
+        for at in np.flatnonzero(is_ruled).tolist():
+            places, may_hold = lists.places[rows[at]], self._of(int(rows[at])).any(axis=0)
+            may_hold[places[places < lists.spus]] = True
+            room[at] = np.bincount(zone_of[may_hold], minlength=len(sizes)) > 0
+        for zone, size in enumerate(sizes.tolist()):
+            here = racks == self._zone_racks[zone]
+            free = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
+            room[:, zone] *= np.minimum(free, size)
+        return room
 
     def _found(self, row: int) -> Flags:
         """Which SPUs may take which replica of a list; shape (replicas, SPUs)."""
