@@ -34,9 +34,9 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
-LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s
 LISTS_MAX: Final = 40_000  # searched for a move, and moves found; some 1 s
-LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list
+LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list,
+SPUS_A_LIST: Final = 16  # and so many SPUs that are taken apart by a topic's rules
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
 
@@ -116,7 +116,7 @@ class _Repairing:
         self.found = Repairs()
         self._state, self._ids = state, loads.ids
         self._max_moves, self._max_bytes = max_moves, max_bytes
-        self._looks = self._lists = 0
+        self._lists = 0
         ids = loads.ids.tolist()
         self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
         self._slots = dict(zip(ids, np.maximum(loads.capacities, 1).tolist(), strict=True))
@@ -147,11 +147,12 @@ class _Repairing:
     def _count(
         self, topic: _RepairedTopic, chooser: Chooser, gone: int, taken: int, *, leads: bool
     ) -> None:
-        for each in {id(each): each for each in (chooser, self._plain) if each}.values():
-            each.release(gone)
-            each.give(taken)
-            if leads:
-                each.pass_lead(gone, taken)
+        chooser.release(gone)
+        chooser.give(taken)
+        if leads:
+            chooser.pass_lead(gone, taken)
+        if chooser is not self._plain:
+            self._plain = None  # It does not know of this.
         need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
             self.found.changes[None][spu_id] += more
@@ -189,16 +190,14 @@ class _Repairing:
         taken = chooser.best(others, without=members)
         if taken is None or taken not in self._held:
             return
-        allowed = None if rules is None else rules.takers(members, at)
         place = int(np.searchsorted(self._ids, taken))
-        if rules is None or allowed is None or allowed[place]:
+        if rules is None or (allowed := rules.takers(members, at))[place]:
             yield taken
             return
-        if self._looks <= LOOKS_MAX:
-            self._looks += len(self._ids)
-            second = chooser.best(others, without={*members, *self._ids[~allowed].tolist()})
-            if second is not None and second in self._held:
-                yield second
+        self._lists += len(self._ids) // SPUS_A_LIST
+        second = chooser.best(others, without={*members, *self._ids[~allowed].tolist()})
+        if second is not None and second in self._held:
+            yield second
         if rules.is_open[place] and topic.cost(members)[0]:
             yield taken
 
