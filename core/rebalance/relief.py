@@ -17,7 +17,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -108,8 +108,10 @@ class _Search:
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
         for row, members in enumerate(self._rows):
             for at, spu in enumerate(members):
-                if spu < self._spus:
-                    self._held[spu].setdefault(self._kind(row, at), []).append(row)
+                kind = self._kind(row, at)
+                for is_lead in (False, True)[: 1 + kind.is_leader] if spu < self._spus else ():
+                    each = kind._replace(is_lead=is_lead)
+                    self._held[spu].setdefault(each, []).append(row)
         self._order: list[int] = []  # SPUs, the least share first
 
     def relieve_all(self) -> None:
@@ -177,11 +179,13 @@ class _Search:
             return []
         shares = self._shares_over(spu)
         index = shares.index(max(shares))
-        offers = [
-            (kind, Item(amounts[index], size, copies))
-            for kind, amounts, size, copies in self._offers(spu)
-            if amounts[index] > 0 and kind not in others
-        ]
+        offers = list[tuple[Kind, Item]]()
+        for kind, rows in self._held[spu].items():
+            copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
+            gain = self._amounts(kind)[index]
+            if copies and gain > 0 and kind not in others:
+                size = 0 if kind.is_lead else self._needs[kind.topic].size
+                offers.append((kind, Item(gain, size, copies)))
         self.looks += len(offers) * LOOKS_OF_ITEM
         amount = self._used[spu][index] - self._goals[spu][index]
         counts = least_cover([item for _, item in offers], amount)
@@ -191,21 +195,10 @@ class _Search:
         found = [(-item.size, kind) for (kind, item), count in pairs for _ in range(count)]
         return [kind for _, kind in sorted(found)]
 
-    def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int, int]]:
-        """What an SPU can give: the kind, what it takes, its bytes, and how many there are."""
-        for kind, rows in self._held[spu].items():
-            copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
-            if copies:
-                yield kind, self._amounts(kind), self._needs[kind.topic].size, copies
-                if kind.is_leader:
-                    lead = kind._replace(is_lead=True)
-                    yield lead, self._amounts(lead), 0, copies
-
-    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int = 0) -> bool:
+    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int) -> bool:
         """Let an SPU give such a replica, to one that comes over its goal by more than `over_max`
         then only if that can be relieved in turn."""
-        rows = self._held[spu][kind._replace(is_lead=False)]
-        beyond: list[tuple[int, Step]] = []
+        rows, beyond = self._held[spu][kind], list[tuple[int, Step]]()
         for taker in self._order if self.looks <= 2 * LOOKS_MAX else ():
             step = Step(-1, spu, taker, kind.is_lead)
             over = self._beyond(taker, self._amounts(kind))
