@@ -27,6 +27,7 @@ LOOKS_EACH: Final = 32  # at replicas, for one that an SPU may take; fewer, wher
 LOOKS_MAX: Final = 250_000  # more in all; some 0.6 s
 LOOKS_LEAST: Final = 6
 CELLS_MAX: Final = 2**24  # replicas of an SPU, times SPUs that may take them
+LOOKS_OF_RULED: Final = 1_500  # what it takes to ask the rules about a replica
 NO_WAY: Final = 9  # more than it costs to pass a replica
 
 Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
@@ -164,12 +165,16 @@ class ReplicaPool:
         is_barred = is_full[:, self._rack_of] | np.append(self._closed, True)
         is_barred[each[:, None], now] = True
         costs[is_barred] = NO_WAY
-        for at in np.flatnonzero(self._is_ruled[rows]).tolist():
-            place = now[at].tolist().index(giver)
-            owner, takers = int(at_first[at, place]), self._ruled.takers(int(rows[at]), place)
-            costs[at, :-1] = np.where(takers, owner == giver, NO_WAY)
-            if owner != giver:
-                costs[at, owner] = -1
+        ruled = np.flatnonzero(self._is_ruled[rows])
+        if len(ruled):
+            self.looks += len(ruled) * LOOKS_OF_RULED
+            places = (now[ruled] == giver).argmax(axis=1)
+            units = zip(rows[ruled].tolist(), places.tolist(), strict=True)
+            takers = np.array([self._ruled.takers(*unit) for unit in units])
+            owners = at_first[ruled, places]
+            costs[ruled, :-1] = np.where(takers, (owners == giver)[:, None], NO_WAY)
+            is_away = owners != giver
+            costs[ruled[is_away], owners[is_away]] = -1
         return rows, costs[:, :-1]
 
     def is_narrow(self, unit: Unit, taker: int) -> bool:
