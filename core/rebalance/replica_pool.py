@@ -27,7 +27,8 @@ LOOKS_EACH: Final = 32  # at replicas, for one that an SPU may take; fewer, wher
 LOOKS_MAX: Final = 250_000  # more in all; some 0.6 s
 LOOKS_LEAST: Final = 6
 CELLS_MAX: Final = 2**24  # replicas of an SPU, times SPUs that may take them
-LOOKS_OF_RULED: Final = 1_500  # what it takes to ask the rules about a replica
+LOOKS_OF_RULED: Final = 2_000  # what it takes to ask the rules about a replica
+TABLES_MAX: Final = 32  # of SPUs that are kept
 NO_WAY: Final = 9  # more than it costs to pass a replica
 
 Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
@@ -52,6 +53,7 @@ class ReplicaPool:
         self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
         self._is_ruled[ruled.rows] = True
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
+        self._tables: dict[int, tuple[Positions, NDArray[np.int8]]] = {}
         self.looks = 0  # at whether an SPU may take a replica, along paths
 
     def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
@@ -145,6 +147,14 @@ class ReplicaPool:
         return row, self._now[row].tolist().index(giver)
 
     def _costs(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
+        """The table of an SPU, kept from the search for its transfers."""
+        if giver not in self._tables:
+            if len(self._tables) == TABLES_MAX:
+                self._tables.clear()
+            self._tables[giver] = self._table(giver)
+        return self._tables[giver]
+
+    def _table(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
         """The rows of an SPU, of very many some; for each what it costs that an SPU takes the
         replica, or `NO_WAY`; shape (rows, SPUs)."""
         rows = self._rows_of(giver)
@@ -187,6 +197,7 @@ class ReplicaPool:
         row, giver = unit[0], int(self._now[unit])
         for spu in (giver, taker) if self._is_ruled[row] else (*self._now[row].tolist(), taker):
             self._reach.pop(spu, None)
+            self._tables.pop(spu, None)
         self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
 
     def changes(self) -> list[Step]:
