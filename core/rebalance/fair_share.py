@@ -25,16 +25,15 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.lists import ClusterLists
-from spu_assigner.core.rebalance.ruled_lists import Zones
+from spu_assigner.core.rebalance.ruled_lists import RuledLists
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks
+KEYS_MAX: Final = 2**62
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
-Rows = slice | NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +47,11 @@ class Bands:
     @classmethod
     def around(cls, shares: Shares, capacities: CountArray, band: int) -> Bands:
         """The bands of these shares."""
-        floors, ceilings = [], []
-        for share, capacity in zip(shares, capacities.tolist(), strict=True):
-            ceilings.append(min(capacity, floor(share + band) if band else ceil(share)))
-            lowest = ceil(share - band) if band else floor(share)
-            floors.append(min(ceilings[-1], max(0, lowest)))
-        return cls(
-            floors=np.array(floors, dtype=np.int64),
-            ceilings=np.array(ceilings, dtype=np.int64),
-            limits=capacities,
-        )
+        highest = [floor(share + band) if band else ceil(share) for share in shares]
+        lowest = [ceil(share - band) if band else floor(share) for share in shares]
+        ceilings = np.minimum(np.array(highest, dtype=np.int64), capacities)
+        floors = np.array(lowest, dtype=np.int64).clip(0, ceilings)
+        return cls(floors=floors, ceilings=ceilings, limits=capacities)
 
     def moves(self, counts: CountArray) -> int:
         """How many replicas have to move at least to bring all SPUs into their bands."""
@@ -86,38 +80,26 @@ class Kinds:
     room: Table  # for how many of them each rack has room
 
 
-def free_of(lists: ClusterLists, rows: Rows = slice(None)) -> IdMatrix:
-    """For how many replicas of each of these lists each rack has room, beside those that stay;
-    shape (lists, racks)."""
-    racks, stays, sizes = lists.racks[rows], ~lists.is_movable[rows], np.bincount(lists.rack_of)
-    free = np.empty((len(racks), len(sizes)), dtype=np.int32)
-    for rack, size in enumerate(sizes.tolist()):
-        here = racks == rack
-        room = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
-        free[:, rack] = np.minimum(room, size)
-    return free
-
-
-def kinds_of(lists: ClusterLists, zones: Zones | None = None) -> Kinds:
-    """Count the lists that are alike; with zones, these are in place of racks."""
-    units = lists.is_movable.sum(axis=1)
-    if zones is not None:
-        table = np.column_stack((units, zones.rooms(free_of(lists))))
-        alike, counts = np.unique(table, axis=0, return_counts=True)
-        return Kinds(lists=counts, units=alike[:, 0], room=alike[:, 1:])
-    in_order = np.sort(lists.racks, axis=1)
+def kinds_of(lists: ClusterLists, ruled: RuledLists) -> tuple[Kinds, CountArray]:
+    """Count the lists that are alike; and the kind of each list."""
+    units, in_order = lists.is_movable.sum(axis=1), np.sort(lists.racks, axis=1)
+    # Of those of one length that may go anywhere, from a rack for each replica, one stands for all.
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
-    plain, counts = np.unique(units[is_plain], return_counts=True)
-    room = np.ones((len(plain), int(lists.rack_of.max()) + 1), dtype=np.int64)
-    others = np.flatnonzero(~is_plain & (units > 0))
-    table = np.column_stack((units[others], free_of(lists, others)))
-    table, further = np.unique(table, axis=0, return_counts=True)
-    return Kinds(
-        lists=np.concatenate((counts, further)),
-        units=np.concatenate((plain, table[:, 0])),
-        room=np.concatenate((room, table[:, 1:])),
-    )
+    is_plain[ruled.rows] = False
+    keys = np.where(is_plain, -1 - units, np.arange(len(units)))
+    _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
+    table = np.column_stack((units[rows], lists.is_movable[rows, 0], ruled.room(rows)))
+    keys, size = np.zeros(len(table), dtype=np.int64), 1  # numbers of rows that are alike
+    for column in table.T:
+        ways = int(column.max(initial=0)) + 1
+        if size * ways > KEYS_MAX:
+            known, keys = np.unique(keys, return_inverse=True)
+            size = len(known)
+        keys, size = keys * ways + column, size * ways
+    _, rows, kind_of = np.unique(keys, return_index=True, return_inverse=True)
+    of = kind_of[alike_to]
+    return Kinds(lists=np.bincount(of), units=table[rows, 0], room=table[rows, 2:]), of
 
 
 def fair_shares(

@@ -26,7 +26,7 @@ from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.state.ledger import CountArray
 
 FAR: Final = 2**60
-LOOK: Final = 200  # what a look at an SPU costs, beside one for each of its replicas
+LOOK: Final = 20_000  # what a look at an SPU costs, beside those at its replicas
 
 Hop = tuple[int, int, int]  # giver, taker, cost
 
@@ -40,16 +40,16 @@ def even_out(
     """
     flow = _Flow(pool, counts, bands, looks_max)
     flow.deal()
-    while hops := flow.shortest_path():
+    while flow.is_outside() and (hops := flow.shortest_path()):
         flow.transfer(hops)
-    return flow.counts, flow.looks_left <= 0
+    return flow.counts, pool.looks >= looks_max
 
 
 class _Flow:
     """The search for paths; node i is the SPU at position i."""
 
     def __init__(self, pool: ReplicaPool, counts: CountArray, bands: Bands, looks: int) -> None:
-        self.counts, self.looks_left = counts.copy(), looks
+        self.counts, self._looks_max = counts.copy(), looks
         self._pool, self._bands = pool, bands
         self._limits = np.maximum(bands.limits, counts)
         self._unit = 2 * len(counts) + 4  # more than twice the steps of any path
@@ -61,10 +61,9 @@ class _Flow:
         floors, ceilings, pool = self._bands.floors, self._bands.ceilings, self._pool
         self.counts += pool.deal(self.counts - ceilings, floors - self.counts)
         is_above, is_below = self.counts > ceilings, self.counts < floors
-        if is_above.any() and not is_below.any():
-            self.counts += pool.deal(self.counts - ceilings, ceilings - self.counts)
-        elif is_below.any() and not is_above.any():
-            self.counts += pool.deal(self.counts - floors, floors - self.counts)
+        if is_above.any() != is_below.any():
+            edges = ceilings if is_above.any() else floors
+            self.counts += pool.deal(self.counts - edges, edges - self.counts)
 
     def shortest_path(self) -> list[Hop]:
         """The best path; empty: none makes anything better, or the looks are used up.
@@ -85,8 +84,8 @@ class _Flow:
                 continue
             if best <= self._bound or distance + least_rest >= best:
                 break
-            self.looks_left -= LOOK + int(self.counts[node])
-            if self.looks_left <= 0:
+            self._pool.looks += LOOK
+            if self._pool.looks >= self._looks_max:
                 return []
             for cost, takers in self._pool.reach(node):
                 length = distance + cost * self._unit + 1
@@ -112,6 +111,10 @@ class _Flow:
         starts = weight * (self._penalties(self.counts - 1) - now)
         ends = weight * (self._penalties(self.counts + 1) - now)
         return starts, np.where(self.counts < self._limits, ends, FAR)
+
+    def is_outside(self) -> bool:
+        """Whether any SPU is outside its band; else there is no path that costs less than 0."""
+        return bool(self._penalties(self.counts).any())
 
     def _penalties(self, counts: CountArray) -> CountArray:
         """The square of the distance outside the band."""

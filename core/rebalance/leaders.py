@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.placement.leaders import Hop, KeptKeys, LedLists, path_to
 from spu_assigner.core.state.ledger import CountArray
 
-LOOKS_MAX: Final = 1_250_000  # at members of lists; some 1.5 s
+LOOKS_MAX: Final = 750_000  # at members of lists; some 1 s
 BOUND_LOOKS_MAX: Final = 4_000  # likewise, for one lead beyond its bound of a topic,
 SPREAD_LOOKS_MAX: Final = 64  # and for one within it, beside those at its own lists
 FREE: Final = -1  # no topic: any list may come next on a path
@@ -30,20 +30,15 @@ NO_HOP: Final[Hop] = (-1, -1)  # from a lead that stays to one that makes up for
 Node = tuple[int, int]  # an SPU, and the topic of the list that it must hand on; FREE: of any
 
 
-class EvenedLeaders(NamedTuple):
-    """What came of it."""
-
-    leader_of: dict[int, int]  # of the lists that another member leads
-    is_cut: bool  # the search ended at its limit
-
-
 def even_leaders(
     topics: IdArray, places: IdMatrix, led: CountArray, capacities: CountArray
-) -> EvenedLeaders:
+) -> tuple[dict[int, int], bool]:
     """Choose leaders of lists, one below the other, whose leader is an SPU that may lead.
 
     `topics` are those of the lists; `places` has the positions of the members, len(capacities) for
     those that may not lead; `led` is what SPUs lead, other lists too.
+
+    Returns the new leaders by list, and whether the search ended at its limit.
     """
     able = places < len(capacities)
     numbers = np.flatnonzero(able[:, 0] & (able.sum(axis=1) > 1))
@@ -54,7 +49,7 @@ def even_leaders(
     lists.spread()
     changed = zip(numbers.tolist(), rows, before, strict=True)
     leader_of = {number: row[0] for number, row, leader in changed if row[0] != leader}
-    return EvenedLeaders(leader_of, lists.looks <= 0)
+    return leader_of, lists.looks <= 0
 
 
 class _TopicLists(LedLists):
@@ -67,14 +62,17 @@ class _TopicLists(LedLists):
         counts = KeptKeys(led, capacities)
         counts.keys = [counts.key_now(spu) for spu in range(len(led))]
         super().__init__(counts, rows, LOOKS_MAX, topics)
-        able: dict[int, set[int]] = {}
-        for row, topic in zip(rows, topics, strict=True):
-            able.setdefault(topic, set()).update(row)
-        self._bounds: dict[Node, int] = {}  # twice the fair share of the topic, rounded up
-        for topic, lists in Counter(topics).items():
-            slots = sum(capacities[spu] for spu in able[topic])
-            for spu in able[topic]:
-                self._bounds[spu, topic] = -(-2 * lists * capacities[spu] // slots)
+        self._sizes: dict[int, tuple[int, int]] = {}  # lists of topics, slots that may lead them
+        begin = 0
+        for topic, count in Counter(topics).items():  # They are ascending.
+            able = set[int]().union(*rows[begin : begin + count])
+            self._sizes[topic] = count, sum(capacities[spu] for spu in able)
+            begin += count
+
+    def _bound(self, spu: int, topic: int) -> int:
+        """Twice the fair share of the topic, rounded up."""
+        lists, slots = self._sizes[topic]
+        return -(-2 * lists * self.counts.capacities[spu] // slots)
 
     def spread(self) -> None:
         """Rules 2 and 3."""
@@ -98,7 +96,7 @@ class _TopicLists(LedLists):
         led = self.led_of(start, topic)
         if led < 2 or self.looks <= 0:
             return []
-        most, is_beyond = self.counts.last(start), led > self._bounds[start, topic]
+        most, is_beyond = self.counts.last(start), led > self._bound(start, topic)
         last = self.looks - (BOUND_LOOKS_MAX if is_beyond else SPREAD_LOOKS_MAX + 4 * led)
         before: dict[Node, tuple[Node, Hop]] = {}
         ends: list[Node] = []  # where it could stay, were the cluster not less even then
@@ -113,7 +111,7 @@ class _TopicLists(LedLists):
                         grows = more + held - len(own[of]) + 1  # half of what the squares grow by
                         if grows >= 0 and not is_beyond:
                             continue
-                        has_room, is_back = held < self._bounds[taker, of], taker == start
+                        has_room, is_back = held < self._bound(taker, of), taker == start
                         following = taker, FREE if has_room else of
                         if following in before or (is_back and (of == topic or not has_room)):
                             continue

@@ -36,7 +36,6 @@ class ClusterLists:
     """Arrays of one row for each list; SPUs that take part have positions 0 … n-1."""
 
     topics: IdArray  # ascending
-    partitions: IdArray
     ids: IdMatrix  # padded with -1
     places: IdMatrix  # positions; n for members that take no part and for padding
     racks: IdMatrix  # of the members at first, -1 for padding
@@ -46,21 +45,16 @@ class ClusterLists:
     def of(cls, topics: Sequence[IdMatrix], loads: Loads, racks: Mapping[int, int]) -> ClusterLists:
         """Those of these topics. The SPUs of `loads` take part; `racks` has the rack numbers of
         others, counted like theirs."""
-        sizes = [len(matrix) for matrix in topics]
         ids = stacked(topics)
         found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
         known, rack_of = np.unique(loads.racks, return_inverse=True)
         number_of = {rack: number for number, rack in enumerate(known.tolist())}
-        online = dict(zip(loads.ids.tolist(), rack_of.tolist(), strict=True))
         every = np.unique(ids[ids >= 0])
-        numbers = [
-            online[i] if i in online else number_of.setdefault(racks[i], len(number_of))
-            for i in every.tolist()
-        ]
+        rack_by_id = {**racks, **dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))}
+        numbers = [number_of.setdefault(rack_by_id[i], len(number_of)) for i in every.tolist()]
         at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
         return cls(
-            topics=np.repeat(np.arange(len(topics), dtype=np.int32), sizes),
-            partitions=np.concatenate([np.arange(size, dtype=np.int32) for size in sizes]),
+            topics=np.repeat(np.arange(len(topics), dtype=np.int32), list(map(len, topics))),
             ids=ids,
             places=np.where(loads.ids[found] == ids, found, len(loads.ids)).astype(np.int32),
             racks=np.array([*numbers, -1], dtype=np.int32)[at],
@@ -91,8 +85,9 @@ class ClusterLists:
         at = self.places[row].tolist().index(step.giver)
         gone = int(self.ids[row, at])
         self.ids[row, at], self.places[row, at] = taken, step.taker
-        topic, partition = int(self.topics[row]), int(self.partitions[row])
-        return ListMove(topic=topic, partition=partition, gone=gone, taken=taken)
+        topic = self.topics[row]
+        partition = row - int(np.searchsorted(self.topics, topic))
+        return ListMove(topic=int(topic), partition=partition, gone=gone, taken=taken)
 
     def lead(self, row: int, leader: int) -> None:
         """Let a member lead, in place of the one that does."""
@@ -107,10 +102,9 @@ class ClusterLists:
     def changed(self, topics: Sequence[IdMatrix], before: IdMatrix) -> dict[int, IdMatrix]:
         """The new matrices of the topics in which any list differs from `before`."""
         touched = np.unique(self.topics[(self.ids != before).any(axis=1)])
-        ends = np.cumsum([len(matrix) for matrix in topics])
+        begins = np.searchsorted(self.topics, touched)
         changed = {}
-        for index in touched.tolist():
+        for index, begin in zip(touched.tolist(), begins.tolist(), strict=True):
             rows, width = topics[index].shape
-            end = int(ends[index])
-            changed[index] = self.ids[end - rows : end, :width].copy()
+            changed[index] = self.ids[begin : begin + rows, :width].copy()
         return changed

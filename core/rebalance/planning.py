@@ -38,7 +38,7 @@ from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
 
-LOOKS_MAX: Final = 4_000_000  # for replicas that do not go in one step; some 1.5 s
+LOOKS_MAX: Final = 1_200_000_000  # for replicas that do not go in one step; some 1.3 s
 WHOLE_PLAN_MAX: Final = 1_000  # moves up to which a plan is made whole, however few are allowed
 
 
@@ -135,10 +135,9 @@ def _steps_by_count(
     if max_moves == 0:
         return (), False
     counts = loads.replicas.astype(np.int64)
-    zones = ruled.zones()
     movable = np.bincount(lists.places.ravel(), minlength=lists.spus + 1)[:-1]
-    fixed, zone_of = (counts - movable).tolist(), lists.rack_of if zones is None else zones.of
-    shares = fair_shares(loads.capacities.tolist(), fixed, zone_of, kinds_of(lists, zones))
+    fixed, (kinds, _) = (counts - movable).tolist(), kinds_of(lists, ruled)
+    shares = fair_shares(loads.capacities.tolist(), fixed, ruled.zone_of, kinds)
     bands = Bands.around(shares, loads.capacities, band)
     needed = bands.moves(counts)
     if min(needed, max_moves) > REBALANCE_MOVES_MAX:
@@ -211,8 +210,8 @@ def _choose_leaders(
         able[rows] &= ~np.isin(lists.ids[rows], each.demoted)
     able &= ruled.able_to_lead(lists)
     places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
-    evened = even_leaders(lists.topics, places, leads, loads.capacities)
-    for row, leader in evened.leader_of.items():
+    leader_of, is_cut = even_leaders(lists.topics, places, leads, loads.capacities)
+    for row, leader in leader_of.items():
         lists.lead(row, leader)
     for each, rows in by_choice:  # Those that are not to lead follow all others.
         ids = lists.ids[rows]
@@ -220,4 +219,4 @@ def _choose_leaders(
         order = np.argsort(ranks, axis=1, kind="stable")
         for members in (lists.ids, lists.places):
             members[rows, 1:] = np.take_along_axis(members[rows, 1:], order, axis=1)
-    return reorders + len(evened.leader_of), evened.is_cut
+    return reorders + len(leader_of), is_cut

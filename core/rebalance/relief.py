@@ -8,7 +8,7 @@ Rules:
   the largest first, each to the SPU of the least share that comes to be over by none, or else to
   one that can be relieved in turn, up to `DEPTH` times. Leads alone cost no bytes.
 - What cannot be given is left out, and others are chosen. Where nothing relieves the SPU, it gives
-  what makes it less over.
+  all that makes it less over.
 - One pass improves on that: the steps of each SPU are undone and chosen again, and kept if less is
   over the goals, first of the SPU furthest over, then in all; then by bytes, then by steps.
 - A replica moves once at most, and never to an SPU that was in its list at first; a list whose lead
@@ -17,9 +17,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 from typing import Final, NamedTuple
 
 from spu_assigner.core.rebalance.covering import Item, least_cover
@@ -42,7 +43,6 @@ LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
 Demoted = Mapping[int, Collection[int]]
-Key = tuple[int, int, int, int]  # largest share over a goal, sum of these, bytes, steps
 
 
 class Kind(NamedTuple):
@@ -75,12 +75,12 @@ def find_relief(
     for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
         add(amounts, moving, -1)
     fair = fair_level(lists, goal, fixed, ruled)
-    search = _Search(lists, goal, ruled, demoted)
     bound = fair * (100 + goal.band_percent) / 100
-    for held, capacities in zip(fixed, goal.capacities, strict=True):
-        ceilings = [min(has, has * bound.numerator // bound.denominator) for has in capacities]
-        search.ceilings.append(ceilings)
-        search.goals.append(list(map(max, ceilings, held)))
+    goals = [
+        [max(low, min(has, floor(has * bound))) for has, low in zip(capacities, held, strict=True)]
+        for capacities, held in zip(goal.capacities, fixed, strict=True)
+    ]
+    search = _Search(lists, goal, goals, ruled, demoted)
     search.relieve_all()
     search.improve()
     is_cut = search.looks > LOOKS_MAX
@@ -92,27 +92,29 @@ class _Search:
         self,
         lists: ClusterLists,
         goal: ResourceGoal,
+        goals: list[Amounts],
         ruled: RuledLists,
         demoted: Demoted,
     ) -> None:
         self.steps: list[Step] = []
         self.looks = self._size = 0  # bytes moved
-        self.ceilings: list[Amounts] = []
-        self.goals: list[Amounts] = []
         self._spus, self._needs, self._ruled = lists.spus, goal.needs, ruled
-        self._demoted, self._capacities = demoted, goal.capacities
+        self._demoted, self._capacities, self._goals = demoted, goal.capacities, goals
         self._used = [list(amounts) for amounts in goal.used]
         self._topics: list[int] = lists.topics.tolist()
         self._rack_of: list[int] = lists.rack_of.tolist()
         self._first, self._rows = lists.places.tolist(), lists.places.tolist()
         self._first_racks, self._racks = lists.racks.tolist(), lists.racks.tolist()
         self._led: set[int] = set()  # lists that have another leader
+        self._able: list[list[bool]] = ruled.able_to_lead(lists).tolist()
         # Of each SPU the lists in which it has a replica at first.
         self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
         for row, members in enumerate(self._rows):
             for at, spu in enumerate(members):
-                if spu < self._spus:
-                    self._held[spu].setdefault(self._kind(row, at), []).append(row)
+                kind = self._kind(row, at)
+                for is_lead in (False, True)[: 1 + kind.is_leader] if spu < self._spus else ():
+                    each = kind._replace(is_lead=is_lead)
+                    self._held[spu].setdefault(each, []).append(row)
         self._order: list[int] = []  # SPUs, the least share first
 
     def relieve_all(self) -> None:
@@ -127,7 +129,7 @@ class _Search:
             shares = map(dominant_share, self._used, self._capacities)
             self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
             if not self._relieve(spu, DEPTH):
-                self._ease(spu)
+                self._relieve(spu, 0, is_part=True)
                 given_up.add(spu)
 
     def improve(self) -> None:
@@ -154,78 +156,53 @@ class _Search:
                 if self._beyond(step.taker, self._amounts(kind)) is not None:
                     self._make(step)
 
-    def _relieve(self, spu: int, depth: int) -> bool:
-        """Let an SPU give the replicas of the fewest bytes that relieve it; if it cannot, nothing
-        is changed."""
+    def _relieve(self, spu: int, depth: int, *, is_part: bool = False) -> bool:
+        """Let an SPU give the replicas of the fewest bytes that relieve it. If it cannot, nothing
+        is changed; with `is_part`, what makes it less over."""
         begin, others = len(self.steps), set[Kind]()
         while self._excess(spu):
-            first, is_over = len(self.steps), self.looks > 2 * LOOKS_MAX
-            kinds = [] if is_over else self._least_kinds(spu, others)
-            stuck = next((kind for kind in kinds if not self._give(spu, kind, depth)), None)
-            if stuck is not None:
-                self._undo(first)
-                others.add(stuck)
+            first, kinds = len(self.steps), self._least_kinds(spu, others, is_part=is_part)
+            for kind in kinds:
+                over_max = max(self._excess(spu) - 1, 0) if is_part else 0
+                if kind not in others and not self._give(spu, kind, depth, over_max=over_max):
+                    others.add(kind)
+                    if not is_part:
+                        self._undo(first)
+                        break
             if not kinds or len(others) > KINDS:
-                self._undo(begin)
+                if not is_part:
+                    self._undo(begin)
                 return False
         return True
 
-    def _least_kinds(self, spu: int, others: Collection[Kind]) -> list[Kind]:
-        """Of what to give, the largest first; nothing of these others. Of several resources that
-        take the most bytes is decisive; the others are looked at again after it."""
-        worst, found = -1, list[Kind]()
-        for index, (used, goal) in enumerate(zip(self._used[spu], self.goals[spu], strict=True)):
-            if used <= goal:
-                continue
-            portions = [
-                (kind, Item(amounts[index], size, copies))
-                for kind, amounts, size, copies in self._offers(spu)
-                if amounts[index] > 0 and kind not in others
-            ]
-            self.looks += len(portions) * LOOKS_OF_ITEM
-            counts = least_cover([item for _, item in portions], used - goal)
-            if counts is None:
-                return []
-            pairs = list(zip(portions, counts, strict=True))
-            size = sum(item.size * count for (_, item), count in pairs)
-            if size > worst:
-                pairs.sort(key=lambda pair: (-pair[0][1].size, pair[0][0]))
-                worst, found = size, [kind for (kind, _), count in pairs for _ in range(count)]
-        return found
-
-    def _ease(self, spu: int) -> None:
-        """Let an SPU that cannot be relieved give what makes it less over, the most first."""
-        before, gains = self._excess(spu), []
-        for kind, amounts, size, _ in self._offers(spu):
-            add(self._used[spu], amounts, -1)
-            gains.append((self._excess(spu) - before, size, kind))
-            add(self._used[spu], amounts)
-        self.looks += len(gains)
-        for gain, _, kind in sorted(gains):
-            while gain < 0 and (excess := self._excess(spu)) and self.looks <= 2 * LOOKS_MAX:
-                begin = len(self.steps)
-                if not self._give(spu, kind, 0, over_max=excess - 1):
-                    break
-                if self._excess(spu) >= excess:
-                    self._undo(begin)
-                    break
-
-    def _offers(self, spu: int) -> Iterator[tuple[Kind, Amounts, int, int]]:
-        """What an SPU can give: the kind, what it takes, its bytes, and how many there are."""
+    def _least_kinds(self, spu: int, others: Collection[Kind], *, is_part: bool) -> list[Kind]:
+        """What to give, the largest first, so that the resource that is furthest over is relieved;
+        nothing of these others. Where all together do not relieve it, all in part, else none."""
+        if self.looks > 2 * LOOKS_MAX:
+            return []
+        shares = self._shares_over(spu)
+        index = shares.index(max(shares))
+        offers = list[tuple[Kind, Item]]()
         for kind, rows in self._held[spu].items():
             copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
-            if copies:
-                yield kind, self._amounts(kind), self._needs[kind.topic].size, copies
-                if kind.is_leader:
-                    lead = kind._replace(is_lead=True)
-                    yield lead, self._amounts(lead), 0, copies
+            gain = self._amounts(kind)[index]
+            if copies and gain > 0 and kind not in others:
+                size = 0 if kind.is_lead else self._needs[kind.topic].size
+                offers.append((kind, Item(gain, size, copies)))
+        self.looks += len(offers) * LOOKS_OF_ITEM
+        amount = self._used[spu][index] - self._goals[spu][index]
+        counts = least_cover([item for _, item in offers], amount)
+        if counts is None:
+            counts = [item.copies * is_part for _, item in offers]
+        pairs = zip(offers, counts, strict=True)
+        found = [(-item.size, kind) for (kind, item), count in pairs for _ in range(count)]
+        return [kind for _, kind in sorted(found)]
 
-    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int = 0) -> bool:
-        """Let an SPU give such a replica, to one that is over its ceiling by more than `over_max`
+    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int) -> bool:
+        """Let an SPU give such a replica, to one that comes over its goal by more than `over_max`
         then only if that can be relieved in turn."""
-        rows = self._held[spu][kind._replace(is_lead=False)]
-        beyond: list[tuple[int, Step]] = []
-        for taker in self._order:
+        rows, beyond = self._held[spu][kind], list[tuple[int, Step]]()
+        for taker in self._order if self.looks <= 2 * LOOKS_MAX else ():
             step = Step(-1, spu, taker, kind.is_lead)
             over = self._beyond(taker, self._amounts(kind))
             is_far = over is not None and over > over_max
@@ -238,47 +215,45 @@ class _Search:
                 return True
             if found is not None:
                 beyond.append((over, step._replace(row=found)))
-        ways = [self._way_through(step, depth) for _, step in sorted(beyond)]
-        _, steps = min(filter(None, ways), key=lambda way: way[0], default=(0, []))
-        for step in steps:
+        ways, begin = list[tuple[int, list[Step]]](), len(self.steps)
+        for _, step in sorted(beyond):
             self._make(step)
-        return bool(steps)
-
-    def _way_through(self, step: Step, depth: int) -> tuple[int, list[Step]] | None:
-        """The bytes and the steps by which a replica goes to an SPU that gives in turn."""
-        begin = len(self.steps)
-        self._make(step)
-        is_relieved = self._relieve(step.taker, depth - 1)
-        way = self._size, self.steps[begin:]
-        self._undo(begin)
-        return way if is_relieved else None
+            if self._relieve(step.taker, depth - 1):
+                ways.append((self._size, self.steps[begin:]))
+            self._undo(begin)
+        for step in min(ways, key=lambda way: way[0])[1] if ways else ():
+            self._make(step)
+        return bool(ways)
 
     def _excess(self, spu: int) -> int:
         """By how much of a share the SPU is over its goal; 0: it is not."""
-        triples = zip(self._used[spu], self.goals[spu], self._capacities[spu], strict=True)
-        return max(
-            0,
-            *[((used - goal) << SHARE_BITS) // (capacity or 1) for used, goal, capacity in triples],
-        )
+        return max(0, *self._shares_over(spu))
+
+    def _shares_over(self, spu: int) -> list[int]:
+        triples = zip(self._used[spu], self._goals[spu], self._capacities[spu], strict=True)
+        return [
+            ((used - goal) << SHARE_BITS) // (capacity or 1) for used, goal, capacity in triples
+        ]
 
     def _excesses(self) -> list[int]:
         self.looks += self._spus
         return [self._excess(spu) for spu in range(self._spus)]
 
-    def _key(self) -> Key:
+    def _key(self) -> tuple[int, ...]:
+        """The largest share over a goal, the sum of these, bytes, steps."""
         found = self._excesses()
         return max(found), sum(found), self._size, len(self.steps)
 
     def _beyond(self, spu: int, amounts: Amounts) -> int | None:
-        """By how much of a share an SPU is over its ceiling with these; None: over its capacity."""
+        """By how much of a share an SPU comes over its goal with these; None: over its capacity."""
         worst = 0
-        for capacity, used, ceiling, amount in zip(
-            self._capacities[spu], self._used[spu], self.ceilings[spu], amounts, strict=True
+        for capacity, used, goal, amount in zip(
+            self._capacities[spu], self._used[spu], self._goals[spu], amounts, strict=True
         ):
-            if amount > 0 and used + amount > ceiling:
+            if amount > 0 and used + amount > goal:
                 if used + amount > capacity:
                     return None
-                worst = max(worst, ((used + amount - ceiling) << SHARE_BITS) // capacity)
+                worst = max(worst, ((used + amount - goal) << SHARE_BITS) // capacity)
         return worst
 
     def _amounts(self, kind: Kind) -> Amounts:
@@ -303,7 +278,7 @@ class _Search:
         if members[0] == giver and taker in self._demoted.get(self._topics[row], ()):
             return False
         if is_lead:
-            return members == first and taker in members and self._ruled.may_lead(row, taker)
+            return members == first and taker in members and self._able[row][members.index(taker)]
         if self._ruled.has(row):
             return bool(self._ruled.takers(row, first.index(giver))[taker])
         if taker in members or taker in first or self._ruled.closed[taker]:

@@ -8,8 +8,8 @@ Rules:
   capacity; a follower goes before the leader.
 - Of a topic with rules a replica goes where a rebalance may move it (`constraints.moving`); only
   where that repairs less soft rules give way to hard ones.
-- Lists that the limits leave unrepaired are counted. Of many (`LISTS_MAX`, `LEFT_MAX`) those count
-  that break a rule or are uneven, whether or not a move makes them better.
+- Lists that the limits leave unrepaired are counted. Beyond `LISTS_MAX` all count that break a rule
+  or are uneven, whether or not a move makes them better.
 
 Example: racks a: 0, b: 1 and 2, c: 3; the list `[0, 2, 1]`, 1 holds the most → `[0, 2, 3]`.
 """
@@ -34,10 +34,9 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
-LOOKS_MAX: Final = 1_000_000  # at SPUs that a topic's rules exclude; some 2 s
-LISTS_MAX: Final = 60_000  # searched for a move, and moves found; some 2 s
-LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list
-LEFT_MAX: Final = 10_000  # likewise beyond the limits; then all count that break a rule
+LISTS_MAX: Final = 40_000  # searched for a move, and moves found; some 1 s
+LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list,
+SPUS_A_LIST: Final = 16  # and so many SPUs that are taken apart by a topic's rules
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
 
@@ -72,33 +71,27 @@ def repair_lists(
     `matrices` has their lists, which are only read, `sizes` the bytes of a replica of each; `loads`
     are the SPUs that take part.
     """
-    repairing = _Repairing(state, loads, max_moves, max_bytes)
+    repairing = _Repairing(state, loads, max_moves, inf if max_bytes is None else max_bytes)
     closed = {i for i in loads.ids.tolist() if state.spus[SpuId(i)].is_closed}
     racks = _Racks(state, [*state.ring.ids.tolist(), *moving.opened])
     for index, (name, matrix) in enumerate(zip(names, matrices, strict=True)):
-        topic = state.topics[name]
-        breaks = kept_rules(state, name)
-        rows = set() if topic.ignore_rack else racks.uneven(matrix)
+        is_racked, breaks = not state.topics[name].ignore_rack, kept_rules(state, name)
+        rows = racks.uneven(matrix) if is_racked else set()
         if breaks is not None:
             rows.update(
-                at
-                for at, row in enumerate(matrix.tolist())
-                if breaks.broken([spu_id for spu_id in row if spu_id != PADDING])
+                at for at, row in enumerate(matrix.tolist()) if breaks.broken(_members(row))
             )
         if rows:
             rules = moving.of(name, loads.ids)
             stays = closed if rules is None else {*loads.ids[rules.stays].tolist()}
-            repaired = _RepairedTopic(
-                index,
-                name,
-                sizes[index],
-                breaks,
-                rules,
-                stays,
-                racks={} if topic.ignore_rack else racks.names,
-            )
-            repairing.repair(repaired, matrix, sorted(rows))
+            spu_racks = racks.names if is_racked else {}
+            topic = _RepairedTopic(index, name, sizes[index], breaks, rules, stays, spu_racks)
+            repairing.repair(topic, matrix, sorted(rows))
     return repairing.found
+
+
+def _members(row: Sequence[int]) -> list[int]:
+    return [spu_id for spu_id in row if spu_id != PADDING]
 
 
 @dataclass(slots=True)
@@ -119,13 +112,11 @@ class _RepairedTopic:
 
 
 class _Repairing:
-    def __init__(
-        self, state: ClusterState, loads: Loads, max_moves: int, max_bytes: int | None
-    ) -> None:
+    def __init__(self, state: ClusterState, loads: Loads, max_moves: int, max_bytes: float) -> None:
         self.found = Repairs()
         self._state, self._ids = state, loads.ids
-        self._moves_left, self._bytes_left = max_moves, inf if max_bytes is None else max_bytes
-        self._looks = self._lists = 0
+        self._max_moves, self._max_bytes = max_moves, max_bytes
+        self._lists = 0
         ids = loads.ids.tolist()
         self._held = dict(zip(ids, loads.replicas.tolist(), strict=True))
         self._slots = dict(zip(ids, np.maximum(loads.capacities, 1).tolist(), strict=True))
@@ -133,35 +124,35 @@ class _Repairing:
 
     def repair(self, topic: _RepairedTopic, matrix: IdMatrix, rows: Sequence[int]) -> None:
         """Repair these lists of a topic."""
-        chooser = self._chooser(topic.name)
+        chooser, found = self._chooser(topic.name), self.found
         for number, row in enumerate(rows):
-            if self._lists >= (LEFT_MAX if self.found.left else LISTS_MAX):
-                self.found.left += len(rows) - number
+            if self._lists >= LISTS_MAX:
+                found.left += len(rows) - number
                 return
-            members = [spu_id for spu_id in matrix[row].tolist() if spu_id != PADDING]
+            members = _members(matrix[row].tolist())
             while (move := self._best_move(topic, members, chooser)) is not None:
-                if self._moves_left == 0 or topic.size > self._bytes_left:
-                    self._lists = 0 if self.found.left == 0 else self._lists
-                    self.found.left += 1
+                if len(found.moves) == self._max_moves or found.size + topic.size > self._max_bytes:
+                    found.left += 1
                     break
                 at, taken = move
                 gone, members[at] = members[at], taken
                 self._count(topic, chooser, gone, taken, leads=at == 0)
-                if topic.index not in self.found.matrices:
-                    self.found.matrices[topic.index] = matrix.copy()
-                self.found.matrices[topic.index][row, at] = taken
-                self.found.moves.append(
+                if topic.index not in found.matrices:
+                    found.matrices[topic.index] = matrix.copy()
+                found.matrices[topic.index][row, at] = taken
+                found.moves.append(
                     ListMove(topic=topic.index, partition=row, gone=gone, taken=taken)
                 )
 
     def _count(
         self, topic: _RepairedTopic, chooser: Chooser, gone: int, taken: int, *, leads: bool
     ) -> None:
-        for each in {id(each): each for each in (chooser, self._plain) if each}.values():
-            each.release(gone)
-            each.give(taken)
-            if leads:
-                each.pass_lead(gone, taken)
+        chooser.release(gone)
+        chooser.give(taken)
+        if leads:
+            chooser.pass_lead(gone, taken)
+        if chooser is not self._plain:
+            self._plain = None  # It does not know of this.
         need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
             self.found.changes[None][spu_id] += more
@@ -170,9 +161,7 @@ class _Repairing:
             for name, follower, leader in () if need is None else need.by_name():
                 self.found.changes[name][spu_id] += more * (leader if leads else follower)
         self._lists += 1
-        self._moves_left -= 1
         self.found.size += topic.size
-        self._bytes_left -= topic.size
 
     def _best_move(
         self, topic: _RepairedTopic, members: list[int], chooser: Chooser
@@ -201,16 +190,14 @@ class _Repairing:
         taken = chooser.best(others, without=members)
         if taken is None or taken not in self._held:
             return
-        allowed = None if rules is None else rules.takers(members, at)
         place = int(np.searchsorted(self._ids, taken))
-        if rules is None or allowed is None or allowed[place]:
+        if rules is None or (allowed := rules.takers(members, at))[place]:
             yield taken
             return
-        if self._looks <= LOOKS_MAX:
-            self._looks += len(self._ids)
-            second = chooser.best(others, without={*members, *self._ids[~allowed].tolist()})
-            if second is not None and second in self._held:
-                yield second
+        self._lists += len(self._ids) // SPUS_A_LIST
+        second = chooser.best(others, without={*members, *self._ids[~allowed].tolist()})
+        if second is not None and second in self._held:
+            yield second
         if rules.is_open[place] and topic.cost(members)[0]:
             yield taken
 

@@ -18,15 +18,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.lists import ClusterLists, Step
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 from spu_assigner.core.state.ledger import CountArray
 
 TURNS: Final = 3  # of one deal
 LOOKS_EACH: Final = 32  # at replicas, for one that an SPU may take; fewer, where there are
-LOOKS_MAX: Final = 400_000  # more in all; some 1 s
+LOOKS_MAX: Final = 250_000  # more in all; some 0.6 s
 LOOKS_LEAST: Final = 6
+CELLS_MAX: Final = 2**24  # replicas of an SPU, times SPUs that may take them
+LOOKS_OF_RULED: Final = 2_000  # what it takes to ask the rules about a replica
+TABLES_MAX: Final = 32  # of SPUs that are kept
+NO_WAY: Final = 9  # more than it costs to pass a replica
 
 Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
 Unit = tuple[int, int]  # row and column
@@ -38,6 +41,8 @@ class ReplicaPool:
     def __init__(self, lists: ClusterLists, ruled: RuledLists) -> None:
         """The lists are only read."""
         racks, self._topics, self._ruled = lists.racks, lists.topics, ruled
+        topics = np.arange(int(lists.topics[-1]) + 2, dtype=np.int32)
+        self._starts: list[int] = np.searchsorted(lists.topics, topics).tolist()  # rows
         self._spus = lists.spus
         self._rack_count = 1 + max(int(racks.max()), int(lists.rack_of.max()))
         self._rack_of = np.append(lists.rack_of, self._rack_count)
@@ -47,8 +52,9 @@ class ReplicaPool:
         self._closed = ruled.closed
         self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
         self._is_ruled[ruled.rows] = True
-        self._rows: list[Positions] = []  # of each SPU, ascending; from the first path on
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
+        self._tables: dict[int, tuple[Positions, NDArray[np.int8]]] = {}
+        self.looks = 0  # at whether an SPU may take a replica, along paths
 
     def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
         """Pass replicas without rules that have not passed yet, from SPUs with an excess to those
@@ -59,12 +65,10 @@ class ReplicaPool:
         change = np.zeros_like(excess)
         lack = np.where(self._closed, 0, lack)
         for turn in range(TURNS):
-            to_give = np.maximum(excess + np.minimum(change, 0), 0)
-            to_take = np.maximum(lack - np.maximum(change, 0), 0)
+            to_give, to_take = (excess + change).clip(min=0), (lack - change).clip(min=0)
             if not to_give.any() or not to_take.any():
                 break
             self._deal_once(to_give, to_take, change, is_one_each=turn == 0)
-        self._rows, self._reach = [], {}
         return change
 
     def _deal_once(
@@ -95,7 +99,7 @@ class ReplicaPool:
                 if unit in gone or left[giver] == 0 or rows[unit] in moved:
                     continue
                 if topic not in held:
-                    span = slice(*np.searchsorted(self._topics, (topic, topic + 1)))
+                    span = slice(self._starts[topic], self._starts[topic + 1])
                     held[topic] = Counter(self._now[span].ravel().tolist())
                 key = held[topic][giver], left[giver]
                 if key > most and self._fits(rows[unit], giver, taker):
@@ -125,63 +129,75 @@ class ReplicaPool:
     def reach(self, giver: int) -> list[tuple[int, Positions]]:
         """Costs -1, 0, 1, and who can take one of the giver's replicas at that cost."""
         if giver not in self._reach:
-            found = np.zeros((3, self._spus), dtype=np.bool_)
-            rows = self._rows_of(giver)
-            plain = rows[~self._is_ruled[rows]]
-            is_own = (self._at_first[plain] == giver).any(axis=1)
-            for some, refund in ((plain[~is_own], 1), (plain[is_own], 0)):
-                if len(some):
-                    found[2 - refund] |= self._open_to(some, giver)
-                    found[1 - refund, self._back(some, giver)] = True
-            for unit in self._ruled_units(rows, giver):
-                owner = int(self._at_first[unit])
-                found[1 + (owner == giver)] |= self._ruled.takers(*unit)
-                if owner != giver:
-                    found[0, owner] = True
-            found[:, giver] = False
+            costs = self._costs(giver)[1]
             self._reach[giver] = [
-                (cost, np.flatnonzero(takers)) for cost, takers in enumerate(found, -1)
+                (cost, np.flatnonzero((costs == cost).any(axis=0))) for cost in (-1, 0, 1)
             ]
         return self._reach[giver]
 
     def find(self, giver: int, taker: int, cost: int) -> Unit:
         """A replica that can pass so, of the topic of which the taker has the fewest."""
-        rows = self._rows_of(giver)
-        is_own, was_there = (
-            (self._at_first[rows] == spu).any(axis=1).astype(np.int8) for spu in (giver, taker)
-        )
-        fit = ~(self._now[rows] == taker).any(axis=1) & (is_own - was_there == cost)
-        if self._rack_of[giver] != self._rack_of[taker]:
-            full, _ = self._full(rows)
-            fit &= ~(full == self._rack_of[taker]).any(axis=1)
-        fit &= ~self._is_ruled[rows] & ~self._closed[taker]
-        for unit in self._ruled_units(rows, giver):
-            is_back = self._at_first[unit] == taker
-            if (self._at_first[unit] == giver) - int(is_back) == cost and (
-                is_back or self._ruled.takers(*unit)[taker]
-            ):
-                fit[rows == unit[0]] = True
-                break
-        rows = rows[fit]
+        rows, costs = self._costs(giver)
+        rows = rows[costs[:, taker] == cost]
         if len(rows) == 0:
             raise InvariantError(f"no replica that {giver} can pass to {taker} at cost {cost}")
         known, topics = self._topics[self._rows_of(taker)], self._topics[rows]
         counts = np.searchsorted(known, topics, "right") - np.searchsorted(known, topics)
-        return self._unit(int(rows[np.argmin(counts)]), giver)
+        row = int(rows[np.argmin(counts)])
+        return row, self._now[row].tolist().index(giver)
+
+    def _costs(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
+        """The table of an SPU, kept from the search for its transfers."""
+        if giver not in self._tables:
+            if len(self._tables) == TABLES_MAX:
+                self._tables.clear()
+            self._tables[giver] = self._table(giver)
+        return self._tables[giver]
+
+    def _table(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
+        """The rows of an SPU, of very many some; for each what it costs that an SPU takes the
+        replica, or `NO_WAY`; shape (rows, SPUs)."""
+        rows = self._rows_of(giver)
+        rows = rows[:: 1 + len(rows) * self._spus // CELLS_MAX]
+        self.looks += self._now.size + len(rows) * self._spus
+        now, at_first, each = self._now[rows], self._at_first[rows], np.arange(len(rows))
+        costs = np.zeros((len(rows), self._spus + 1), dtype=np.int8)
+        costs[each[:, None], at_first] = -1
+        costs += (at_first == giver).any(axis=1)[:, None]
+        room = np.zeros((len(rows), self._rack_count + 1), dtype=np.int8)
+        for racks in self._racks_at_first[rows].T:
+            room[each, racks] += 1
+        np.maximum(room, 1, out=room)
+        for racks in self._racks[rows].T:
+            room[each, racks] -= 1
+        is_full = room <= 0
+        is_full[:, self._rack_of[giver]] = False
+        is_barred = is_full[:, self._rack_of] | np.append(self._closed, True)
+        is_barred[each[:, None], now] = True
+        costs[is_barred] = NO_WAY
+        ruled = np.flatnonzero(self._is_ruled[rows])
+        if len(ruled):
+            self.looks += len(ruled) * LOOKS_OF_RULED
+            places = (now[ruled] == giver).argmax(axis=1)
+            units = zip(rows[ruled].tolist(), places.tolist(), strict=True)
+            takers = np.array([self._ruled.takers(*unit) for unit in units])
+            owners = at_first[ruled, places]
+            costs[ruled, :-1] = np.where(takers, (owners == giver)[:, None], NO_WAY)
+            is_away = owners != giver
+            costs[ruled[is_away], owners[is_away]] = -1
+        return rows, costs[:, :-1]
 
     def is_narrow(self, unit: Unit, taker: int) -> bool:
         """Whether another replica of the list might hinder this one from passing to that SPU."""
-        is_ruled, giver = self._is_ruled[unit[0]], self._now[unit]
-        return bool(not is_ruled and self._rack_of[giver] != self._rack_of[taker])
+        is_near = self._rack_of[self._now[unit]] == self._rack_of[taker]
+        return not is_near and not self._is_ruled[unit[0]]
 
     def transfer(self, unit: Unit, taker: int) -> None:
         """Let an SPU have a replica."""
         row, giver = unit[0], int(self._now[unit])
         for spu in (giver, taker) if self._is_ruled[row] else (*self._now[row].tolist(), taker):
             self._reach.pop(spu, None)
-        self._rows[giver] = self._rows[giver][self._rows[giver] != row]
-        at = np.searchsorted(self._rows[taker], row)
-        self._rows[taker] = np.insert(self._rows[taker], at, row)
+            self._tables.pop(spu, None)
         self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
 
     def changes(self) -> list[Step]:
@@ -212,51 +228,8 @@ class ReplicaPool:
         yield from zip(left, taken, strict=True)
 
     def _rows_of(self, spu: int) -> Positions:
-        if not self._rows:
-            flat = self._now.ravel()
-            order = np.argsort(flat, kind="stable")
-            bounds = np.searchsorted(flat[order], np.arange(self._spus + 1)).tolist()
-            rows = order // self._now.shape[1]
-            self._rows = [rows[bounds[i] : bounds[i + 1]] for i in range(self._spus)]
-        return self._rows[spu]
-
-    def _unit(self, row: int, spu: int) -> Unit:
-        return row, int(np.flatnonzero(self._now[row] == spu)[0])
-
-    def _ruled_units(self, rows: Positions, spu: int) -> Iterator[Unit]:
-        """Those of an SPU, which has a replica in each of these rows."""
-        rows = rows[self._is_ruled[rows]]
-        columns = (self._now[rows] == spu).argmax(axis=1)
-        return zip(rows.tolist(), columns.tolist(), strict=True)
-
-    def _full(self, rows: Positions) -> tuple[IdMatrix, NDArray[np.bool_]]:
-        """The racks that are full in rows, each once; which members are on racks with room."""
-        racks, at_first = self._racks[rows][:, :, None], self._racks_at_first[rows][:, None, :]
-        is_same = racks == self._racks[rows][:, None, :]
-        limits = np.maximum(1, (racks == at_first).sum(axis=2))
-        has_room = is_same.sum(axis=2) < limits
-        is_again = (is_same & np.tri(racks.shape[1], k=-1, dtype=np.bool_)).any(axis=2)
-        return np.where(has_room | is_again, self._rack_count, racks[:, :, 0]), has_room
-
-    def _open_to(self, rows: Positions, giver: int) -> NDArray[np.bool_]:
-        """Who may take the giver's replica of any of these rows."""
-        full, has_room = self._full(rows)
-        now = self._now[rows]
-        is_full = np.bincount(full.ravel(), minlength=self._rack_count + 1)
-        beside = np.bincount(now[has_room], minlength=self._spus + 1)[:-1]
-        closed = is_full[self._rack_of[:-1]] + beside  # rows whose rack is full, or have the SPU
-        held = np.bincount(now.ravel(), minlength=self._spus + 1)[:-1]
-        is_neighbour = self._rack_of[:-1] == self._rack_of[giver]
-        return np.asarray((np.where(is_neighbour, held, closed) < len(rows)) & ~self._closed)
-
-    def _back(self, rows: Positions, giver: int) -> Positions:
-        """Who may take the giver's replica of any of these rows and was a member at first."""
-        rows = rows[(self._now[rows] != self._at_first[rows]).any(axis=1)]
-        at_first = self._at_first[rows]
-        is_away = ~(at_first[:, :, None] == self._now[rows][:, None, :]).any(axis=2)
-        racks = self._rack_of[at_first]
-        is_full = (self._full(rows)[0][:, None, :] == racks[:, :, None]).any(axis=2)
-        return np.asarray(at_first[is_away & (~is_full | (racks == self._rack_of[giver]))])
+        """Those in which an SPU is now, ascending."""
+        return np.asarray(np.flatnonzero(self._now.ravel() == spu) // self._now.shape[1])
 
 
 def _dealt(lack: CountArray, total: int, count: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.rebalance.fair_share import Kinds, fair_shares, free_of
+from spu_assigner.core.rebalance.fair_share import Kinds, fair_shares, kinds_of
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
@@ -102,14 +102,10 @@ def fair_level(
     Of each resource the largest of the fair shares by its capacities (`fair_share`), where a list
     is as many units as its replicas take at least, and the rest in lists of its own.
     """
-    zones = ruled.zones()
-    zone_of = lists.rack_of if zones is None else zones.of
-    free, is_movable = free_of(lists), lists.is_movable
-    room = free if zones is None else zones.rooms(free)
-    table = np.column_stack((is_movable.sum(axis=1), is_movable[:, 0], room)).astype(np.int32)
-    kinds, kind_of = np.unique(table, axis=0, return_inverse=True)  # of lists
-    units, leads, room = kinds[:, 0], kinds[:, 1], kinds[:, 2:]
-    pairs = np.stack((kind_of.ravel(), lists.topics))
+    kinds, kind_of = kinds_of(lists, ruled)
+    units, leads = kinds.units, np.zeros_like(kinds.units)
+    leads[kind_of] = lists.is_movable[:, 0]
+    pairs = np.stack((kind_of, lists.topics))
     pairs, counts = np.unique(pairs, axis=1, return_counts=True)
     levels = [Fraction(0)]
     for index in range(len(goal.capacities[0])):
@@ -119,15 +115,15 @@ def fair_level(
         largest = max(map(max, needs))
         if largest:
             levels.append(Fraction(largest, max(*capacities, largest)))
-        weights = np.zeros((3, len(kinds)), dtype=object)  # each replica, follower, leader
+        weights = np.zeros((3, len(units)), dtype=object)  # each replica, follower, leader
         for kind, topic, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
             least = min(needs[topic])
             weights[0, kind] += count * least
             weights[1, kind] += count * (needs[topic][0] - least)
             weights[2, kind] += count * (needs[topic][1] - least)
         units_of = np.concatenate((units, units - leads, leads))
-        weighed = Kinds(lists=weights.ravel(), units=units_of, room=np.tile(room, (3, 1)))
-        shares = fair_shares(capacities, held, zone_of, weighed)
+        weighed = Kinds(lists=weights.ravel(), units=units_of, room=np.tile(kinds.room, (3, 1)))
+        shares = fair_shares(capacities, held, ruled.zone_of, weighed)
         triples = zip(shares, capacities, held, strict=True)
         levels += [share / has for share, has, low in triples if has and share > low]
     return max(levels)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -38,22 +39,11 @@ class RuledTopics:
     choices: Mapping[int, LeaderChoice] = field(default_factory=dict)  # where they have their own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Zones:
-    """SPUs of one rack that are alike to the rules."""
-
-    of: CountArray  # of each SPU, 0 … without gaps
-    racks: CountArray  # of each zone
-    is_open: Flags  # shape (lists, zones)
-
-    def rooms(self, free: IdMatrix) -> IdMatrix:
-        """For how many replicas of each list a zone has room, from those of racks."""
-        rooms = np.minimum(free[:, self.racks], np.bincount(self.of))
-        return np.where(self.is_open, rooms, 0).astype(np.int16)
-
-
 class RuledLists:
-    """The lists under rules among all that may move."""
+    """The lists under rules among all that may move.
+
+    A *zone* are the SPUs of one rack that are alike to the rules.
+    """
 
     def __init__(
         self, topics: RuledTopics, lists: ClusterLists, *, fullness: Sequence[int]
@@ -66,7 +56,16 @@ class RuledLists:
             if (rules := topics.rules[topic]) is not None
         }
         self._at_first, self._fullness = lists.copy(), fullness
-        self._kept: dict[int, Flags] = {}
+        tables = [rules.table for rules in self._rules.values()]
+        masks = {table.allowed.tobytes(): table.allowed for table in tables}
+        columns = [lists.rack_of, self.closed, *(masks[key] for key in sorted(masks))]
+        if len(np.unique(columns, axis=1).T) > ZONES_MAX:
+            columns = columns[:1]
+        zones, zone_of = np.unique(np.array(columns, dtype=np.int64), axis=1, return_inverse=True)
+        self.zone_of: CountArray = zone_of.ravel()  # of each SPU, 0 … without gaps
+        self._zone_racks = zones[0]
+        kept = KEPT_MAX // max(1, lists.ids.shape[1] * lists.spus)
+        self._of = lru_cache(maxsize=kept)(self._found)
 
     @property
     def rows(self) -> IdArray:
@@ -81,13 +80,6 @@ class RuledLists:
         """The SPUs that may take that replica of a list."""
         return np.asarray(self._of(row)[at])
 
-    def may_lead(self, row: int, taker: int) -> bool:
-        """Whether that member of a list, as it was at first, may lead it."""
-        if row not in self._rules:
-            return True
-        at = self._at_first.places[row].tolist().index(taker)
-        return bool(self._rules[row].table.leaders(self._at_first.members(row))[at])
-
     def able_to_lead(self, lists: ClusterLists) -> Flags:
         """Which members may lead the lists, as far as the rules of topics go."""
         able = np.ones(lists.ids.shape, dtype=np.bool_)
@@ -96,37 +88,29 @@ class RuledLists:
             able[row, : len(found)] = found
         return able
 
-    def zones(self) -> Zones | None:
-        """The SPUs by what the rules say of them; None: nothing."""
-        if not self._rules and not self.closed.any():
-            return None
-        rack_of, places = self._at_first.rack_of, self._at_first.places
-        tables = [rules.table for rules in self._rules.values()]
-        masks = {table.allowed.tobytes(): table.allowed for table in tables}
-        columns = [rack_of, self.closed, *(masks[key] for key in sorted(masks))]
-        known, of = np.unique(np.array(columns, dtype=np.int64), axis=1, return_inverse=True)
-        if known.shape[1] > ZONES_MAX:
-            known, of = np.unique(np.array([rack_of]), axis=1, return_inverse=True)
-        of = of.ravel()
-        open_to_all = np.bincount(of[~self.closed], minlength=known.shape[1]) > 0
-        is_open = np.tile(open_to_all, (len(places), 1))
-        for row in self._rules:
-            may_hold = np.asarray(self._of(row).any(axis=0))
-            np.put(may_hold, places[row][places[row] < len(of)], True)
-            is_open[row] = np.bincount(of[may_hold], minlength=known.shape[1]) > 0
-        return Zones(of=of, racks=known[0], is_open=is_open)
-
-    def _of(self, row: int) -> Flags:
-        """Shape (replicas, SPUs)."""
-        known = self._kept.get(row)
-        if known is None:
-            width = self._at_first.ids.shape[1]
-            if len(self._kept) * width * self._at_first.spus > KEPT_MAX:
-                self._kept.clear()
-            known = self._kept[row] = self._found(row)
-        return known
+    def room(self, rows: CountArray) -> IdMatrix:
+        """For how many replicas of each of these lists each zone has room, beside those that stay;
+        shape (lists, zones)."""
+        lists, zone_of, sizes = self._at_first, self.zone_of, np.bincount(self.zone_of)
+        racks, stays, is_ruled = (
+            lists.racks[rows],
+            ~lists.is_movable[rows],
+            np.isin(rows, self.rows),
+        )
+        is_open = np.bincount(zone_of[~self.closed], minlength=len(sizes)) > 0
+        room = np.tile(is_open, (len(rows), 1)).astype(np.int32)
+        for at in np.flatnonzero(is_ruled).tolist():
+            places, may_hold = lists.places[rows[at]], self._of(int(rows[at])).any(axis=0)
+            may_hold[places[places < lists.spus]] = True
+            room[at] = np.bincount(zone_of[may_hold], minlength=len(sizes)) > 0
+        for zone, size in enumerate(sizes.tolist()):
+            here = racks == self._zone_racks[zone]
+            free = np.maximum(1, here.sum(axis=1)) - (here & stays).sum(axis=1)
+            room[:, zone] *= np.minimum(free, size)
+        return room
 
     def _found(self, row: int) -> Flags:
+        """Which SPUs may take which replica of a list; shape (replicas, SPUs)."""
         lists, rules = self._at_first, self._rules[row]
         members, spus = lists.members(row), lists.spus
         places, racks = lists.places[row].tolist(), lists.racks[row].tolist()
