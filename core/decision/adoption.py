@@ -100,16 +100,23 @@ def adopt(
 
 
 def _settled(state: ClusterState, event: TopicAdopted) -> list[Record]:
-    """Rejects the waiting create of this name: the topic is there."""
+    """Settles the waiting request of this name.
+
+    A create is rejected: the topic is there. A repair is done, unless it has to empty an SPU.
+    """
     waiting = state.waiting.get(event.topic)
-    if waiting is None or waiting.kind is not Wait.CREATE:
+    if waiting is None:
         return []
-    exists = Rejection(
-        Code.TOPIC_EXISTS,
-        f"topic {event.topic!r} was adopted in cluster {state.cluster_id!r} while this create "
-        "waited; delete it first, or choose another name",
-    )
-    return settled(state, event.topic, waiting.cause, exists)
+    if waiting.kind is Wait.CREATE:
+        exists = Rejection(
+            Code.TOPIC_EXISTS,
+            f"topic {event.topic!r} was adopted in cluster {state.cluster_id!r} while this create "
+            "waited; delete it first, or choose another name",
+        )
+        return settled(state, event.topic, waiting.cause, exists)
+    if any(spu_id in state.leaving for row in event.replicas for spu_id in row):
+        return []
+    return settled(state, event.topic, waiting.cause)
 
 
 def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> list[Record]:

@@ -30,6 +30,7 @@ from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
 from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.repair import outcome
 from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
 from spu_assigner.core.placement.choose import Chooser, topic_chooser
@@ -76,12 +77,15 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
         for spu_id in row
         if spu_id not in kept
     ]
+    leaving = leaving_spus(state, topic)
+    held = [row for row in rows if not leaving.isdisjoint(row)]
     return revised(
         state,
         cause,
         Mode.REPLICATION,
         {name: ReplicaLists.of_lists(rows)},
         assigned,
+        *([] if held else outcome(state, name, held, cause=cause)),
         moves={name: [*gone, *come]},
         replication_factor=factor,
         own_events=own_events_after(topic, cause),
