@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.jvm.jars import Group, ensure_all
+from spu_assigner.stream.local.jvm.jars import Group, ensure_all
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 HERE: Final = ROOT / "docker"
@@ -172,7 +172,7 @@ def _build_argument(proxy: str) -> list[str]:
 def _inputs(name: str, base: str, architecture: str) -> str:
     """What an image is made of, as one hash: a change of any of it makes another."""
     files = [HERE / f"{name}.Dockerfile", *sorted(HERE.glob(f"{name}[-_]*"))]
-    files.append(ROOT / "stream" / "jvm" / "jars.lock.json")
+    files.append(ROOT / "stream" / "local" / "jvm" / "jars.lock.json")
     if name == "job":
         files += [HERE / "requirements.lock", ROOT / "requirements-build.lock", *_sources()]
     found = hashlib.sha256(f"{base} {architecture}\n".encode())

@@ -1,4 +1,4 @@
-# Kafka in KRaft mode, of the jars that stream/jvm/jars.lock.json names; `make docker-build` builds it.
+# Kafka in KRaft mode, of the jars that stream/local/jvm/jars.lock.json names; `make docker-build` builds it.
 # It is started and configured as the official image apache/kafka is (KAFKA_* variables, CLUSTER_ID,
 # /var/lib/kafka/data), so that docker/compose.yaml works with either: KAFKA_IMAGE names the other.
 # Kafka's command-line tools are where the official image has them, /opt/kafka/bin, and on the PATH.

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.broker.embedded import prepare
-from spu_assigner.stream.jvm.build_cache import cache_home
-from spu_assigner.stream.jvm.jars import Group, ensure_all
-from spu_assigner.stream.jvm.java import JavaError, ensure_java, install_java
-from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
+from spu_assigner.stream.job.run.spark_class_archive import ensure_spark_image
+from spu_assigner.stream.local.broker.embedded import prepare
+from spu_assigner.stream.local.jvm.build_cache import cache_home
+from spu_assigner.stream.local.jvm.jars import Group, ensure_all
+from spu_assigner.stream.local.jvm.java import JavaError, ensure_java, install_java
 
 NEEDED: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "broker")
 FOR_S3: Final[Group] = "spark-s3"

@@ -27,9 +27,9 @@ def main() -> int:
         from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.config.settings import Settings
     from spu_assigner.stream.job.session import ensure_jars
-    from spu_assigner.stream.jvm.jars import EXTENSION
+    from spu_assigner.stream.kafka.config.settings import Settings
+    from spu_assigner.stream.local.jvm.jars import EXTENSION
 
     try:
         jars = ensure_jars(Settings.load().checkpoint)

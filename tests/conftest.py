@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from spu_assigner import core
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import session as job_session
 from spu_assigner.stream.job.session import Jars, build_session
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import Java, ensure_java
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
 from support.project.case_share import share_of

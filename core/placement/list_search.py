@@ -42,7 +42,7 @@ class ListSearch:
         self._field, self._replicas, self._work, self._can_lead = field, replicas, work, can_lead
         self._most_weight = max((kind.weight for kind in field.kinds), default=0)
         hard = [
-            (len(cells), level)
+            (len({kind.cells[level] for kind in field.kinds}), level)
             for level, cells in enumerate(field.levels)
             if any(field.maxes[i] < REPLICATION_FACTOR_MAX or field.mins[i] for i in cells)
         ]

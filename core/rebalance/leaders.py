@@ -13,6 +13,7 @@ Example: `[0, 1], [1, 2], [0, 2]` is led 2, 1, 0 times → `[0, 1], [1, 2], [2, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ LOOKS_MAX: Final = 750_000  # at members of lists; some 1 s
 BOUND_LOOKS_MAX: Final = 4_000  # likewise, for one lead beyond its bound of a topic,
 SPREAD_LOOKS_MAX: Final = 64  # and for one within it, beside those at its own lists
 FREE: Final = -1  # no topic: any list may come next on a path
+NO_HOP: Final[Hop] = (-1, -1)  # from a lead that stays to one that makes up for it
 
 Node = tuple[int, int]  # an SPU, and the topic of the list that it must hand on; FREE: of any
 
@@ -87,7 +89,9 @@ class _TopicLists(LedLists):
         """How a lead of the topic leaves an SPU so that no other goes beyond its bound, and the
         cluster stays as even: to one with as much room as the SPU leaves, or back to it.
 
-        Unless it is one beyond its bound, each hop keeps the sum of squares below what it was.
+        Unless it is one beyond its bound, each hop keeps the sum of squares below what it was. If
+        that one finds no way, it may go where the cluster becomes less even, and a lead of an SPU
+        that makes up for it goes on.
         """
         led = self.led_of(start, topic)
         if led < 2 or self.looks <= 0:
@@ -95,6 +99,7 @@ class _TopicLists(LedLists):
         most, is_beyond = self.counts.last(start), led > self._bound(start, topic)
         last = self.looks - (BOUND_LOOKS_MAX if is_beyond else SPREAD_LOOKS_MAX + 4 * led)
         before: dict[Node, tuple[Node, Hop]] = {}
+        ends: list[Node] = []  # where it could stay, were the cluster not less even then
         queue: list[tuple[Node, int]] = [((start, topic), 0)]
         for node, more in queue:
             own = self.led.get(node[0], {})
@@ -113,10 +118,30 @@ class _TopicLists(LedLists):
                         before[following] = node, (number, taker)
                         if not is_back and not (has_room and self.counts.key(taker) <= most):
                             queue.append((following, grows))
+                            ends += [following] * has_room
                             continue
-                        path = path_to(following, before)
+                        path = [hop for hop in path_to(following, before) if hop != NO_HOP]
                         if len({each for each, _ in path}) == len(path):
                             return path
                 if self.looks < last:
                     return []
+            if is_beyond and ends and node == queue[-1][0]:
+                end = min(ends, key=lambda each: self.counts.key(each[0]))
+                following_on = self._making_up_for(end[0], before.keys() | {(start, FREE)})
+                before |= dict.fromkeys(following_on, (end, NO_HOP))
+                queue += [(each, 0) for each in following_on]
+                ends = []
         return []
+
+    def _making_up_for(self, end: int, seen: Collection[Node]) -> list[Node]:
+        """The SPUs that lead so much that, where one leads less, another may lead more."""
+        self.looks -= len(self.led)
+        least, leading = (
+            self.counts.key(end),
+            [spu for spu in self.led if any(self.led[spu].values())],
+        )
+        return [
+            (spu, FREE)
+            for spu in leading
+            if (spu, FREE) not in seen and self.counts.last(spu) >= least
+        ]

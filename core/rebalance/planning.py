@@ -93,8 +93,12 @@ def plan_rebalance(
     steps: Iterable[Step]
     relief = None
     if goal is not None:
-        demoted = () if choice is None else np.flatnonzero(np.isin(loads.ids, choice.demoted))
-        relief = find_relief(lists, goal, under_rules, demoted=frozenset(map(int, demoted)))
+        choices = {} if choice is None else dict.fromkeys(range(len(topics)), choice)
+        demoted = {
+            topic: np.flatnonzero(np.isin(loads.ids, each.demoted)).tolist()
+            for topic, each in {**choices, **ruled.choices}.items()
+        }
+        relief = find_relief(lists, goal, under_rules, demoted=demoted)
         steps, is_cut = relief.steps, relief.is_cut
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)

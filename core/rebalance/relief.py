@@ -17,7 +17,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -42,6 +42,8 @@ LOOKS_OF_ITEM: Final = 16  # what it takes to weigh replicas that are alike
 LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
 LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
 
+Demoted = Mapping[int, Collection[int]]
+
 
 class Kind(NamedTuple):
     """Replicas of a topic that take the same amounts, or their leads."""
@@ -62,11 +64,12 @@ class Relief:
 
 
 def find_relief(
-    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Collection[int]
+    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Demoted
 ) -> Relief:
     """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
 
-    `demoted`: positions of SPUs that take no lead. Any prefix of the steps keeps all rules.
+    `demoted`: of each topic the positions of SPUs that take no lead, if there are some. Any prefix
+    of the steps keeps all rules.
     """
     fixed = [list(amounts) for amounts in goal.used]
     for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
@@ -91,7 +94,7 @@ class _Search:
         goal: ResourceGoal,
         goals: list[Amounts],
         ruled: RuledLists,
-        demoted: Collection[int],
+        demoted: Demoted,
     ) -> None:
         self.steps: list[Step] = []
         self.looks = self._size = 0  # bytes moved
@@ -272,7 +275,7 @@ class _Search:
         members, first = self._rows[row], self._first[row]
         if row in self._led or giver not in members:
             return False
-        if members[0] == giver and taker in self._demoted:
+        if members[0] == giver and taker in self._demoted.get(self._topics[row], ()):
             return False
         if is_lead:
             return members == first and taker in members and self._able[row][members.index(taker)]

@@ -1,4 +1,6 @@
-"""Commands for users of a job: produce, watch, simulate, topics, completion.
+"""What a user of a job does: sends events and reads answers.
 
-Imports `explain`, `kafka`, `config` and `common`.
+The commands `produce`, `watch`, `simulate`, `lint`, `topics`, `schemas` and `completion`. Called by
+`job` (the demonstration awaits its answers), `clusters` (requests, and what was announced of SPUs)
+and `audit` (decisions in words). Imports `kafka` and `common`.
 """

@@ -28,8 +28,8 @@ from spu_assigner.stream.client.spu_description import (
     Announcement,
     Described,
 )
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, SPU_EVENTS
 
 _STATE: Final = "spu"  # the kind, in the keys of assigner-state

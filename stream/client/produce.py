@@ -46,7 +46,7 @@ from spu_assigner.stream.client.produce_options import (
     with_kept,
 )
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
-from spu_assigner.stream.config.command_options import (
+from spu_assigner.stream.kafka.config.command_options import (
     BYTE_SIZE,
     FILE,
     Command,
@@ -55,12 +55,12 @@ from spu_assigner.stream.config.command_options import (
     output_option,
     reading,
 )
-from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
     from spu_assigner.stream.client.pending_answers import Awaited
-    from spu_assigner.stream.config.command_options import Form
     from spu_assigner.stream.kafka.client import Received, SentMessage
+    from spu_assigner.stream.kafka.config.command_options import Form
 
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it

@@ -13,8 +13,8 @@ from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.common.printable import printable
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.config.command_options import Form
     from spu_assigner.stream.kafka.client import Received, SentMessage
+    from spu_assigner.stream.kafka.config.command_options import Form
 
 LISTS_SHOWN: Final = 16  # of one map; JSON has them all
 RAW_SHOWN: Final = 40  # bytes of a dead letter; JSON has what the topic has

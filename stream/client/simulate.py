@@ -3,7 +3,7 @@
 Events come in as JSON Lines, answers go out as JSON Lines, each as soon as its line is there. A
 line that is no event becomes a dead letter in its place and the rest goes on; a blank line is
 passed over. With `--explain` each replica map is followed by a line for each partition that it set
-(`explain/rendering.py` has their form) and carries its reason.
+(`client/explanation.py` has their form) and carries its reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.json_lines.lines import answer_to_json, dead_letter_json
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
-from spu_assigner.stream.config.command_options import FILE, reading
+from spu_assigner.stream.kafka.config.command_options import FILE, reading
 
 DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
 
@@ -68,7 +68,7 @@ def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
 def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
     """Answers with reasons, each map followed by its explanations."""
     from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-    from spu_assigner.stream.explain.rendering import decision_json
+    from spu_assigner.stream.client.explanation import decision_json
 
     assigner = ExplainingAssigner(default_policy)
 

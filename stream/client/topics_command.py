@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Final
 
 import click
-from spu_assigner.stream.config.command_options import broker_options, output_option
-from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Role
+from spu_assigner.stream.kafka.config.command_options import broker_options, output_option
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topics import PARTITIONS
 
 _ROLES: Final = [role.value for role in Role]

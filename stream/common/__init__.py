@@ -1,5 +1,5 @@
-"""Small helpers without Kafka and Spark: files, texts, threads, signals,
+"""The ground floor: small helpers without Kafka and Spark, for files, texts, threads, signals and
 child processes.
 
-Imports nothing else of `stream`.
+Every wing calls it. Imports nothing else of `stream`.
 """

@@ -1,4 +1,5 @@
-"""The job: source, query, transactional sink, commit markers, errors.
+"""The job: source, query, transactional sink, markers, named errors; reading back what it wrote.
 
-Imports `metrics`, `shard`, `checkpoint`, `jvm`, `kafka`, `config` and `common`.
+The command `run`. Called by `clusters` (the published state; failpoints) and `audit` (markers,
+checkpoints, batches), by `setup` and `submit`. Imports `client`, `local`, `kafka` and `common`.
 """

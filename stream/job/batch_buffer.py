@@ -2,7 +2,7 @@
 
 The plan runs once. Spark hands the rows over one state partition after another, as each is done,
 so neither the driver's JVM nor this process ever holds a whole large batch. What a shard has put
-into a file already (`shard/spill.py`) is read from there. Whatever comes out of a file is held
+into a file already (`job/shard/spill.py`) is read from there. Whatever comes out of a file is held
 against the digest of what went in, each time it is read: for the marker, and to be sent.
 """
 
@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.shard.bundle import Bundle, SourceRange, merged_ranges
-from spu_assigner.stream.shard.spill import Note, digest_of, read_note
-from spu_assigner.stream.shard.tally import Tally
+from spu_assigner.stream.job.shard.bundle import Bundle, SourceRange, merged_ranges
+from spu_assigner.stream.job.shard.spill import Note, digest_of, read_note
+from spu_assigner.stream.job.shard.tally import Tally
 
 _PLACE: Final = struct.Struct(">iii")
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from spu_assigner.core.base.errors import bounded_repr
-from spu_assigner.stream.config.settings import SettingsError
+from spu_assigner.stream.kafka.config.settings import SettingsError
 
 VARIABLE: Final = "SPU_ASSIGNER_FAILPOINT"
 

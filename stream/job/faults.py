@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.data_loss import DataLossError, check_inputs
-from spu_assigner.stream.checkpoint.files import (
+from spu_assigner.stream.job.checkpoint.data_loss import DataLossError, check_inputs
+from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
     CheckpointError,
@@ -27,9 +27,9 @@ from spu_assigner.stream.checkpoint.files import (
     absolute,
     is_on_s3,
 )
-from spu_assigner.stream.checkpoint.inputs import read_inputs
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.shard.state_log import ShardDamagedError, ShardFormatError
+from spu_assigner.stream.job.checkpoint.inputs import read_inputs
+from spu_assigner.stream.job.shard.state_log import ShardDamagedError, ShardFormatError
+from spu_assigner.stream.kafka.config.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException
-from spu_assigner.stream.checkpoint.data_loss import require_same_topics
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.checkpoint.data_loss import require_same_topics
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids

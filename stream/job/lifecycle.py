@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.data_loss import (
+from spu_assigner.stream.job.checkpoint.data_loss import (
     TopicReplacedError,
     check_inputs,
     require_same_ids,
 )
-from spu_assigner.stream.checkpoint.files import (
+from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
     choose_shards,
@@ -33,9 +33,8 @@ from spu_assigner.stream.checkpoint.files import (
     read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.checkpoint.inputs import note_topics, read_inputs
-from spu_assigner.stream.checkpoint.recovered import pending_recovery
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.checkpoint.inputs import note_topics, read_inputs
+from spu_assigner.stream.job.checkpoint.recovered import pending_recovery
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.marker_check import (
     as_recovery,
@@ -53,14 +52,15 @@ from spu_assigner.stream.job.query import (
 )
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.transactional_id import IdOwner
-from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.local.jvm.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from spu_assigner.stream.job.metrics.watcher import Watch
     from spu_assigner.stream.job.sink import TransactionalSink
-    from spu_assigner.stream.metrics.watcher import Watch
 
 # Of a query that found its checkpoint written by a process that was shut out, in a row, without a
 # batch of its own between them. Such a process plans one batch at most before it notices.
@@ -258,9 +258,9 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
+    from spu_assigner.stream.job.metrics.health import StartStep
+    from spu_assigner.stream.job.metrics.watcher import Watch
     from spu_assigner.stream.job.sink import TransactionalSink
-    from spu_assigner.stream.metrics.health import StartStep
-    from spu_assigner.stream.metrics.watcher import Watch
 
     place = absolute(settings.checkpoint)
     run = secrets.token_hex(16)

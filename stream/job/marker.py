@@ -24,11 +24,11 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.checkpoint.files import Positions
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, SourceRange
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, SourceRange
 
 FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
 

@@ -20,7 +20,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.checkpoint.files import (
+from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
     Files,
@@ -28,15 +28,15 @@ from spu_assigner.stream.checkpoint.files import (
     is_local,
     read_checkpoint,
 )
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.checkpoint.recovered import (
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.recovered import (
     AGAIN,
     Recovery,
     RecoveryError,
     pending_recovery,
 )
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 

@@ -32,7 +32,8 @@ from datetime import UTC, datetime
 from threading import Event, current_thread
 from typing import Any, Final
 
-from spu_assigner.stream.checkpoint.files import (
+from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
     is_local,
@@ -41,8 +42,7 @@ from spu_assigner.stream.checkpoint.files import (
     remove,
     write_text,
 )
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 

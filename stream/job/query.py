@@ -5,17 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from spu_assigner.stream.checkpoint.files import absolute
-from spu_assigner.stream.checkpoint.recovered import Recovery, initial_state, starting_offsets
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.jvm.callback_auth import require_token
+from spu_assigner.stream.job.checkpoint.files import absolute
+from spu_assigner.stream.job.checkpoint.recovered import Recovery, initial_state, starting_offsets
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import INPUTS
+from spu_assigner.stream.local.jvm.callback_auth import require_token
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.shard.batch import Options
+    from spu_assigner.stream.job.shard.batch import Options
 
 SINK: Final = "io.spuassigner.spark.AnswersProvider"
 
@@ -36,9 +36,9 @@ def build_query(
     With a recovery it is the plan of the first batch: from another state than none, and from where
     the input was read to. Spark takes up later batches with either plan.
     """
+    from spu_assigner.stream.job.shard.batch import Options
+    from spu_assigner.stream.job.shard.server import options_to_json
     from spu_assigner.stream.job.source import read_events, shard_labels
-    from spu_assigner.stream.shard.batch import Options
-    from spu_assigner.stream.shard.server import options_to_json
 
     options = Options(
         topic_prefix=settings.topic_prefix,
@@ -87,7 +87,7 @@ def events_to_bundles(
             its own SILENCE_SECONDS_MAX.
     """
     from pyspark.sql import DataFrame
-    from spu_assigner.stream.shard.server import SILENCE_SECONDS_MAX, options_to_json
+    from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
 
     spark = events.sparkSession
     silence = SILENCE_SECONDS_MAX if silence_seconds_max is None else silence_seconds_max
@@ -154,7 +154,7 @@ def end_run(spark: SparkSession, run: str) -> None:
 
 
 def extension(spark: SparkSession) -> Any:
-    """The package of `stream/jvm/spark_extension`."""
+    """The package of `stream/local/jvm/spark_extension`."""
     return spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
 
 

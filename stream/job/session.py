@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.files import absolute, is_local, is_on_s3
 from spu_assigner.stream.common.private_files import private_files
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.jvm import spark_class_archive
-from spu_assigner.stream.jvm.jars import EXTENSION, Group, ensure_all
-from spu_assigner.stream.jvm.java import Java, ensure_java
+from spu_assigner.stream.job.checkpoint.files import absolute, is_local, is_on_s3
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm import spark_class_archive
+from spu_assigner.stream.local.jvm.jars import EXTENSION, Group, ensure_all
+from spu_assigner.stream.local.jvm.java import Java, ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,10 +27,9 @@ from confluent_kafka import KafkaException, Producer
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.checkpoint.files import Positions
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
+from spu_assigner.stream.job.checkpoint.files import Positions
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.input_identity import InputIdentity
 from spu_assigner.stream.job.marker import (
@@ -40,7 +39,9 @@ from spu_assigner.stream.job.marker import (
     read_placed_marker,
 )
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
+from spu_assigner.stream.job.metrics.counters import BatchReport, Metrics, by_place
 from spu_assigner.stream.job.ownership import Ownership
+from spu_assigner.stream.job.shard.bundle import KINDS
 from spu_assigner.stream.job.transactional_id import (
     FENCED,
     PURGED,
@@ -52,6 +53,7 @@ from spu_assigner.stream.job.transactional_id import (
     transactional_id,
 )
 from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import error_text
 from spu_assigner.stream.kafka.retry import (
     RETRY_SECONDS_MAX,
@@ -61,8 +63,6 @@ from spu_assigner.stream.kafka.retry import (
     retry_until,
 )
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, topic_name
-from spu_assigner.stream.metrics.counters import BatchReport, Metrics, by_place
-from spu_assigner.stream.shard.bundle import KINDS
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = 120  # 1 GB takes a fraction; readers wait for a dead one

@@ -16,9 +16,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, InputSource
+from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, topic_name
-from spu_assigner.stream.shard.bundle import SOURCE_TOPICS, InputSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def read_events(
     group: str,
     begins: Mapping[str, Mapping[str, int]] | None = None,
 ) -> DataFrame:
-    """The rows: shard, event (`stream/jvm/spark_extension/EventReaders.java`).
+    """The rows: shard, event (`stream/local/jvm/spark_extension/EventReaders.java`).
 
     Args:
         group: a name of this query and no other in the JVM.

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import CLIENT_LOGGER
 from spu_assigner.stream.kafka.topics import MAP_MESSAGE_SIZE_MAX
 

@@ -1,4 +1,5 @@
-"""Kafka's topics, rights and clients, and how their errors are reported and retried.
+"""Kafka: its topics, rights and clients, how errors are reported and retried, and `config`.
 
-Imports `config` and `common`.
+Every other wing calls it: whatever reaches a broker does so by it. No command is here.
+Imports `common`.
 """

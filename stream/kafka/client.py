@@ -29,9 +29,9 @@ from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,

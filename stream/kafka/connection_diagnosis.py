@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.common.waiting import report_wait
-from spu_assigner.stream.config.connection import address
-from spu_assigner.stream.config.security import tls_context
+from spu_assigner.stream.kafka.config.connection import address
+from spu_assigner.stream.kafka.config.security import tls_context
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, error_text
 
 if TYPE_CHECKING:

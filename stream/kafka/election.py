@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
 from spu_assigner.stream.kafka.topics import topic_name
 

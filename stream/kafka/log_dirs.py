@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.access import hidden
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
 

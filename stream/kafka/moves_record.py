@@ -18,8 +18,8 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, MovedPartition, MovesRun, MovesState
 from spu_assigner.stream.common.daemon_threads import DaemonThread
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import OffsetSpec
-from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import POLL_SECONDS, REQUEST_SECONDS_MAX, ClientError
 from spu_assigner.stream.kafka.retry import list_offsets

@@ -20,9 +20,9 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.stream.config.connection import Connection
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.stream.jvm.jars import ROOTS
+from spu_assigner.stream.local.jvm.jars import ROOTS
 from support.bench.figures import keep
 from support.placers.comparing import (
     PARTITIONS,

@@ -35,15 +35,15 @@ from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import Bundler, InputSource, MessageKind
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.server import YOUNG_OBJECTS_MAX
+from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.server import YOUNG_OBJECTS_MAX
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.kafka.config.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.workload import creates, joins

@@ -22,15 +22,15 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import Bundle
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Bundle
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import keep, spread
 from support.bench.loadrun import say
 from support.bench.workload import SIZES, creates, joins

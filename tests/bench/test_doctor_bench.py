@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import QUICK, keep, spread
 from support.doctor.installations import Installation, InstallationFactory, program
 from support.doctor.seeds import SEEDS, slug

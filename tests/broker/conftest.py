@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.jvm.java import Java
 from support.job.kafka_operator import Operator
 from support.job.shards import SHARDS
 from support.kafka.kafka_cluster import KafkaCluster

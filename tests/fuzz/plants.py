@@ -11,7 +11,7 @@ from spu_assigner.core.decision import membership
 from spu_assigner.schemas.json_lines import json_object
 from spu_assigner.schemas.messages import codec
 from spu_assigner.stream.client import assignment_file
-from spu_assigner.stream.shard import batch as shard_batch
+from spu_assigner.stream.job.shard import batch as shard_batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,11 +67,11 @@ from spu_assigner.schemas.messages.codec import (
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.common.json_line_reading import event_of_line
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Bundle, InputSource, MessageKind
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, MessageKind
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.state_log import Shard
 from support.events.event_codecs import fields_of
 from support.model.pictures import picture
 from support.model.shadow import Shadow, is_remembered

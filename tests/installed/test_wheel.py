@@ -137,7 +137,7 @@ def test_a_command_whose_part_is_missing_says_what_to_install(
 def test_each_module_can_be_imported(whole: Environment, tmp_path: Path) -> None:
     """With nothing installed but what the package asks for."""
     code = (
-        "from spu_assigner.stream.doctor.machine_checks import OWN_PACKAGES, broken_modules; "
+        "from spu_assigner.stream.audit.doctor.machine_checks import OWN_PACKAGES, broken_modules; "
         "print(dict(broken_modules(OWN_PACKAGES)))"
     )
     done = whole.call("python", "-W", "error", "-c", code, folder=tmp_path)

@@ -30,8 +30,8 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.jvm.java import ensure_java
 from support.bench import figures
 from support.job import short_transactions
 from support.job.audits import audit

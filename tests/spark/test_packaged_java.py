@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.broker.embedded import prepare
-from spu_assigner.stream.jvm.build_cache import cache_home
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import (
+from spu_assigner.stream.job.run.spark_class_archive import ensure_spark_image
+from spu_assigner.stream.local.broker.embedded import prepare
+from spu_assigner.stream.local.jvm.build_cache import cache_home
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import (
     PACKAGE_LOCK,
     SEARCH_PATTERNS,
     Java,
@@ -20,8 +21,7 @@ from spu_assigner.stream.jvm.java import (
     is_fit,
     java_version,
 )
-from spu_assigner.stream.jvm.spark_class_archive import jvm_options
-from spu_assigner.stream.run.spark_class_archive import ensure_spark_image
+from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 
 _JOB = """
 from pyspark.sql import SparkSession
@@ -39,9 +39,9 @@ print(sorted(map(tuple, counts)), spark._jvm.System.getProperty("java.home"))
 _MAPPED = """
 import sys
 from pathlib import Path
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.job.lifecycle import start
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 with EmbeddedBroker() as broker:
     flags = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": sys.argv[1], "shards": 1}

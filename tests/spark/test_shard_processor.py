@@ -22,10 +22,9 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
-from spu_assigner.stream.checkpoint.recovered import STATE_SCHEMA
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
+from spu_assigner.stream.job.checkpoint.recovered import STATE_SCHEMA
 from spu_assigner.stream.job.query import (
     SINK,
     end_run,
@@ -34,15 +33,16 @@ from spu_assigner.stream.job.query import (
     signs_of_life,
 )
 from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import Message, MessageKind
+from spu_assigner.stream.job.shard.clusters import read_shards
+from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.state_log import HEAD
 from spu_assigner.stream.job.source import shard_labels
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.jvm.spark_class_archive import jvm_options
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Message, MessageKind
-from spu_assigner.stream.shard.clusters import read_shards
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.state_log import HEAD
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import Java
+from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 from support.events.builders import Events
 from support.shard.shard_server import changed_python
 from support.shard.stores import batch_of

@@ -35,7 +35,7 @@ from measuring import CPU_UNIT, EndedError, Measured, Sizes, measure
 from rich.console import Console
 from rich.table import Table
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import keep, percentiles, say, spread
 from support.bench.preparing import CannotRunError
 from support.bench.workload import SIZES

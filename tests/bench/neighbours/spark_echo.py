@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_session import run, source
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import Settings
 
 
 def echo(spark: Any, settings: Settings) -> Any:

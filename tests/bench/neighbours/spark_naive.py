@@ -14,7 +14,7 @@ from messages import decode, encode_map
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 from spark_session import run, source
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import Settings
 
 
 class Cluster(StatefulProcessor):

@@ -9,12 +9,12 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from spu_assigner.stream.checkpoint.files import SHUFFLE_PARTITIONS
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import ensure_java
 
 SHARDS: Final = "2"  # state partitions, as the product makes them on two cores
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spu_assigner.core.base.events import Event, Policy, SpuJoined, TopicCreate
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import keep, percentiles
 from support.bench.growing import GrowingJob
 from support.bench.loadrun import say

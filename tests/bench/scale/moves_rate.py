@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.moves.throttle import wave_values
+from spu_assigner.stream.clusters.moves.throttle import wave_values
 from support.bench.figures import RESULTS, keep, say
 from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster

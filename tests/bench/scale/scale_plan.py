@@ -27,7 +27,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.settings import TOPIC_EVENTS_PER_BATCH_MAX, Settings
+from spu_assigner.stream.kafka.config.settings import TOPIC_EVENTS_PER_BATCH_MAX, Settings
 from support.bench.figures import RESULTS, STORED, keep
 from support.bench.loadrun import say
 from support.bench.workload import creates

@@ -25,7 +25,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyspark
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import keep, percentiles, spread
 from support.bench.growing import GrowingJob
 from support.bench.loadrun import say

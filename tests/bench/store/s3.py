@@ -21,7 +21,7 @@ from typing import Final
 
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, percentiles, say

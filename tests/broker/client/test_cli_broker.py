@@ -20,8 +20,8 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.run.scenario import examples
+from spu_assigner.stream.job.run.scenario import examples
+from spu_assigner.stream.local.jvm.java import Java
 from support.kafka.open_transaction import open_transaction
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import source
 from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.kafka.traffic import Kafka
 

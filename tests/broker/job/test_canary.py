@@ -248,7 +248,7 @@ def test_no_secret_is_on_a_page_of_the_ui_or_its_rest_interface(outcome: Outcome
 def test_no_secret_is_on_a_command_line(outcome: Outcome) -> None:
     """Every user of the machine can read those, of the JVM and the shard servers."""
     lines = {f"{number} {line}": line.encode() for number, line in outcome.command_lines.items()}
-    for program in ("SparkSubmit", "stream.shard.server", "stream.cli"):
+    for program in ("SparkSubmit", "stream.job.shard.server", "stream.cli"):
         assert any(program in line for line in lines)
     assert holding(lines) == []
 

@@ -20,8 +20,8 @@ import pyspark
 import pytest
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.programs import left_after, running, session
 from support.job.shards import SHARDS
@@ -31,7 +31,7 @@ from support.kafka.shared_broker import SharedBroker
 CLUSTERS = [f"c{number}" for number in range(6)]
 SPARK = Path(pyspark.__file__).parent
 EXECUTOR = "CoarseGrainedExecutorBackend"
-SERVER = "spu_assigner.stream.shard.server"
+SERVER = "spu_assigner.stream.job.shard.server"
 EVENTS_MAX = 4_000
 KINDS: dict[str, EventKind] = {SPU_EVENTS: "spu", TOPIC_EVENTS: "topic"}
 

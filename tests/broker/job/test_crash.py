@@ -21,17 +21,17 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
-from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.jvm.java import Java
 from support.job import blind_sink, short_transactions
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
@@ -112,7 +112,7 @@ def test_a_driver_killed_at_any_moment_answers_every_request_once(trial: Trial) 
 def test_a_shard_server_that_is_killed_is_replaced(trial: Trial) -> None:
     """It is a process of its own; its task asks a new one, and the job goes on."""
     job = trial.ensure(command=SHORT)
-    found = trial.processes("stream.shard.server")
+    found = trial.processes("stream.job.shard.server")
     assert found
     for pid in found:
         os.kill(pid, signal.SIGKILL)

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker import PrefixTakenError, read_marker, read_placed_marker
 from spu_assigner.stream.job.marker_check import require_own_marker
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.batch_buffers import batch_buffer

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.base.events import Event
-from spu_assigner.stream.checkpoint.files import ShardsChangedError
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.audit.rebuild import recover
+from spu_assigner.stream.job.checkpoint.files import ShardsChangedError
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
+from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import ClientError, TopicsError
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.recover.rebuild import recover
-from spu_assigner.stream.shard.clusters import read_shards
 from support.events.builders import Events
 from support.job.shards import SHARDS
 from support.kafka.shared_broker import SharedBroker
@@ -116,7 +116,7 @@ def shard_servers() -> set[int]:
             FileNotFoundError, ProcessLookupError, ValueError
         ):  # It ends, or just begins.
             pid = int(lock.read_text())
-            if b"stream.shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
+            if b"job.shard.server" in Path(f"/proc/{pid}/cmdline").read_bytes() and is_own(pid):
                 found.add(pid)
     return found
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.base.events import Event
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job import batch_buffer
 from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.shard.spill import Note, read_note
+from spu_assigner.stream.job.shard.spill import Note, read_note
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.kafka.traffic import Kafka, expected_maps
 

@@ -12,12 +12,12 @@ from itertools import pairwise
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.source import BATCH_INTERVAL_MS, triggers_begun
-from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.shards import SHARDS
 from support.kafka.traffic import Kafka, process_all

@@ -10,8 +10,8 @@ from urllib.request import urlopen
 import pytest
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.kafka.open_transaction import open_transaction
 from support.kafka.traffic import Kafka, process_all

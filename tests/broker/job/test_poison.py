@@ -12,9 +12,9 @@ from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
+from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.events.poisons import FAR_FUTURE_MS, MESSAGES, SPU_EVENTS, TOPIC_EVENTS, Poison
 from support.kafka.traffic import Kafka

@@ -23,8 +23,8 @@ from spu_assigner.core.base.records import Answer, Mode, Status
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.story import Story, ending, event_of
 from support.job.audits import audit
 from support.job.judge import place_of, restored, value_of

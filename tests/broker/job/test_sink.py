@@ -12,10 +12,9 @@ import pytest
 from confluent_kafka import KafkaException, Message
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.checkpoint.data_loss import TopicReplacedError, topic_ids
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, topic_ids
 from spu_assigner.stream.job.marker import FIRST_LOOK, MarkerFormatError, read_marker
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
@@ -26,6 +25,7 @@ from spu_assigner.stream.job.marker_check import (
 )
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.kafka import retry
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from spu_assigner.stream.kafka.topic_admin import create_topics

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.base.events import Event
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.faults import CheckpointSharedError
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.transactional_id import ASK_SECONDS
-from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer

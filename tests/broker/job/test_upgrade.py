@@ -14,16 +14,16 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.checkpoint.files import CheckpointFormatError
+from spu_assigner.stream.audit.rebuild import survey
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.inspect.checkpoint_reading import inspect_checkpoint
+from spu_assigner.stream.job.checkpoint.files import CheckpointFormatError
+from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from spu_assigner.stream.job.sink import SentBatch
-from spu_assigner.stream.jvm.java import Java
-from spu_assigner.stream.recover.rebuild import survey
-from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.released import (
     INPUTS,

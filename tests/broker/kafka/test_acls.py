@@ -24,22 +24,34 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.follow import loop as follow_run
-from spu_assigner.stream.follow.adopt import AdoptRequest, adopt_topics
-from spu_assigner.stream.follow.adoption import AdoptionOptions
-from spu_assigner.stream.follow.decision import FollowOptions, Size
-from spu_assigner.stream.follow.exchange import EventExchange
-from spu_assigner.stream.follow.kafka import AnnouncedReader, require_rights
-from spu_assigner.stream.follow.loop import follow_cluster
-from spu_assigner.stream.follow.rendering import FollowOutput, Progress
+from spu_assigner.stream.audit import rebuild as recover_module
+from spu_assigner.stream.audit.rebuild import recover
+from spu_assigner.stream.audit.verify.reading import Spool, read_history
+from spu_assigner.stream.clusters.follow import loop as follow_run
+from spu_assigner.stream.clusters.follow.adopt import AdoptRequest, adopt_topics
+from spu_assigner.stream.clusters.follow.adoption import AdoptionOptions
+from spu_assigner.stream.clusters.follow.decision import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.exchange import EventExchange
+from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
+from spu_assigner.stream.clusters.follow.loop import follow_cluster
+from spu_assigner.stream.clusters.follow.rendering import FollowOutput, Progress
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner
+from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
+from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES, Place
+from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
+from spu_assigner.stream.clusters.plan.apply import apply_plan
+from spu_assigner.stream.clusters.plan.decision import make_plan
+from spu_assigner.stream.clusters.plan.model import ChangeKind, Maps, Wanted
+from spu_assigner.stream.clusters.plan.sources import sized
+from spu_assigner.stream.clusters.plan.target_cluster import Target
+from spu_assigner.stream.clusters.plan.wanted_maps import matcher, read_maps
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import AccessError, TopicsError
 from spu_assigner.stream.kafka.moves_record import latest_run
@@ -51,20 +63,8 @@ from spu_assigner.stream.kafka.topics import (
     REPLICA_MAP,
     SPU_EVENTS,
 )
-from spu_assigner.stream.moves.reassigning import Reassigner
-from spu_assigner.stream.moves.run_record import Seat, begun_run
-from spu_assigner.stream.moves.throttle import LEADERS, RATES, Place
-from spu_assigner.stream.plan.applied_store import AppliedLedger
-from spu_assigner.stream.plan.apply import apply_plan
-from spu_assigner.stream.plan.decision import make_plan
-from spu_assigner.stream.plan.model import ChangeKind, Maps, Wanted
-from spu_assigner.stream.plan.sources import sized
-from spu_assigner.stream.plan.target_cluster import Target
-from spu_assigner.stream.plan.wanted_maps import matcher, read_maps
-from spu_assigner.stream.recover import rebuild as recover_module
-from spu_assigner.stream.recover.rebuild import recover
-from spu_assigner.stream.shard.bundle import KINDS, Bundler
-from spu_assigner.stream.verify.reading import Spool, read_history
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.small_job import small_job
 from support.kafka.secured import PLAIN_PASSWORD, Secured

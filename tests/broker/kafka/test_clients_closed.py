@@ -13,15 +13,19 @@ from typing import Final
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
-from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.doctor.checks import CheckTarget, TimeLimit, run_checks
-from spu_assigner.stream.follow.kafka import AnnouncedReader, WatchedCluster, require_rights
+from spu_assigner.stream.audit.doctor.checks import CheckTarget, TimeLimit, run_checks
+from spu_assigner.stream.clusters.follow.kafka import (
+    AnnouncedReader,
+    WatchedCluster,
+    require_rights,
+)
+from spu_assigner.stream.clusters.plan.target_cluster import Target
+from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics, partition_counts
-from spu_assigner.stream.plan.target_cluster import Target
 from support.kafka.kafka_threads import kafka_threads
 from support.kafka.shared_broker import SharedBroker
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
-from spu_assigner.stream.broker.embedded import BrokerError
+from spu_assigner.stream.local.broker.embedded import BrokerError
 from support.kafka.kafka_cluster import CONTROLLER_ID, KafkaCluster
 
 RACKS = {1: "a", 2: "b", 3: "c"}

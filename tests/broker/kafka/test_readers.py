@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from spu_assigner.core.base.events import Event
 from spu_assigner.stream.client import rendering
 from spu_assigner.stream.client import watch as watch_module
-from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.follow.kafka import AnnouncedReader
+from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.kafka import client as client_module
 from spu_assigner.stream.kafka.client import Reader, Sender
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import RenewedError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events

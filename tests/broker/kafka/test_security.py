@@ -25,17 +25,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from pyspark.sql import SparkSession
-from spu_assigner.stream.config.settings import Settings, SettingsError
+from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import Java
 from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
 from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
-from spu_assigner.stream.plan import topic_sizes
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import Java
 from support.kafka.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event, LeaveMode
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.input_identity import InputIdentity
 from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.shards import SHARDS

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.memory import BROKER, role_of
 from support.job.programs import session
 

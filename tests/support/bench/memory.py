@@ -36,8 +36,8 @@ class Sample:
 def role_of(command: str) -> str:
     """What a process of the job is, by its command line."""
     words = command.split()
-    if "spu_assigner.stream.shard.server" in words:
-        return f"keeper {words[words.index('spu_assigner.stream.shard.server') + 1]}"
+    if "spu_assigner.stream.job.shard.server" in words:
+        return f"keeper {words[words.index('spu_assigner.stream.job.shard.server') + 1]}"
     if "org.apache.spark.deploy.SparkSubmit" in command:
         return "jvm"
     if "pyspark.daemon" in command or "pyspark/daemon" in command:

@@ -1,7 +1,7 @@
 """What neighbours stand on and the project does not: made once, kept in the project's cache.
 
-Jars come as the product's own do (`stream/jvm/jars.py`), Python packages from a lock with hashes
-into a virtual environment of their own.
+Jars come as the product's own do (`stream/local/jvm/jars.py`), Python packages from a lock with
+hashes into a virtual environment of their own.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.jvm.build_cache import cache_home, locked
-from spu_assigner.stream.jvm.jars import ensure
-from spu_assigner.stream.jvm.java import Java
+from spu_assigner.stream.local.jvm.build_cache import cache_home, locked
+from spu_assigner.stream.local.jvm.jars import ensure
+from spu_assigner.stream.local.jvm.java import Java
 
 JAVA_RELEASE: Final = "17"  # the oldest that the project runs on
 _DONE: Final = "done"  # a file in a folder that is whole

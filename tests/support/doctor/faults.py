@@ -14,9 +14,9 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.jvm.build_cache import cache_home
-from spu_assigner.stream.jvm.jars import read_lock
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.jvm.build_cache import cache_home
+from spu_assigner.stream.local.jvm.jars import read_lock
 from support.doctor.installations import (
     AHEAD_SECONDS,
     Installation,

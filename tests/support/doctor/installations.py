@@ -189,6 +189,6 @@ def program(installation: Installation) -> list[str]:
     """The command as a process of its own."""
     start = "from spu_assigner.stream.cli import main; main()"
     if installation.has_no_other_java:
-        hide = "import spu_assigner.stream.jvm.java as java; java.SEARCH_PATTERNS = (); "
+        hide = "import spu_assigner.stream.local.jvm.java as java; java.SEARCH_PATTERNS = (); "
         start = f"{hide}java.PACKAGE = 'no_such_package'; {start}"
     return [sys.executable, "-c", start, "doctor", *installation.arguments]

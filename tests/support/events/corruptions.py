@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
-from spu_assigner.stream.verify.replay import wire_of
+from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
+from spu_assigner.stream.audit.verify.replay import wire_of
 from support.events.histories import MARKERS, Log, Topics
 
 AUDIT: Log = ("assigner-audit", 0)

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
+from spu_assigner.stream.job.shard.batch import Options, ShardBatch
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
-from spu_assigner.stream.shard.batch import Options, ShardBatch
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.job.streams import Outgoing
 

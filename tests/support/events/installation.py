@@ -9,7 +9,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.follow.adoption import (
+from spu_assigner.stream.clusters.follow.adoption import (
     AdoptionDecision,
     AdoptionOptions,
     FoundTopic,
@@ -17,8 +17,8 @@ from spu_assigner.stream.follow.adoption import (
     decide_adoptions,
     rows_of,
 )
-from spu_assigner.stream.plan.applied import AppliedRecords
-from spu_assigner.stream.plan.model import Rows
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords
+from spu_assigner.stream.clusters.plan.model import Rows
 from support.events.builders import Events
 from support.job.plans import record, recorded
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.shard.bundle import Bundler, InputSource, MessageKind, SourceRange
+from spu_assigner.stream.job.shard.bundle import Bundler, InputSource, MessageKind, SourceRange
 
 
 def batch_buffer(

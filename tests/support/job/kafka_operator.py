@@ -23,9 +23,9 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.schemas.messages.wire import AppliedTopic
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.simulate import answer_lines
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.plan.applied_store import AppliedLedger
 from support.events.builders import Events
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.plan.applied import AppliedRecords
-from spu_assigner.stream.plan.model import KafkaCluster, Maps, Partition, Wanted
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords
+from spu_assigner.stream.clusters.plan.model import KafkaCluster, Maps, Partition, Wanted
 
 Lists = Sequence[Sequence[int]]
 Topics = Mapping[str, Lists | tuple[Partition, ...]]

@@ -10,14 +10,14 @@ from contextlib import closing, contextmanager
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import InputSource
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import InputSource
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch, Row
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
 from support.shard.stores import TIME_MS, DictStore, run_batch

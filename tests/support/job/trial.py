@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.events.story import Story
 from support.job.judge import Judge
 from support.job.programs import running, session, sessions

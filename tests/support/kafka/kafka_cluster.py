@@ -26,10 +26,10 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafka.admin import KafkaAdminClient
-from spu_assigner.stream.broker.class_archive import copy_data, jvm_options
-from spu_assigner.stream.broker.embedded import BrokerError, prepare
-from spu_assigner.stream.broker.process import HOST, BrokerProcess, Ports
 from spu_assigner.stream.common.private_files import private_folder
+from spu_assigner.stream.local.broker.class_archive import copy_data, jvm_options
+from spu_assigner.stream.local.broker.embedded import BrokerError, prepare
+from spu_assigner.stream.local.broker.process import HOST, BrokerProcess, Ports
 from support.kafka.ports import free_ports
 from support.kafka.secured import PLAIN_PASSWORD
 

@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.broker.process import BROKER_SETTINGS, READY_SECONDS_MAX
+from spu_assigner.stream.local.broker.process import BROKER_SETTINGS, READY_SECONDS_MAX
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 

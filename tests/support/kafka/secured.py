@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from spu_assigner.stream.broker.embedded import BrokerError, EmbeddedBroker
 from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
+from spu_assigner.stream.local.broker.embedded import BrokerError, EmbeddedBroker
 from support.kafka.ports import free_ports
 
 HOST = "127.0.0.1"

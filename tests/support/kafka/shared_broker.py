@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 
 VARIABLE = "SPU_ASSIGNER_TEST_BROKER"
 CHOICES = ("auto", "container", "embedded")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import py4j.java_gateway as py4j
-from spu_assigner.stream.jvm.jars import ensure
+from spu_assigner.stream.local.jvm.jars import ensure
 from support.placers.kafka_java import running_java
 
 UNLIMITED = 1e12

@@ -20,8 +20,8 @@ from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.config.settings import Settings
 from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.kafka.reading import committed, outputs, settled
 
 PATIENCE_SECONDS = 240.0  # a first batch takes 5 s on two idle cores

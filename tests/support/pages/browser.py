@@ -23,7 +23,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.jvm.build_cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.local.jvm.build_cache import cache_home, locked, put_in_place, scratch
 
 BROWSER_VARIABLE: Final = "SPU_ASSIGNER_BROWSER"
 NAMES: Final = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")

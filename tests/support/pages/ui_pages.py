@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from flask.testing import FlaskClient
 from spu_assigner.core.base.events import Event
-from spu_assigner.stream.config.connection import Connection
+from spu_assigner.stream.audit.ui.known import Known
+from spu_assigner.stream.audit.ui.live import Live, ReadingHealth
+from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.moves_record import MovesFollower
-from spu_assigner.stream.shard.bundle import KINDS, MessageKind
-from spu_assigner.stream.ui.known import Known
-from spu_assigner.stream.ui.live import Live, ReadingHealth
 from support.shard.one_shard import OneShard, Raw
 
 

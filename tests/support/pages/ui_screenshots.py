@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from spu_assigner.stream.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 

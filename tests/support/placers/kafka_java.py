@@ -10,7 +10,7 @@ from typing import Any
 
 import py4j.java_gateway as py4j
 import pyspark
-from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.local.jvm.java import ensure_java
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import py4j.java_gateway as py4j
-from spu_assigner.stream.jvm.jars import ensure_all
-from spu_assigner.stream.jvm.java import ensure_java
+from spu_assigner.stream.local.jvm.jars import ensure_all
+from spu_assigner.stream.local.jvm.java import ensure_java
 from support.placers.kafka_placer import Racks, running_java
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic

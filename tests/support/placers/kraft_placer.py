@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import py4j.java_gateway as py4j
-from spu_assigner.stream.jvm.jars import ensure
+from spu_assigner.stream.local.jvm.jars import ensure
 from support.placers.kafka_java import bound, java_array, java_class, java_loop, running_java
 from support.placers.kafka_placer import Racks
 

@@ -41,7 +41,12 @@ from spu_assigner.schemas.messages.wire import (
     MovesRun,
     Wire,
 )
+from spu_assigner.stream.audit.verify.digest_order import expected_headers
+from spu_assigner.stream.audit.verify.model import Headers
 from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.job.shard.batch import KINDS_GONE, SOURCE_KINDS
+from spu_assigner.stream.job.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
+from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.kafka.cloud_events import marker_headers
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
@@ -52,11 +57,6 @@ from spu_assigner.stream.kafka.topics import (
     TOPICS,
     TopicSpec,
 )
-from spu_assigner.stream.shard.batch import KINDS_GONE, SOURCE_KINDS
-from spu_assigner.stream.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
-from spu_assigner.stream.shard.clusters import output_key
-from spu_assigner.stream.verify.digest_order import expected_headers
-from spu_assigner.stream.verify.model import Headers
 
 DOCUMENT: Final = Path(__file__).parents[3] / "asyncapi.yaml"
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"

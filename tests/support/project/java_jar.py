@@ -17,9 +17,9 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.jvm.jars import EXTENSION, ensure
-from spu_assigner.stream.jvm.java import ensure_java
-from spu_assigner.stream.jvm.spark_class_archive import pyspark_folder
+from spu_assigner.stream.local.jvm.jars import EXTENSION, ensure
+from spu_assigner.stream.local.jvm.java import ensure_java
+from spu_assigner.stream.local.jvm.spark_class_archive import pyspark_folder
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.preparing import JAVA_RELEASE, compiler_of

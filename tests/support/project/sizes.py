@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[3]
 PRODUCT: Final = ("core", "schemas", "stream", "docker", "docs")
 FOLDER_FILES_MAX: Final = 16
+FOLDER_LINES_MAX: Final = 5_500
 PAGE_LINES_MAX: Final = 200
 README_BYTES_MAX: Final = 12 * 1024
 
@@ -79,6 +80,8 @@ def sizes() -> Iterator[Size]:
     yield Size("tests and benches: lines of Python", lines_of(tracked("tests")), None)
     folders = Counter(path.parent for path in tracked(*PRODUCT, "tests"))
     yield Size("most Python files in one folder", max(folders.values()), FOLDER_FILES_MAX)
+    most = max(lines for lines, _ in by_package().values())
+    yield Size("most lines of Python in one package", most, FOLDER_LINES_MAX)
     for page in ("README.md", "ARCHITECTURE.md"):
         yield Size(f"{page}: lines", lines_of([ROOT / page]), PAGE_LINES_MAX)
     yield Size("README.md: bytes", (ROOT / "README.md").stat().st_size, README_BYTES_MAX)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.bundle import Bundle
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch, Row
-from spu_assigner.stream.shard.state_log import Shard, read_entries
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import Bundle
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.state_log import Shard, read_entries
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing
 from support.shard.stores import DictStore, run_batch
 

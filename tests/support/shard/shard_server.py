@@ -11,9 +11,9 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.shard.batch import Options
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.server import (
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.server import (
     ALIVE,
     BUNDLE,
     DONE,
@@ -23,7 +23,7 @@ from spu_assigner.stream.shard.server import (
     WRITE,
     options_to_json,
 )
-from spu_assigner.stream.shard.state_log import HEAD, Store, segment_key, unpack_entries
+from spu_assigner.stream.job.shard.state_log import HEAD, Store, segment_key, unpack_entries
 
 START_SECONDS_MAX: Final = 60.0
 
@@ -54,7 +54,7 @@ class ShardServer:
         self.process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        command = [self._python, "-m", "spu_assigner.stream.shard.server", str(self.label)]
+        command = [self._python, "-m", "spu_assigner.stream.job.shard.server", str(self.label)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert process.stdin is not None
         text = f"{self.folder}\n{options_to_json(self._options, spills=self._spills)}\n"
@@ -131,11 +131,11 @@ def changed_python(folder: Path, change: str) -> str:
     """An interpreter whose shard servers run with a change of their module `server`."""
     program = folder / "changed_server.py"
     program.write_text(
-        f"from spu_assigner.stream.shard import batch, server\n{change}\nserver.main()\n",
+        f"from spu_assigner.stream.job.shard import batch, server\n{change}\nserver.main()\n",
         encoding="utf-8",
     )
     python = folder / "changed-python"
-    # As it is called: -m spu_assigner.stream.shard.server LABEL
+    # As it is called: -m spu_assigner.stream.job.shard.server LABEL
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$3"\n', encoding="utf-8")
     python.chmod(0o700)
     return str(python)

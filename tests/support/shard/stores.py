@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.shard.batch import Options, process
-from spu_assigner.stream.shard.bundle import InputSource
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch
-from spu_assigner.stream.shard.state_log import HEAD, CopyT, Entries, Shard, Store, segment_key
+from spu_assigner.stream.job.shard.batch import Options, process
+from spu_assigner.stream.job.shard.bundle import InputSource
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.state_log import HEAD, CopyT, Entries, Shard, Store, segment_key
 
 TIME_MS = 1_700_000_000_000
 

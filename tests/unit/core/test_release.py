@@ -13,12 +13,12 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.json_lines.lines import answer_to_json
+from spu_assigner.stream.audit.verify.audit import verify
+from spu_assigner.stream.audit.verify.model import FindingKind, How
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.rendering import received_line
+from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.client import Received
-from spu_assigner.stream.shard.bundle import KINDS, MessageKind
-from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import FindingKind, How
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
 from support.events.random_lives import life_of

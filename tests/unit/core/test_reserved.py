@@ -19,11 +19,11 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.audit.verify.audit import verify
+from spu_assigner.stream.audit.verify.model import How
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.job.shard.batch import own_names
 from spu_assigner.stream.kafka.topics import TOPICS
-from spu_assigner.stream.shard.batch import own_names
-from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import How
 from support.events.builders import Events
 from support.events.histories import PREFIX, Outgoing, Writer
 from support.model.pictures import picture

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from spu_assigner.stream.jvm.jars import Jar, read_lock
+from spu_assigner.stream.local.jvm.jars import Jar, read_lock
 from support.project import audit
 from support.project.audit import (
     APART,

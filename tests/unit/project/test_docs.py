@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.base.events import Policy
-from spu_assigner.stream.cli import cli
+from spu_assigner.stream.cli import _COMMANDS, cli
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.config.settings import SPECS
 from spu_assigner.stream.kafka.acls import GRANTS, Resource
+from spu_assigner.stream.kafka.config.settings import SPECS
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.bench.bench_pages import PAGES, with_tables
 from support.bench.figures import STORED
@@ -55,6 +55,15 @@ def test_readme_and_architecture_are_short() -> None:
     assert _README.count("\n") <= 200
     assert len(_README.encode()) <= 12 * 1024
     assert _DOCUMENTS["ARCHITECTURE.md"].count("\n") <= 200
+
+
+def test_architecture_names_the_wing_and_module_of_each_command() -> None:
+    """Where a command is, is the first thing that one who changes it asks."""
+    page = _DOCUMENTS["ARCHITECTURE.md"]
+    rows = re.findall(r"^\| `([\w-]+)` \| `(\w+)` \| `([\w.]+)` \|$", page, re.MULTILINE)
+    shown = {command: f"{wing}.{module}" for command, wing, module in rows}
+    assert shown == {command: module for command, (module, _) in _COMMANDS.items()}
+    assert len(rows) == len(shown)
 
 
 def test_each_guarantee_names_a_test_that_is_there() -> None:

@@ -6,7 +6,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.requests import RULES_OF
 from spu_assigner.core.policies.cursor import ORDER_OF
-from spu_assigner.stream.explain import rendering
+from spu_assigner.stream.client import explanation
 
 
 def test_each_policy_has_its_rules_and_each_rule_its_order() -> None:
@@ -18,4 +18,4 @@ def test_each_policy_has_its_rules_and_each_rule_its_order() -> None:
 
 def test_explain_knows_the_name_of_each_mode() -> None:
     """Else `explain` would fail at the first map of a new policy."""
-    assert set(Mode) == set(rendering.MODE_NAMES)
+    assert set(Mode) == set(explanation.MODE_NAMES)

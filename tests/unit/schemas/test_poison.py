@@ -43,15 +43,15 @@ from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client import assignment_file
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.explanation import explanation_text
 from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.common.plain_file import read_plain_file
-from spu_assigner.stream.config.settings import Settings, SettingsError
-from spu_assigner.stream.explain.rendering import explanation_text
-from spu_assigner.stream.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
-from spu_assigner.stream.shard.bundle import Bundle, InputSource, Message, MessageKind
-from spu_assigner.stream.shard.clusters import Clusters
-from spu_assigner.stream.shard.input_batch import Batch, Row
-from spu_assigner.stream.shard.state_log import Shard
+from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
+from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.state_log import Shard
+from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.builders import Events
 from support.events.poisons import (
     FILES,

@@ -15,7 +15,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record, type_name_of
-from spu_assigner.stream.shard.clusters import Clusters, map_key, state_key
+from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from support.job.released import Left, archives, unpack
 
 KINDS: dict[str, EventKind] = {"spu-events": "spu", "topic-events": "topic"}

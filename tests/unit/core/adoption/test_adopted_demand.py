@@ -19,7 +19,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
-from spu_assigner.stream.verify.audit import verify
+from spu_assigner.stream.audit.verify.audit import verify
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
 from support.model.pictures import picture

@@ -26,8 +26,8 @@ from spu_assigner.schemas.messages.codec import (
     encode_event,
     encode_record,
 )
-from spu_assigner.stream.verify.audit import verify
-from spu_assigner.stream.verify.model import How
+from spu_assigner.stream.audit.verify.audit import verify
+from spu_assigner.stream.audit.verify.model import How
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
 from support.model.pictures import picture

@@ -54,6 +54,19 @@ def test_zones_come_before_how_even_racks_are(least: int | None, expected: str) 
     assert cluster.zones("t") == [expected]
 
 
+def test_values_that_no_candidate_has_are_no_part_of_a_count() -> None:
+    """Of all SPUs three zones and three tiers; of the candidates three zones and one tier."""
+    cluster = Zoned()
+    cluster.join(0, labels={"tier": "hdd"}, capacity=2)
+    cluster.add("a", 1, capacity=2, tier="hdd")
+    cluster.add("b", 2, tier="hdd")
+    cluster.join(3, labels={"tier": "ssd"})
+    cluster.join(4)
+    levels = SpreadLevel("zone", max=2), SpreadLevel("tier", min=1)
+    rules = Constraints(require=("tier=hdd",), spread=levels)
+    assert cluster.ask("t", 3, 2, rules=rules).status is Status.ASSIGNED
+
+
 def test_too_few_replicas_for_the_zones_are_refused_with_the_rule(cluster: Zoned) -> None:
     answer = cluster.ask("t", 2, 2)
     assert (answer.status, answer.code) == (Status.REJECTED, Code.UNSATISFIABLE)

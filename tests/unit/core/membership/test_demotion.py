@@ -27,7 +27,7 @@ from spu_assigner.core.base.records import (
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.stream.explain.rendering import decision_lines
+from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 from support.events.one_cluster import Answer, OneCluster
 from support.events.random_lives import life_of

@@ -24,7 +24,7 @@ from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.policies.striped import stripes_seed
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes, shuffle
-from spu_assigner.stream.explain.rendering import decision_lines
+from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 
 

@@ -16,7 +16,7 @@ from spu_assigner.core.base.records import Answer, ReplicaMap, RingChange, RingE
 from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.rules import rendezvous
-from spu_assigner.stream.explain.rendering import decision_lines
+from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 from support.model import plain_rendezvous as plain
 

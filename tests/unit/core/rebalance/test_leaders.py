@@ -115,6 +115,17 @@ def test_leaders_that_are_evened_stay_so(cluster: Cluster) -> None:
     assert after.after(after.plan(0)).topics == after.topics
 
 
+def test_another_lead_makes_up_for_one_beyond_its_bound() -> None:
+    """SPU 1 leads five of the six lists [1, 0] and [2, 1, 0], where twice its share is four; SPU 0
+    can lead one more only if SPU 3 leads one less."""
+    of_two = [[0], [0], [0], [0], [0], [3], [3], [3], [3], [1, 0], [3, 0, 1]]
+    other = [[0], [1, 0], [3], [3], [1, 0], [1, 0], [1, 0], [1, 0], [2, 1, 0]]
+    ids = dict.fromkeys(range(4), 0)
+    capacities = dict.fromkeys(ids, 10)
+    cluster = Cluster(racks=ids, capacities=capacities, topics=[of_two, other], other={})
+    assert led(cluster.after(cluster.plan(0))) == exactly_led(cluster)
+
+
 def test_very_many_lists_are_led_as_exactly() -> None:
     """They are passed on one by one first, then along paths."""
     random, ids = Random(5), dict.fromkeys(range(6), 0)

@@ -174,6 +174,15 @@ def test_a_list_of_one_goes_to_no_spu_that_must_not_lead(cluster: Ruled) -> None
     assert cluster.spus("t") == {0, 1}
 
 
+def test_a_list_of_one_goes_to_an_spu_whose_taint_its_topic_tolerates(cluster: Ruled) -> None:
+    taint = Taint("calm", "x", TaintEffect.NO_LEADERS)
+    cluster.add(0, 1)
+    cluster.join(2, capacity=100, taints=(taint,), **cluster.resources)
+    cluster.place("t", *[[0]] * 12, rules=Constraints(tolerations=(Toleration("calm"),)))
+    cluster.rebalance()
+    assert cluster.spus("t") == {0, 1, 2}
+
+
 def test_a_list_that_breaks_a_rule_moves_to_where_it_breaks_none(cluster: Ruled) -> None:
     """It is `VIOLATED` since SPU 0 lost its label; all that is there moves away, and is right."""
     cluster.add(0, tier="ssd")

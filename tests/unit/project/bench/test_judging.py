@@ -129,7 +129,7 @@ def test_too_few_samples_are_no_verdict() -> None:
 def test_processes_are_distinguished_by_their_command_lines() -> None:
     """Else one's leak would hide in another's size."""
     assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
-    assert role_of("python -m spu_assigner.stream.shard.server 3 123") == "keeper 3"
+    assert role_of("python -m spu_assigner.stream.job.shard.server 3 123") == "keeper 3"
     assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
     assert role_of("python -m spu_assigner.stream.cli run") == "driver"
     assert role_of("/bin/sh") == "other"

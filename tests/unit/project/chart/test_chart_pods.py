@@ -14,10 +14,10 @@ import pytest
 import yaml
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.config.security import Mechanism, Protocol
-from spu_assigner.stream.config.settings import SPECS, Settings
-from spu_assigner.stream.follow.sizes_file import read_sizes
+from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
 from spu_assigner.stream.job import session
+from spu_assigner.stream.kafka.config.security import Mechanism, Protocol
+from spu_assigner.stream.kafka.config.settings import SPECS, Settings
 from support.kafka.secured import Certificates
 from support.project import chart
 from support.project.chart import (

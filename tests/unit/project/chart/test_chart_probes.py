@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry
-from spu_assigner.stream.config.settings import Settings
-from spu_assigner.stream.metrics.health import JobHealth, StartStep
-from spu_assigner.stream.metrics.server import application
-from spu_assigner.stream.ui.app import make_app
+from spu_assigner.stream.audit.ui.app import make_app
+from spu_assigner.stream.job.metrics.health import JobHealth, StartStep
+from spu_assigner.stream.job.metrics.server import application
+from spu_assigner.stream.kafka.config.settings import Settings
 from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
 from support.project.chart import (

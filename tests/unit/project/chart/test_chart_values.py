@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from helm_python.errors import HelmError
-from spu_assigner.stream.config.settings import SPECS
+from spu_assigner.stream.kafka.config.settings import SPECS
 from support.project import chart
 from support.project.chart import Values, given, merged, render
 

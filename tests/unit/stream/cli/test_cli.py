@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.cli import Commands, cli
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
-from spu_assigner.stream.config.settings import SettingsError
+from spu_assigner.stream.kafka.config.settings import SettingsError
 
 ROOT = Path(__file__).parents[4]
 CREATE = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
@@ -87,7 +87,7 @@ def test_help_imports_no_command() -> None:
         "import sys; from spu_assigner.stream.cli import cli\n"
         "try: cli(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'spu_assigner.stream.run.command', 'numpy', 'confluent_kafka'}\n"
+        "heavy = {'spu_assigner.stream.job.run.command', 'numpy', 'confluent_kafka'}\n"
         "print(sorted(set(sys.modules) & heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)

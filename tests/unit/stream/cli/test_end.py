@@ -21,7 +21,7 @@ if hasattr(libc, "on_exit"):
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream import cli
-from spu_assigner.stream.doctor import machine_checks
+from spu_assigner.stream.audit.doctor import machine_checks
 
 def never_answered(check):
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
@@ -52,7 +52,7 @@ def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
     # Sockets to see whether a port is open, the metrics, and the end of a shard server.
     assert with_daemons == {
         "common/daemon_threads.py",
-        "doctor/broker_checks.py",
-        "metrics/server.py",
-        "shard/server.py",
+        "audit/doctor/broker_checks.py",
+        "job/metrics/server.py",
+        "job/shard/server.py",
     }

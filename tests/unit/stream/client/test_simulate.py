@@ -16,7 +16,7 @@ from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.run.scenario import examples
+from spu_assigner.stream.job.run.scenario import examples
 from support.events.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.checkpoint.files import make_private
 from spu_assigner.stream.common.private_files import (
     FolderError,
     open_private,
@@ -16,6 +15,7 @@ from spu_assigner.stream.common.private_files import (
     private_folder,
 )
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.files import make_private
 
 
 def rights(path: Path) -> int:

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from spu_assigner.stream.config.settings import SettingsError
 from spu_assigner.stream.job.failpoints import Armed, Failpoint, armed
+from spu_assigner.stream.kafka.config.settings import SettingsError
 
 PROGRAM = """
 from spu_assigner.stream.job.failpoints import Failpoint, armed

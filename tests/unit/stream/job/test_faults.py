@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.checkpoint.data_loss import DataLossError
-from spu_assigner.stream.checkpoint.files import (
+from spu_assigner.stream.job.checkpoint.data_loss import DataLossError
+from spu_assigner.stream.job.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
     CheckpointFormatError,
@@ -31,12 +31,12 @@ Traceback (most recent call last):
     ("line", "kind", "reported"),
     [
         (
-            "spu_assigner.stream.shard.state_log.ShardDamagedError: segment 3 is gone",
+            "spu_assigner.stream.job.shard.state_log.ShardDamagedError: segment 3 is gone",
             CheckpointDamagedError,
             "its state cannot be used (segment 3 is gone)",
         ),
         (
-            "spu_assigner.stream.shard.state_log.ShardFormatError: format 9; "
+            "spu_assigner.stream.job.shard.state_log.ShardFormatError: format 9; "
             "run the release that wrote it",
             CheckpointFormatError,
             "run the release that wrote it, or rebuild one from Kafka with `spu-assigner recover",

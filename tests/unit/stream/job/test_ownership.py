@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job import ownership as ownership_module
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership, OwnerWatch
 

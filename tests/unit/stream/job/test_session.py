@@ -9,7 +9,7 @@ import pytest
 from spu_assigner.stream import setup, submit
 from spu_assigner.stream.job import session
 from spu_assigner.stream.job.session import ensure_jars
-from spu_assigner.stream.jvm.jars import EXTENSION, GROUPS, ROOTS, Group, read_lock
+from spu_assigner.stream.local.jvm.jars import EXTENSION, GROUPS, ROOTS, Group, read_lock
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from spu_assigner.stream.audit.doctor import broker_checks
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.doctor import broker_checks
 from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.kafka.connection_diagnosis import (
     DiagnosedAdmin,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
-from spu_assigner.stream.config.connection import Connection
-from spu_assigner.stream.desired import known
+from spu_assigner.stream.clusters.desired import known
+from spu_assigner.stream.clusters.plan import wanted_maps
+from spu_assigner.stream.job.shard import published
 from spu_assigner.stream.kafka import outputs
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
-from spu_assigner.stream.plan import wanted_maps
-from spu_assigner.stream.recover import published
 
 CONNECTION = Connection(bootstrap_servers="127.0.0.1:9092", prefix="p-")
 

@@ -1,0 +1,71 @@
+"""`spu-assigner inspect`: what a job knows, read from its checkpoint, also while it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+from spu_assigner.stream.kafka.config.command_options import settings_options
+from spu_assigner.stream.kafka.config.settings import Settings
+
+WIDTH: Final = 160  # of tables, where there is no terminal to ask
+
+
+@click.command("inspect")
+@settings_options("checkpoint")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=0),
+    help="The state after this batch. [default: the last committed one]",
+)
+@click.option("--cluster", "cluster_id", help="This cluster alone, in detail.")
+@click.option("--topic", help="The map of this topic of the cluster.")
+@click.option(
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Tables for people, or one JSON object.",
+)
+def inspect(
+    *,
+    checkpoint: str | None,
+    batch: int | None,
+    cluster_id: str | None,
+    topic: str | None,
+    form: str,
+    config: Path | None,
+) -> int:
+    """Show what a job knows: clusters, SPUs, topics, what waits; from its checkpoint.
+
+    The job may run meanwhile: the last committed batch is read, and nothing is written.
+    """
+    from spu_assigner.stream.audit.cluster_report import cluster_reports, report_json
+    from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
+
+    if topic is not None and cluster_id is None:
+        raise click.UsageError("--topic goes with --cluster")
+    place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
+    found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
+    clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
+    if form == "json":
+        click.echo(json.dumps(report_json(found, clusters), ensure_ascii=False))
+        return 0
+    from rich.console import Console
+    from spu_assigner.stream.audit.report_table import tables
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    for piece in tables(found, clusters, asked_topic=topic):
+        console.print(piece)
+    return 0
+
+
+def _say_starting() -> None:
+    """To a person who waits; a program that reads both streams expects no such line."""
+    if sys.stderr.isatty():
+        click.echo("inspect: starts Spark to read the checkpoint, which takes seconds", err=True)

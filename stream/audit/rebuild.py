@@ -1,0 +1,367 @@
+"""A new checkpoint out of what the job has published, where the old one is lost or not wanted.
+
+    recover(Settings.load(flags={"checkpoint": "new", ...}))
+
+`replica-map` and `assigner-state` hold the state, the last marker how far the input was read with
+it. In this order, so that a recovery that was interrupted can be repeated:
+
+1. The query's transactional id is taken: a job that still runs is fenced, and its open transaction
+   is aborted. From here on nobody writes.
+2. Marker, positions and state are read and checked.
+3. The new checkpoint is written (`job/checkpoint/recovered.py`): state, what it is of, Spark's
+   metadata.
+4. A marker of batch -1 of the new checkpoint is committed. Only now may a job run on it: without
+   the marker the sink takes it for a foreign one. Its batch 0 is the batch after -1.
+
+A checkpoint that was recovered and never run may be recovered again, to the same folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import uuid
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from confluent_kafka import KafkaException
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.job.checkpoint.files import (
+    Files,
+    Positions,
+    absolute,
+    is_local,
+    list_names,
+    make_private,
+    positions_to_json,
+    put_file,
+    remove,
+    sha256_of,
+    write_text,
+)
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.past_positions import Skipped, retained_positions
+from spu_assigner.stream.job.checkpoint.recovered import (
+    FOLDER,
+    METADATA_FILE,
+    NOTE_FILE,
+    RECOVERED,
+    STATE_FILE,
+    Recovery,
+)
+from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.job.faults import innermost_line, unreachable
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.job.marker_check import FencedError, SinkError
+from spu_assigner.stream.job.session import command_session
+from spu_assigner.stream.job.shard.published import PublishedError, PublishedState, read_published
+from spu_assigner.stream.job.shard.state_log import first_writes
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
+from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HELD_SECONDS_MAX: Final = 30.0  # that other producers' transactions are waited for
+LOOKS_MAX: Final = 3  # of a dry run, while a job writes
+APPLICATION: Final = "spu-assigner-recover"
+PIECE_SIZE: Final = 16 * 1024 * 1024  # of the state's file: what is in memory at once
+_OWN_NAMES: Final = frozenset({METADATA_FILE, FOLDER})  # all that a recovery leaves
+
+
+class RecoverError(AssignerError):
+    """The checkpoint cannot be made."""
+
+
+class NothingToRecoverError(RecoverError):
+    """The query has never committed anything."""
+
+
+class FolderTakenError(RecoverError):
+    """There is something at the place of the new checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverReport:
+    """What was found, and made of it."""
+
+    checkpoint: str
+    checkpoint_id: str | None  # of the new one; None: a dry run
+    recovered_from: RecoveredFrom
+    shards: int
+    positions: Positions
+    topic_ids: Mapping[str, str]  # Kafka's, of the input topics
+    skipped: tuple[Skipped, ...]
+    clusters: int
+    spus: int
+    topics: int
+    partitions: int
+    waiting: int
+    messages: int  # read
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "positions": positions_to_json(self.positions)}
+
+
+def last_marker(settings: Settings) -> CommitMarker:
+    """The last marker of the query; nobody is fenced.
+
+    Raises:
+        NothingToRecoverError: there is none.
+        TopicsError: Kafka does not answer, or its topics are missing or wrong.
+    """
+    _check_topics(settings)
+    topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
+    try:
+        marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
+    except KafkaException as reason:
+        raise RecoverError(
+            f"{topic} cannot be read: {reason.args[0].str()}; check the topic prefix, that all of "
+            "Kafka's brokers run, and that this user may read the topic"
+        ) from reason
+    return _required(marker, settings)
+
+
+def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
+    """What `recover` would do; nothing is written and nobody is fenced.
+
+    Raises:
+        AssignerError: it could not be done, as `recover` says it.
+    """
+    place = absolute(settings.checkpoint)
+    _refuse_taken_folder(place)
+    for _ in range(LOOKS_MAX - 1):
+        marker = last_marker(settings)
+        with suppress(PublishedError):  # A running job may have sent a batch between the topics.
+            report, _ = _read(settings, place, marker, skip_lost=skip_lost)
+            if last_marker(settings) == marker:
+                return report
+    return _read(settings, place, last_marker(settings), skip_lost=skip_lost)[0]
+
+
+def recover(
+    settings: Settings, *, skip_lost: bool = False, spark: SparkSession | None = None
+) -> RecoverReport:
+    """Make the checkpoint that the settings name, which must not be there yet.
+
+    Args:
+        skip_lost: continue where the input is still there, if messages that were not read are gone.
+        spark: by default a session that is made for this and stopped after it.
+
+    Raises:
+        NothingToRecoverError: the query has never committed anything.
+        FolderTakenError: there is something at that place.
+        LostInputError: input that was not read yet is gone.
+        PublishedError: the outputs do not hold a whole state.
+        FencedError: another process has taken over meanwhile.
+        AssignerError: Kafka, Java or the place cannot be reached.
+    """
+    place = absolute(settings.checkpoint)
+    _refuse_taken_folder(place)
+    _check_topics(settings)
+    sink = TransactionalSink(settings, shards=settings.shards or 0)
+    try:
+        last = _required(sink.take_over(), settings)
+        report, published = _read(settings, place, last, skip_lost=skip_lost)
+        report = replace(report, checkpoint_id=str(uuid.uuid4()))
+        with command_session(spark, place, application=APPLICATION) as session:
+            _write(session, settings, report, published)
+        armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
+        _mark(sink, settings, report, last)
+    finally:
+        sink.close()
+    return report
+
+
+def _check_topics(settings: Settings) -> None:
+    """Topics and rights, before anybody is fenced."""
+    client = settings.connection().client()
+    check_topics(client, prefix=settings.topic_prefix, role=Role.RECOVERER)
+
+
+def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
+    if marker is None:
+        topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
+        raise NothingToRecoverError(
+            f"{topic} has no marker of query {settings.query_name!r}: it has never answered "
+            "anything there; check broker, topic prefix and query name, or start a new job"
+        )
+    return marker
+
+
+def _read(
+    settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
+) -> tuple[RecoverReport, PublishedState]:
+    """Read and check all that a new checkpoint is made of."""
+    positions, topic_ids, skipped = retained_positions(
+        settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
+    )
+    published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
+    counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
+    for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
+        state = published.restored(cluster_id)
+        counts["clusters"] += 1
+        counts["spus"] += len(state.spus)
+        counts["topics"] += len(state.topics)
+        counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
+        counts["waiting"] += len(state.waiting)
+    report = RecoverReport(
+        checkpoint=place,
+        checkpoint_id=None,
+        recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
+        shards=settings.shards or marker.shards,
+        positions=positions,
+        topic_ids=topic_ids,
+        skipped=skipped,
+        messages=published.messages,
+        **counts,
+    )
+    return report, published
+
+
+def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
+    """A place on this machine is checked at once; others only with Spark, which takes seconds."""
+    if files is None and not is_local(place):
+        return
+    try:
+        names = list_names(files or LocalFiles(), place) or ()
+    except OSError as reason:
+        raise FolderTakenError(
+            f"{place} is no folder: {reason.strerror}; name a new folder with --checkpoint"
+        ) from reason
+    others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
+    if others:
+        raise FolderTakenError(
+            f"{place} is there already and holds {', '.join(others[:5])}; name a new folder with "
+            "--checkpoint, so that nothing is lost that may still be of use"
+        )
+
+
+def _write(
+    spark: SparkSession, settings: Settings, report: RecoverReport, published: PublishedState
+) -> None:
+    """The files of the new checkpoint, in the order in which they may be missing."""
+    from py4j.protocol import Py4JJavaError
+
+    place = report.checkpoint
+    try:
+        _refuse_taken_folder(place, spark)
+        make_private(place, alone=(settings.master or "local").startswith("local"))
+        # Left by a recovery that was interrupted, or that nothing was run on.
+        remove(spark, f"{place}/{METADATA_FILE}")
+        remove(spark, f"{place}/{FOLDER}")
+        with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
+            state = Path(folder, "state")
+            write_state(state, published, shards=report.shards)
+            put_file(spark, state, f"{place}/{STATE_FILE}")
+            digest = sha256_of(LocalFiles(), str(state)) or ""
+        recovery = Recovery(
+            release=RELEASE,
+            query=settings.query_name,
+            prefix=settings.topic_prefix,
+            checkpoint_id=report.checkpoint_id or "",
+            recovered_from=report.recovered_from,
+            positions=report.positions,
+            shards=report.shards,
+            state_sha256=digest,
+            topic_ids=report.topic_ids,
+        )
+        write_text(spark, f"{place}/{NOTE_FILE}", recovery.to_json())
+        metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
+        write_text(spark, f"{place}/{METADATA_FILE}", metadata)
+    except Py4JJavaError as reason:
+        raise RecoverError(unreachable(place, innermost_line(reason))) from reason
+
+
+def _mark(
+    sink: TransactionalSink, settings: Settings, report: RecoverReport, last: CommitMarker
+) -> None:
+    marker = CommitMarker(
+        query=settings.query_name,
+        checkpoint_id=report.checkpoint_id or "",
+        batch=-1,
+        count=0,
+        digest=hashlib.sha256().hexdigest(),
+        offsets={},
+        release=RELEASE,
+        shards=report.shards,
+        default_policy=last.default_policy,
+        positions=report.positions,
+        recovered_from=report.recovered_from,
+        topic_ids=report.topic_ids,
+    )
+    try:
+        sink.mark(marker)
+    except FencedError:
+        raise
+    except SinkError as reason:
+        raise RecoverError(
+            f"the marker of checkpoint {report.checkpoint} may not have been written ({reason}); "
+            "run the same command again"
+        ) from reason
+
+
+def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
+    """The shards' logs as a file of Parquet, piece by piece."""
+    parts: list[list[str]] = [[] for _ in range(shards)]
+    for cluster_id in published.cluster_ids:
+        parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
+    with _StateFile(file) as store:
+        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+            entries = {
+                key: value
+                for cluster_id in cluster_ids
+                for key, value in published.entries(cluster_id)
+            }
+            if entries:
+                for key, value in first_writes(entries):
+                    store.add(label, key, value or b"")
+
+
+class _StateFile:
+    """Rows (shard, key, value) of Parquet."""
+
+    def __init__(self, file: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._pa = pa
+        self._schema = pa.schema(
+            [("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())]
+        )
+        self._writer: Any = pq.ParquetWriter(
+            file, self._schema, compression="zstd", use_dictionary=False, write_statistics=False
+        )
+        self._rows: list[tuple[int, str, bytes]] = []
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._flush()
+        self._writer.close()
+
+    def add(self, label: int, key: str, value: bytes) -> None:
+        self._rows.append((label, key, value))
+        self._size += len(value)
+        if self._size >= PIECE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            columns = [list(column) for column in zip(*self._rows, strict=True)]
+            self._writer.write_table(self._pa.table(columns, schema=self._schema))
+            self._rows, self._size = [], 0

@@ -1,0 +1,371 @@
+"""The pages as a WSGI application: which address shows what.
+
+Rules:
+- It only reads: no other methods than GET and HEAD.
+- Nothing comes from elsewhere, and nothing foreign is taken for markup: templates escape, control
+  characters are shown as what they are, and the policy in the header allows our own two files.
+- An address that makes no sense is a page that says so, with status 400 or 404.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
+from markupsafe import Markup
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Order
+from spu_assigner.core.explain.decisions import explain, why_it_waits
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.stream.audit.cluster_report import (
+    ClusterReport,
+    rack_loads,
+    spu_loads,
+    topic_map,
+    topic_summary,
+    waiting_requests,
+)
+from spu_assigner.stream.audit.ui.known import ClusterDamagedError, Known
+from spu_assigner.stream.audit.ui.live import Live
+from spu_assigner.stream.audit.ui.plot import bars, foreign, style
+from spu_assigner.stream.audit.ui.views import (
+    ORDER_NAMES,
+    NotFoundError,
+    Reports,
+    found,
+    moves_view,
+    rack_colours,
+    ring_view,
+    sliced,
+)
+from spu_assigner.stream.client.explanation import decision_lines
+from spu_assigner.stream.common.own_names import foreign_name
+from spu_assigner.stream.common.quantities import bytes_text, duration_text
+from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
+from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
+from spu_assigner.stream.kafka.moves_record import move_of
+from spu_assigner.stream.kafka.outputs import read_cluster
+from werkzeug.exceptions import HTTPException
+
+FEW: Final = 10  # of what a cluster's page shows only the first
+MAP_ROWS: Final = 100  # partitions of a page
+PLOT_SPUS_MAX: Final = 1_000  # bars of one picture in a page: half a megabyte
+SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
+NUMBER_LENGTH_MAX: Final = 9
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
+    """The application.
+
+    Args:
+        live: open as long as pages are asked for.
+        is_loopback: only this machine may ask. Then other names than its own are refused, by which
+            a foreign page in a browser here could reach it.
+    """
+    app = Flask(__name__)
+    if is_loopback:
+        app.before_request(_refuse_foreign_names)
+    app.jinja_options = {"finalize": foreign, "trim_blocks": True, "lstrip_blocks": True}
+    app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
+    app.jinja_env.filters.update(size=_size, duration=duration_text)
+    app.jinja_env.filters.update(taint=taint_text, rules=rule_texts)
+    app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
+    _Pages(app, live)
+    app.register_error_handler(Exception, _fault)
+    app.after_request(_with_headers)
+    return app
+
+
+class _Pages:
+    """The addresses."""
+
+    def __init__(self, app: Flask, live: Live) -> None:
+        self._live = live
+        self._reports = Reports()
+        self._explaining = threading.Lock()  # It reads the topics: one at a time.
+        self._token = uuid4().hex[:8]  # A page of a process before is no page of this one.
+        app.before_request(self._note_version)
+        app.context_processor(self._common)
+        for rule, view in (
+            ("/", self.clusters),
+            ("/clusters/<cluster_id>", self.cluster),
+            ("/clusters/<cluster_id>/topics", self.topics),
+            ("/clusters/<cluster_id>/topics/<topic>", self.topic),
+            ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
+            ("/clusters/<cluster_id>/waiting", self.waiting),
+            ("/moves", self.moves),
+            ("/dead-letters", self.dead_letters),
+            ("/version", self.version),
+            ("/plot.css", self.plot_style),
+        ):
+            app.add_url_rule(rule, view.__name__, view, methods=["GET"])
+
+    def _note_version(self) -> None:
+        """Before anything is read, so that a page with what came meanwhile is renewed once more."""
+        g.version = self._version((request.view_args or {}).get("cluster_id"))
+
+    def _common(self) -> dict[str, Any]:
+        cluster_id = (request.view_args or {}).get("cluster_id")
+        return {
+            "health": self._live.health,
+            "last": self._last(),
+            # None is noted where a request is refused before it is looked at.
+            "version": g.get("version") or self._version(cluster_id),
+            "cluster_id": cluster_id,
+            "watch": _link("version", cluster_id=cluster_id, of=self._moves_only()),
+            "servers": self._live.connection.bootstrap_servers,
+            "prefix": self._live.connection.prefix,
+        }
+
+    def _last(self) -> tuple[int, float] | None:
+        """When the job wrote last (ms), and how many seconds ago that is; None: it is not known."""
+        with self._live.known() as known:
+            last_ms = known.last_ms
+        return (last_ms, max(0, _now_ms() - last_ms) / 1000) if last_ms else None
+
+    def _moves_only(self) -> str | None:
+        """Whether the page shows moves, and nothing of clusters."""
+        return "moves" if request.endpoint == "moves" or _text("of") == "moves" else None
+
+    def _version(self, cluster_id: str | None) -> str:
+        health, number = self._live.health, self._moves_version()
+        if not self._moves_only():
+            with self._live.known() as known:
+                whole = known.version if cluster_id is None else known.cluster_version(cluster_id)
+            number = str(whole)
+        percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
+        return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
+
+    def _moves_version(self) -> str:
+        moves = self._live.moves
+        parts = (moves.has_topic, moves.is_read, moves.trouble is not None)
+        view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
+        at = () if view is None else (view.run.recorded_at, view.is_silent)
+        return "-".join(str(int(each)) for each in (*parts, *at))
+
+    @contextmanager
+    def _cluster(self, cluster_id: str) -> Iterator[tuple[Known, ClusterState]]:
+        """A cluster that does not change inside the block."""
+        with self._live.known() as known:
+            if cluster_id not in known:
+                raise NotFoundError(f"there is no cluster {cluster_id!r}; choose one of the list")
+            yield known, known.state(cluster_id)
+
+    def version(self) -> Response:
+        """What changes whenever the page would, and when the job wrote last, of any cluster."""
+        last = self._last()
+        version = self._version(_text("cluster_id") or None)
+        return jsonify({"version": version, "last_ms": last and last[0]})
+
+    def plot_style(self) -> Response:
+        return Response(f".plot{{{style()}}}", mimetype="text/css")
+
+    def clusters(self) -> str:
+        search, page = _text("q"), _page()
+        with self._live.known() as known:
+
+            def row(cluster_id: str) -> tuple[str, ClusterReport | None]:
+                try:
+                    return cluster_id, self._reports.of(known, cluster_id)
+                except ClusterDamagedError:
+                    return cluster_id, None
+
+            rows = sliced(found(known.cluster_ids, search), page, row=row)
+        return render_template("clusters.html", rows=rows, search=search, foreign=known.foreign)
+
+    def cluster(self, cluster_id: str) -> str:
+        named = _text("order")
+        if named and named not in set(Order):
+            abort(400, f"order is {named!r}; expected {', '.join(Order)}")
+        with self._cluster(cluster_id) as (known, state):
+            loads = spu_loads(state)
+            view = {
+                "report": self._reports.of(known, cluster_id),
+                "ring": ring_view(state, loads, Order(named) if named else None),
+                "waiting": sliced(waiting_requests(state), 1, size=FEW),
+                "statuses": known.statuses(cluster_id)[:FEW],
+                "ring_events": known.ring_events(cluster_id)[:FEW],
+                "faults": known.faults(cluster_id),
+            }
+        racks = rack_loads(loads)
+        return render_template(
+            "cluster.html",
+            **view,
+            all_racks=racks,
+            racks=sliced(racks, _page("racks"), size=2 * FEW),
+            colours=rack_colours(loads),
+            spus=sliced(loads, _page()),
+            has_resources=any(each.resources for each in loads),
+            # Made of our numbers; what is foreign in it was escaped where it was drawn.
+            plot=Markup(bars(loads)) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
+        )
+
+    def topics(self, cluster_id: str) -> str:
+        search = _text("q")
+        with self._cluster(cluster_id) as (_, state):
+            rows = sliced(
+                found(sorted(state.topics), search),
+                _page(),
+                row=lambda name: topic_summary(state, name),
+            )
+            waiting = len(state.waiting)
+        return render_template("topics.html", rows=rows, search=search, waiting=waiting)
+
+    def topic(self, cluster_id: str, topic: str) -> str:
+        with self._cluster(cluster_id) as (_, state):
+            waiting = state.waiting.get(topic)
+            if waiting is None and topic not in state.topics:
+                raise NotFoundError(
+                    f"cluster {cluster_id!r} has no topic {topic!r}; choose one of its list"
+                )
+            found_map = topic_map(state, topic)
+            loads = spu_loads(state)
+            refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
+        lists = [] if found_map is None else found_map.lists
+        return render_template(
+            "topic.html",
+            topic=topic,
+            map=found_map,
+            rows=sliced(range(len(lists)), _page(), size=MAP_ROWS),
+            columns=max(map(len, lists), default=0),
+            loads={load.spu_id: load for load in loads},
+            colours=rack_colours(loads),
+            waiting=waiting,
+            obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
+        )
+
+    def explain(self, cluster_id: str, topic: str) -> str:
+        """Read again from the topics, as the command `explain` does."""
+        partition = _number_given("partition", least=0, default=0)
+        with self._explaining:
+            read = read_cluster(self._live.connection, cluster_id, topic)
+            newest = read.maps[-1].replicas if read.maps else None
+            if newest is None:
+                raise NotFoundError(
+                    f"topic {topic!r} of cluster {cluster_id!r} has no map; it may wait for room"
+                )
+            if partition >= len(newest):
+                raise NotFoundError(
+                    f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
+                )
+            [why] = explain(read.state, read.maps, [partition])
+        return render_template(
+            "explain.html",
+            topic=topic,
+            partition=partition,
+            partitions=len(newest),
+            why=why,
+            move=move_of(self._live.moves.run, cluster_id, topic, partition),
+        )
+
+    def waiting(self, cluster_id: str) -> str:
+        with self._cluster(cluster_id) as (_, state):
+            rows = sliced(waiting_requests(state), _page())
+        return render_template("waiting.html", rows=rows)
+
+    def moves(self) -> str:
+        moves = self._live.moves
+        run = moves.run
+        return render_template(
+            "moves.html",
+            view=None if run is None else moves_view(run, now_ms=_now_ms()),
+            rows=sliced(() if run is None else run.moves, _page()),
+            trouble=moves.trouble,
+            has_topic=moves.has_topic,
+            is_read=moves.is_read,
+        )
+
+    def dead_letters(self) -> str:
+        with self._live.known() as known:
+            rows = sliced(known.dead_letters(), _page())
+        return render_template("dead_letters.html", rows=rows)
+
+
+def _refuse_foreign_names() -> None:
+    if (refusal := foreign_name(request.host)) is not None:
+        abort(400, refusal)
+
+
+def _text(name: str) -> str:
+    value = request.args.get(name, "")
+    if len(value) > SEARCH_LENGTH_MAX:
+        abort(400, f"{name} has {len(value)} characters; expected at most {SEARCH_LENGTH_MAX}")
+    return value
+
+
+def _page(name: str = "page") -> int:
+    return _number_given(name, least=1, default=1)
+
+
+def _number_given(name: str, *, least: int, default: int) -> int:
+    value = request.args.get(name, str(default))
+    is_number = value.isascii() and value.isdigit() and len(value) <= NUMBER_LENGTH_MAX
+    if not is_number or int(value) < least:
+        abort(400, f"{name} is {value[:40]!r}; expected a number from {least} on")
+    return int(value)
+
+
+def _fault(reason: Exception) -> tuple[str, int]:
+    """Any error as a page."""
+    match reason:
+        case HTTPException():
+            status, message = reason.code or 500, reason.description or reason.name
+        case NotFoundError() | ClusterUnknownError():
+            status, message = 404, str(reason)
+        case ClientError():
+            status, message = 503, str(reason)
+        case ClusterDamagedError() | AssignerError():
+            status, message = 500, str(reason)
+        case _:
+            raise reason
+    return render_template("error.html", status=status, message=message), status
+
+
+def _with_headers(response: Response) -> Response:
+    response.headers.update(HEADERS)
+    return response
+
+
+def _link(endpoint: str, **given: Any) -> str:
+    """An address; what is None, empty or the first page is left out."""
+    values = {
+        name: value
+        for name, value in given.items()
+        if value not in (None, "") and (name not in ("page", "racks") or value != 1)
+    }
+    return url_for(endpoint, **values)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _size(value: float) -> str:
+    return bytes_text(int(value))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,164 @@
+"""Follows the output topics for the page, in a thread of its own.
+
+Rules:
+- What comes is taken over when no more comes for a moment: the messages of one transaction reach
+  different partitions one after the other, and a page shall not show half of it.
+- A broker that does not answer is reported and asked again; the last that is known stays.
+- Topics that were created again are read again, aside; the old is shown until that is done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Message
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.audit.ui.known import STATE_TOPICS, Known
+from spu_assigner.stream.common.daemon_threads import DaemonThread
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError, RenewedError
+from spu_assigner.stream.kafka.moves_record import MovesFollower
+from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
+
+ANSWER_TOPICS: Final = (RING_EVENTS, TOPIC_STATUS, DEAD_LETTER)
+BACK: Final = 500  # offsets of each partition of these that are read at the start
+GATHER_SECONDS_MAX: Final = 1.0  # what has come waits for more at most so long
+APPLIED_MAX: Final = 5_000  # messages taken over at once: pages wait meanwhile
+PROBE_SECONDS: Final = 2.0  # between looks whether the broker is there
+ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
+RETRY_SECONDS: Final = 1.0  # before reading again
+END_SECONDS_MAX: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingHealth:
+    """How the reading goes."""
+
+    trouble: str | None = None  # why nothing new is read
+    read: int = 0  # messages of the state,
+    total: int = 0  # of so many; the same once all was read
+    is_loaded: bool = False
+
+
+class Live:
+    """Keeps `Known` up to date while it is open.
+
+    with Live(connection) as live: with live.known() as known: …
+
+    Args:
+        moved: to the Kafka cluster whose partitions are moved, if it is not the job's.
+
+    Raises:
+        ClientError: at its opening: Kafka cannot be reached, or topics are missing.
+    """
+
+    def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
+        self.connection = connection
+        self.health = ReadingHealth()
+        self.moves = MovesFollower(moved or connection)
+        self._lock = threading.RLock()
+        self._known = Known()
+        self._stopping = threading.Event()
+        self._thread = DaemonThread(self._run, "live")
+        self._first: _Readers | None = None
+
+    def __enter__(self) -> Self:
+        self._first = _Readers(self.connection)
+        self._thread.start()
+        self.moves.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopping.set()
+        self.moves.close()
+        self._thread.join(END_SECONDS_MAX)
+
+    @contextmanager
+    def known(self) -> Iterator[Known]:
+        """What is known; nothing of it changes inside the block."""
+        with self._lock:
+            yield self._known
+
+    def _run(self) -> None:
+        readers = self._first
+        while not self._stopping.is_set():
+            try:
+                readers = readers or _Readers(self.connection)
+                with readers.stack:
+                    self._follow(readers)
+            except RenewedError:
+                pass  # Read again at once.
+            except AssignerError as reason:
+                self.health = replace(self.health, trouble=str(reason))
+                self._stopping.wait(RETRY_SECONDS)
+            readers = None
+
+    def _follow(self, readers: _Readers) -> None:
+        known = Known(first_version=self._known.version + 1)
+        if self._known.version == 0:
+            self._known = known  # Nothing is there that could be shown meanwhile.
+        total = readers.states.remaining(ANSWER_SECONDS_MAX)
+        self.health = ReadingHealth(total=total, is_loaded=total == 0)
+        probe_at = time.monotonic() + PROBE_SECONDS
+        while not self._stopping.is_set():
+            messages = readers.gathered(self._stopping)
+            is_loaded = self.health.is_loaded
+            with self._lock:
+                for topic, message in messages:
+                    known.take(topic, message, is_loaded=is_loaded)
+                if is_loaded:
+                    self._known = known
+            read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
+            self.health = replace(self.health, read=read)
+            if is_loaded and time.monotonic() < probe_at:
+                continue
+            left, trouble = self._probe(readers)
+            self.health = replace(self.health, trouble=trouble)
+            probe_at = time.monotonic() + PROBE_SECONDS
+            if not is_loaded and left == 0:
+                with self._lock:
+                    known.version += 1
+                    self._known = known
+                self.health = replace(self.health, total=read, is_loaded=True)
+
+    def _probe(self, readers: _Readers) -> tuple[int | None, str | None]:
+        """What is left to read of the state, or why nobody answers."""
+        try:
+            return readers.states.remaining(ANSWER_SECONDS_MAX), None
+        except RenewedError:
+            raise
+        except ClientError as reason:
+            return None, str(reason)
+
+
+class _Readers:
+    """The state from its beginning; of answers, the last. Open until `stack` is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        with ExitStack() as stack:
+            self.states = stack.enter_context(Reader(connection, STATE_TOPICS, from_beginning=True))
+            self.answers = stack.enter_context(Reader(connection, ANSWER_TOPICS, back=BACK))
+            self.stack = stack.pop_all()
+
+    def gathered(self, stopping: threading.Event) -> list[tuple[str, Message]]:
+        """What has come, once no more comes for a moment."""
+        found: list[tuple[str, Message]] = []
+        deadline = time.monotonic() + GATHER_SECONDS_MAX
+        while not stopping.is_set():
+            new = [*self.answers.messages(0.0), *self.states.messages()]
+            found += new
+            if not new or len(found) >= APPLIED_MAX or time.monotonic() > deadline:
+                break
+        return found

@@ -1,0 +1,4 @@
+"""`verify`: an audit of the outputs against markers and inputs.
+
+Imports `job`, `kafka` and `common`.
+"""

@@ -1,0 +1,149 @@
+"""`spu-assigner verify`: an audit of all that the job has written."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.stream.common.printable import printable
+from spu_assigner.stream.kafka.config.command_options import load_client_settings, settings_options
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
+
+WIDTH: Final = 160  # of tables, where there is no terminal to ask
+PROGRESS_SECONDS: Final = 2.0  # between two lines of progress
+KEY_SHOWN: Final = 300  # bytes
+
+
+@click.command("verify")
+@settings_options("query_name", "bootstrap_servers", "topic_prefix")
+@click.option(
+    "--strict", is_flag=True, help="End with 1 also where something could not be checked."
+)
+@click.option(
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Tables for people, or one JSON object.",
+)
+def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int:
+    """Audit the outputs: against the markers, and against a replay of the inputs.
+
+    Reads all topics of the job from their beginnings. Every message must belong to a batch that has
+    a marker, once and in order; every batch must have the count and digest of its marker; and where
+    the inputs are still there from the first batch on, they are applied again, and every message
+    must be the same, byte for byte. What has expired or was compacted away cannot be checked, and
+    is reported.
+
+    The job may run meanwhile: what it writes after this has begun is left out. Messages are put
+    into a temporary file (TMPDIR), packed.
+
+    Exit status: 0 all is right; 1 something is not; 2 wrong usage, or Kafka cannot be read.
+    """
+    from spu_assigner.stream.audit.verify.audit import verify as audit
+    from spu_assigner.stream.audit.verify.reading import Spool, read_history
+
+    settings = load_client_settings(flags, config)
+    connection = settings.connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: {connection.security.warning}", err=True)
+    said = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PROGRESS_SECONDS:
+            said = time.monotonic()
+            click.echo(f"verify: {line}", err=True)
+
+    with Spool() as spool:
+        history = read_history(
+            connection,
+            settings.query_name,
+            spool,
+            lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
+        )
+        report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
+    if form == "json":
+        click.echo(json.dumps(_json(report), ensure_ascii=False))
+    else:
+        _show(report)
+    return 0 if report.is_right and not (strict and list(report.unchecked())) else 1
+
+
+def _show(report: AuditReport) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    table = Table(box=box.SIMPLE, show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("query", printable(report.query))
+    if (last := report.last) is not None:
+        table.add_row("to", f"batch {last.batch} of checkpoint {printable(last.checkpoint_id)}")
+    table.add_row("messages", f"{report.messages:,}")
+    for how, count, which in report.how():
+        table.add_row("checked", f"{count:,} {how}: {which}")
+    for line in report.unchecked():
+        table.add_row("not checked", printable(line))
+    verdict = "all right" if report.is_right else f"{report.finding_count:,} findings"
+    table.add_row("verdict", verdict if report.labels else f"{verdict}; there is no batch")
+    console.print(table)
+    for finding in report.findings:
+        click.echo(printable(_line(finding)))
+    if report.finding_count > len(report.findings):
+        click.echo(f"… {report.finding_count - len(report.findings):,} more")
+
+
+def _line(finding: AuditFinding) -> str:
+    place = "/".join(str(each) for each in (finding.topic, finding.partition) if each is not None)
+    where = [
+        "" if finding.batch is None else f"batch {finding.batch}",
+        place if finding.offset is None else f"{place} offset {finding.offset}",
+        "" if finding.key is None else f"key {_text(finding.key)}",
+    ]
+    fix = finding.kind.value
+    return (
+        f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; expected "
+        f"{finding.expected}. {fix[0].upper()}{fix[1:]}."
+    )
+
+
+def _json(report: AuditReport) -> dict[str, Any]:
+    return {
+        "query": report.query,
+        "right": report.is_right,
+        "last": None if report.last is None else report.last._asdict(),
+        "messages": report.messages,
+        "batches": len(report.labels),
+        "checked": [
+            {"how": how.name.lower(), "count": count, "batches": which}
+            for how, count, which in report.how()
+        ],
+        "not_checked": list(report.unchecked()),
+        "finding_count": report.finding_count,
+        "findings": [
+            {
+                **asdict(finding),
+                "kind": finding.kind.name,
+                "key": None if finding.key is None else _text(finding.key),
+                "to_do": finding.kind.value,
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _text(key: bytes) -> str:
+    text = key[:KEY_SHOWN].decode("utf-8", "backslashreplace")
+    return text if len(key) <= KEY_SHOWN else f"{text}… ({len(key)} bytes)"

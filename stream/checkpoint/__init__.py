@@ -1,4 +1,0 @@
-"""What a checkpoint contains before its query starts, and whether Kafka still has what comes next.
-
-Imports `kafka`, `config` and `common`.
-"""

@@ -1,0 +1,4 @@
+"""`lint`: faults of event files and replica lists before they are sent.
+
+Imports `client` and `common`.
+"""

@@ -1,0 +1,4 @@
+"""Moves of existing partitions, carried out in Kafka: waves, throttle, progress, seat.
+
+Imports `job` (its failpoints), `kafka` and `common`.
+"""

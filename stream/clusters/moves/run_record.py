@@ -1,0 +1,299 @@
+"""The record of the run in Kafka, and the seat: one process at a time moves partitions.
+
+    with Seat(connection) as seat:
+        seat.sit()                     # or take_over, to cancel
+        run = seat.latest              # what a run before this has left
+        seat.write(replace(run, …))    # acknowledged before anything that depends on it is done
+
+Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
+moves is a member of a group with one leader, so that a second process is refused while the first
+one lives. The group alone is no lock: whoever has the seat writes under one transactional id, which
+fences an older process; that one sees the other's record before it does anything more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final, Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
+from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.clusters.moves.waves import copied_bytes
+from spu_assigner.stream.kafka.access import missing_rights
+from spu_assigner.stream.kafka.acls import Role, mover_name
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
+from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, ClientError, is_denied
+from spu_assigner.stream.kafka.moves_record import run_of
+from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
+from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
+
+GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of a new group
+SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of the group by then
+POLL_SECONDS: Final = 0.1
+TRANSACTION_SECONDS_MAX: Final = 15
+ABORT_SECONDS_MAX: Final = 5.0
+_FENCED: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
+)
+
+
+class SeatTakenError(MovesError):
+    """Another process moves partitions."""
+
+
+class Seat:
+    """The right to move partitions of a Kafka cluster, and the record of what is moved.
+
+    Args:
+        connection: to that Kafka cluster, with the prefix of the job's topics.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._name = mover_name(prefix=connection.prefix)
+        self._topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+        self._election: LeaderElection | None = None
+        self._reader: Reader | None = None
+        self._producer: Any = None
+        self.run_id = uuid.uuid4().hex[:16]
+        self.latest: MovesRun | None = None  # None: nothing was ever moved
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have the seat."""
+        election, self._election = self._election, None
+        reader, self._reader = self._reader, None
+        producer, self._producer = self._producer, None
+        if election is not None:
+            election.close()
+        if reader is not None:
+            reader.__exit__(None, None, None)
+        if producer is not None:
+            with suppress(KafkaException):
+                producer.abort_transaction(0)
+
+    def sit(self) -> None:
+        """Take the seat if it is free.
+
+        Raises:
+            SeatTakenError: another process has it.
+            ElectionError, ClientError: this user may not take it, or no broker answers.
+        """
+        reader = self.look()
+        self._election = election = LeaderElection(
+            self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
+        )
+        deadline = time.monotonic() + GROUP_SECONDS_MAX
+        waits_since: float | None = None
+        while not election.is_mine:
+            election.poll(POLL_SECONDS)
+            now = time.monotonic()
+            if election.is_mine is False:
+                waits_since = now if waits_since is None else waits_since
+            if now > deadline or (waits_since is not None and now > waits_since + SILENT_SECONDS):
+                raise self._taken()
+        self._take_id(reader)
+
+    def require_no_copies(self) -> None:
+        """Return if no run before this one has left a throttle, or moves that copy something.
+
+        Raises:
+            SeatTakenError: one has.
+        """
+        run = self.latest
+        if run is not None and (run.throttles or any(map(copied_bytes, run.moves))):
+            raise SeatTakenError(
+                f"{run.holder} has left moves unfinished; finish them with `spu-assigner apply "
+                "--moves`, or take them back with `spu-assigner apply --cancel`"
+            )
+
+    def take_over(self) -> None:
+        """Take the seat from whoever has it: that process sees so, and ends.
+
+        Raises:
+            ClientError: this user may not, or no broker answers.
+        """
+        self._take_id(self.look())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the record is of a run that has not ended."""
+        return self.latest is not None and self.latest.state is MovesState.RUNNING
+
+    def write(self, run: MovesRun) -> None:
+        """Record this, under this run's id.
+
+        Raises:
+            SeatTakenError: another process has taken the seat; nothing was recorded.
+            ClientError: it is not known whether it is recorded.
+        """
+        run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
+        with self._as_ours():
+            try:
+                with raise_fatal_cause(self._producer):
+                    self._producer.begin_transaction()
+                    self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
+                    deliver(self._producer)
+                    retry_until(self._producer.commit_transaction)
+            except KafkaException:
+                # Of a commit at the moment of a fence Kafka may say only that it failed; the abort
+                # that follows says that this producer was fenced.
+                self._abort_unless_fenced()
+                raise
+        self.latest = run
+
+    def note(self, run: MovesRun) -> None:
+        """Record how far a wave is, if that can be done now.
+
+        Moves and throttles are those of the last `write`: the next run resumes from either. What is
+        missed here is seen elsewhere: `check` finds who has taken the seat, and the next `write`
+        raises.
+        """
+        with suppress(ClientError, SeatTakenError):
+            self.write(run)
+
+    def check(self) -> None:
+        """Return if this process still has the seat; to be called often.
+
+        Raises:
+            SeatTakenError: another process has taken it.
+        """
+        if self._election is not None:
+            self._election.poll(0)
+        self._read([] if self._reader is None else self._reader.messages(0.01))
+        if self.latest is not None and self.latest.run_id != self.run_id:
+            if self.latest.state is MovesState.CANCELLED:
+                raise SeatTakenError(
+                    f"the moves were cancelled by {self.latest.holder}; nothing goes on"
+                )
+            raise self._taken()
+
+    def look(self) -> Reader:
+        """Read the record, once; the topic is made if it is not there.
+
+        Raises:
+            MovesError: a right to the topic is missing.
+            ClientError: no broker answers.
+        """
+        if self._reader is not None:
+            return self._reader
+        with DiagnosedAdmin(self._connection.client()) as admin:
+            present = admin.metadata().topics
+            lacking = missing_rights(admin, Role.MOVER, prefix=self._connection.prefix)
+            for name, (found, needed) in lacking.items():
+                missing = [each for each in needed.split(", ") if each not in found.split(", ")]
+                raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
+            if self._topic not in present:
+                make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
+        reader = self._reader = Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        self._read(reader.drain_messages())
+        return reader
+
+    def _read(self, messages: Any) -> None:
+        for _, message in messages:
+            if message.key() == MOVES_KEY.encode():
+                self.latest = run_of(message)
+
+    def _take_id(self, reader: Reader) -> None:
+        """Fence who had the seat; then read what that process has recorded last."""
+        self._producer = Producer(
+            {
+                **self._connection.client(),
+                "transactional.id": self._name,
+                "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "message.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
+                "acks": "all",
+                "linger.ms": 1,
+                "logger": CLIENT_LOGGER,  # what goes wrong is raised
+            }
+        )
+        with self._as_ours():
+            retry_until(self._producer.init_transactions)
+        self._read(reader.drain_messages())
+
+    def _abort_unless_fenced(self) -> None:
+        """Abort the transaction, if there is one.
+
+        Raises:
+            KafkaException: another process has fenced this one.
+        """
+        try:
+            with raise_fatal_cause(self._producer):
+                self._producer.abort_transaction(ABORT_SECONDS_MAX)
+        except KafkaException as reason:
+            if reason.args[0].code() in _FENCED:
+                raise
+
+    def _taken(self) -> SeatTakenError:
+        run = self.latest
+        who = f" ({run.holder})" if run is not None and self.is_open else ""
+        return SeatTakenError(
+            f"another process moves partitions{who}; wait for its end, or "
+            "cancel what it moves with `spu-assigner apply --cancel`"
+        )
+
+    @contextmanager
+    def _as_ours(self) -> Iterator[None]:
+        """A client's error as ours."""
+        try:
+            yield
+        except KafkaException as reason:
+            error = reason.args[0]
+            if error.code() in _FENCED:
+                raise SeatTakenError(
+                    "another process has taken over the moves; this one ends, and changes nothing "
+                    "any more"
+                ) from reason
+            if is_denied(error):
+                raise MovesError(
+                    f"this user may not record moves ({error.name()}: topic {self._topic}, "
+                    f"transactional id {self._name!r}); {RIGHTS}"
+                ) from reason
+            raise ClientError(
+                f"{self._topic} does not take the record of the moves: {error.str()}; check that "
+                "its brokers run"
+            ) from reason
+
+
+def begun_run(cluster_id: str) -> MovesRun:
+    """A run that has done nothing yet."""
+    return MovesRun(
+        cluster_id=cluster_id,
+        run_id="",
+        holder="",
+        state=MovesState.RUNNING,
+        recorded_at=0,
+        wave=0,
+        moves=(),
+        throttles=(),
+        moves_total=0,
+        moves_done=0,
+        bytes_total=0,
+        bytes_done=0,
+        began_at=_now_ms(),
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _holder() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()}"

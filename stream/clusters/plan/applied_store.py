@@ -1,0 +1,131 @@
+"""The topic `applied-topics`: where `apply` keeps what it made, beside the topics themselves.
+
+    ledger = AppliedLedger(connection, "c1", is_there=True)
+    applied = ledger.read()
+    ledger.record(intents); …; ledger.record(created)
+
+Rules: a key is `<cluster>/<topic>`, or `<cluster>/<topic>/intent` before a creation, so that two
+runs at the same time cannot overwrite a creation with an intent. What is written is acknowledged by
+all replicas in sync before anything that depends on it is done. The topic is made by the first
+write; until then nothing is recorded. A value that is none of ours is an error: it would look as if
+nothing were recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, fold
+from spu_assigner.stream.job.shard.published import checked_record
+from spu_assigner.stream.kafka.access import may_write
+from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError
+from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
+
+INTENT: Final = "/intent"
+
+
+class AppliedLedger:
+    """The records of one cluster's topics.
+
+    Args:
+        connection: to the Kafka cluster that the topics are in, with the prefix of the job's.
+        is_there: whether the topic exists.
+    """
+
+    def __init__(self, connection: Connection, cluster_id: str, *, is_there: bool) -> None:
+        self.topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+        self.is_there = is_there
+        self._connection = connection
+        self._cluster_id = cluster_id
+        self._sender: Sender | None = None
+        self._errors: list[str] = []  # of messages that were not acknowledged
+        self._intents: set[str] = set()  # topics with one that is not settled
+
+    def read(self) -> AppliedRecords:
+        """All that is recorded now; nothing where the topic is missing.
+
+        Raises:
+            ClientError: Kafka cannot be reached, or this user may not read it.
+            DamagedOutputError: a value is none that `apply` or `plan` has written.
+        """
+        applied = fold(self._records()) if self.is_there else AppliedRecords()
+        self._intents = set(applied.intents)
+        return applied
+
+    def _records(self) -> Iterator[tuple[str, AppliedTopic | None]]:
+        own = f"{self._cluster_id}/".encode()
+        with Reader(self._connection, [APPLIED_TOPICS], from_beginning=True) as reader:
+            for _, message in reader.drain_messages():
+                key = message.key() or b""
+                if key.startswith(own):
+                    writer = "`spu-assigner apply`"
+                    record = checked_record(message, AppliedTopic, _key, writer=writer)
+                    yield key.removeprefix(own).decode("utf-8", "replace"), record
+
+    def record(self, records: Sequence[AppliedTopic]) -> None:
+        """Record these topics, as intended or otherwise; the latter settles their intents."""
+        intents = {each.topic for each in records if each.origin is Origin.INTENT}
+        settled = self._intents & {each.topic for each in records} - intents
+        self._write(records, [f"{topic}{INTENT}" for topic in sorted(settled)])
+        self._intents = self._intents - settled | intents
+
+    def withdraw(self, topics: Iterable[str]) -> None:
+        """Settle intents that came to nothing: the topics were made by others."""
+        self._write((), [f"{topic}{INTENT}" for topic in topics])
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Record nothing of these topics any more: they are not in Kafka, and not mapped."""
+        self._write((), [f"{topic}{end}" for topic in topics for end in ("", INTENT)])
+
+    def _write(self, records: Sequence[AppliedTopic], gone: Sequence[str]) -> None:
+        """Write, and wait until all of it is acknowledged.
+
+        Raises:
+            ClientError: something is not, or the topic cannot be made.
+        """
+        messages: list[tuple[str, bytes | None]] = [
+            *((_key(record).decode(), encode_record(record)) for record in records),
+            *((f"{self._cluster_id}/{key}", None) for key in gone),
+        ]
+        if not messages:
+            return
+        sender = self._sender = self._sender or self._opened()
+        self._errors.clear()
+        for key, value in messages:
+            sender.send_raw(APPLIED_TOPICS, key=key, value=value)
+        sender.flush()
+        if self._errors:
+            raise ClientError(
+                f"{self.topic} does not take what is to be recorded: {self._errors[0]}; fix that, "
+                "and run this again"
+            )
+
+    def _sent(self, message: SentMessage) -> None:
+        if message.error is not None:
+            self._errors.append(message.error)
+
+    def _opened(self) -> Sender:
+        """A sender, once the topic is there and may be written to.
+
+        The right is asked for: of a producer that may not write librdkafka prints a line of its
+        own.
+        """
+        with DiagnosedAdmin(self._connection.client()) as admin:
+            if not self.is_there:
+                make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
+                self.is_there = True
+            if may_write(admin, self.topic) is False:
+                raise ClientError(f"this user may not Write {self.topic}; {GRANTING}")
+        return Sender(self._connection, self._sent, [APPLIED_TOPICS])
+
+
+def _key(record: AppliedTopic) -> bytes:
+    end = INTENT if record.origin is Origin.INTENT else ""
+    return f"{record.cluster_id}/{record.topic}{end}".encode()

@@ -1,0 +1,402 @@
+"""`spu-assigner plan` and `apply`: what would make Kafka's topics as their maps, and making it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
+from spu_assigner.stream.clusters.plan.applied import adopted, seen
+from spu_assigner.stream.clusters.plan.desired_options import (
+    CONNECTION_OPTIONS,
+    desired_apply,
+    desired_plan,
+    given_but,
+)
+from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
+from spu_assigner.stream.kafka.config.command_options import (
+    BYTE_RATE,
+    FILE,
+    Command,
+    OneForErrors,
+    broker_options,
+    target_options,
+)
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError
+
+if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.clusters.moves.runner import MovesRunner
+    from spu_assigner.stream.clusters.plan.outlook import PlanOutlook
+    from spu_assigner.stream.clusters.plan.sources import PlanRequest
+
+
+WIDTH: Final = 120  # of the table, where there is no terminal to ask
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "cluster_id"}
+
+
+class NotConfirmedError(AssignerError):
+    """Topics would be deleted, and nobody has said that they are to be."""
+
+
+_OPTIONS = (
+    click.option("--cluster", "cluster_id", metavar="ID", default="", help="Whose replica maps."),
+    click.option(
+        "--maps",
+        "file",
+        metavar="FILE",
+        type=FILE,
+        help="Output of `simulate`, instead of the job's.",
+    ),
+    click.option(
+        "--topics",
+        "globs",
+        metavar="GLOB",
+        multiple=True,
+        help="Only such topics; may be repeated.",
+    ),
+    click.option(
+        "--foreign",
+        metavar="GLOB",
+        multiple=True,
+        help="Change such topics though apply did not make them; may be repeated. They are "
+        "never deleted.",
+    ),
+    click.option(
+        "--recreate",
+        is_flag=True,
+        help="Create topics again that were in Kafka and are gone; they are empty then.",
+    ),
+    click.option(
+        "--delete",
+        is_flag=True,
+        help="Delete topics that apply made and whose replica maps were deleted; no others.",
+    ),
+    click.option(
+        "--reassignment-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Write the moves of existing partitions for kafka-reassign-partitions.",
+    ),
+)
+
+
+def _plan_options(command: Command) -> Command:
+    """Whose maps, of which topics, and where; the command is given it as `request`."""
+
+    @broker_options
+    @target_options
+    @wraps(command)
+    def requested(
+        *, connection: Connection, target_connection: Connection | None, **given: Any
+    ) -> Any:
+        from spu_assigner.stream.clusters.plan.sources import PlanRequest
+
+        names = ("cluster_id", "file", "globs", "delete", "recreate", "foreign")
+        request = PlanRequest(
+            connection=connection,
+            target_connection=target_connection,
+            **{name: given.pop(name) for name in names},
+        )
+        return command(request=request, **given)
+
+    for option in reversed(_OPTIONS):
+        requested = option(requested)
+    return requested
+
+
+@click.command("plan", cls=OneForErrors)
+@click.option("--json", "is_json", is_flag=True, help="One JSON object, with all lists.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keep the plan, for `spu-assigner apply FILE`.",
+)
+@click.option(
+    "--throttle",
+    metavar="RATE",
+    type=BYTE_RATE,
+    help="Estimate how long the moves take at so many bytes per second to and from each broker, "
+    "such as 50MB/s.",
+)
+@click.option(
+    "--read-only",
+    is_flag=True,
+    help="Do not record in applied-topics which topics were seen as mapped.",
+)
+@_plan_options
+@desired_plan
+def plan(
+    *,
+    request: PlanRequest,
+    is_json: bool,
+    out: Path | None,
+    throttle: int | None,
+    reassignment_file: Path | None,
+    read_only: bool,
+) -> int:
+    """Show what would make Kafka's topics as the replica maps of a cluster say. Changes none.
+
+    SPU ids are the ids of Kafka's brokers. Only the assignment of replicas is compared: topics are
+    created with the brokers' settings, and the settings of those that exist are not looked at.
+
+    \b
+    + topic  is created with exactly its map; one that was there and is gone only with --recreate
+    ~ topic  gets more partitions (apply), or its partitions move to other brokers (apply --moves,
+             or kafka-reassign-partitions with what --reassignment-file writes)
+    - topic  is deleted, with its records and bytes (with --delete, and only if apply made it and
+             its replica map was deleted)
+    ! topic  cannot be made as mapped, and why; or is as mapped, and apply did not make it
+    . topic  is mapped no more, and what follows
+    ? topic  waits for SPUs or slots; what is in Kafka stays
+    = count  of topics that are as mapped
+
+    Then it shows how many bytes are to be copied and what each broker holds before and after,
+    counted over all topics in Kafka; and how many topics there have no map.
+
+    Where applied-topics exists and this user may write to it, topics that are as mapped are
+    recorded as seen, so that a later run notices when they are gone.
+
+    With --desired it shows instead which events the job is to be sent so that the cluster has the
+    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays.
+
+    Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
+    be made as mapped.
+    """
+    from spu_assigner.stream.clusters.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.clusters.plan.sources import outlook_now, plan_now
+
+    _require_cluster(request)
+    with request.target() as target:
+        found_plan, found = plan_now(request, target)
+        noted = () if read_only else seen(found.notes, found.applied)
+        if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
+            with suppress(ClientError):  # A plan is as good without it.
+                found.ledger.record(noted)
+        with_load = bool(found_plan.changes or is_json or out is not None)
+        outlook = outlook_now(
+            found_plan, found, request, target, throttle=throttle, with_load=with_load
+        )
+    if reassignment_file is not None:
+        write_json(reassignment_file, reassignment_json(found_plan))
+    _show(found_plan, outlook, is_json=is_json, out=out)
+    if found_plan.refused:
+        return 1
+    return 2 if found_plan.changes else 0
+
+
+def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | None) -> None:
+    """Print a plan, and write its file."""
+    from spu_assigner.stream.clusters.plan.outlook_rendering import last_lines, outlook_lines
+    from spu_assigner.stream.clusters.plan.plan_file import plan_json, write_json
+    from spu_assigner.stream.clusters.plan.rendering import plan_lines
+
+    document = plan_json(plan, outlook)
+    if out is not None:
+        write_json(out, document)
+    if is_json:
+        click.echo(json.dumps(document, separators=(",", ":")))
+        return
+    width = None if sys.stdout.isatty() else WIDTH
+    for line in plan_lines(plan, load=outlook_lines(outlook, width=width)):
+        click.echo(line)
+    for line in last_lines(outlook):
+        click.echo(line)
+
+
+@click.command("apply")
+@click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
+@click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
+@click.option(
+    "--cancel",
+    "is_cancel",
+    is_flag=True,
+    help="Take back the moves that are under way, and nothing else.",
+)
+@moves_options
+@_plan_options
+@desired_apply
+def apply(
+    *,
+    request: PlanRequest,
+    plan_file: Path | None,
+    is_json: bool,
+    reassignment_file: Path | None,
+    is_sure: bool,
+    has_moves: bool,
+    is_cancel: bool,
+    move_options: MoveOptions | None,
+) -> int:
+    """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
+
+    Does what `spu-assigner plan` shows: creates topics with exactly their maps, adds partitions,
+    deletes topics (with --delete). Kafka is asked about everything before anything is done. What it
+    refuses is reported, and all else goes on; a second run does what is left.
+
+    The topic applied-topics, beside the mapped ones, keeps which topics apply has made, by Kafka's
+    ids of them. No others are deleted; and before any is, its records and bytes are shown, and
+    deletion is to be confirmed: on a terminal, or by --yes.
+
+    PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was when
+    planned, or is done already.
+
+    With --desired, or a plan of it, events are sent to the job, and their answers shown: 0 all was
+    granted, or there is nothing to do; 1 something was not; 3 no answer in time.
+
+    With --moves, replicas of existing partitions are moved too, in waves, the smallest first, under
+    a throttle that is always removed. A run that is killed is resumed by the next one; --cancel
+    takes back what is under way. Without --moves that is for kafka-reassign-partitions, with what
+    --reassignment-file writes; `plan` says whether it is done.
+
+    Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
+    usage or settings.
+    """
+    from spu_assigner.stream.clusters.plan.plan_file import read_plan
+
+    if is_cancel:
+        _require_cancel_alone()
+        return _cancel(request, move_options or MoveOptions())
+    if move_options is not None and not has_moves:
+        raise click.UsageError("--concurrency, --throttle and their like need --moves")
+    saved = None
+    if plan_file is not None:
+        choices = (request.cluster_id, request.file, request.globs, request.foreign)
+        if any((*choices, request.delete, request.recreate)):
+            raise click.UsageError(
+                "PLAN says what to do: leave out --cluster, --maps, --topics, --delete, --recreate "
+                "and --foreign"
+            )
+        saved = read_plan(plan_file)
+        request = replace(request, cluster_id=saved.cluster_id)
+    _require_cluster(request)
+    with ExitStack() as stack:
+        runner = None
+        if has_moves:
+            from spu_assigner.stream.clusters.moves.session import moving
+
+            runner = stack.enter_context(
+                moving(
+                    request.ledger_connection(),
+                    move_options or MoveOptions(),
+                    cluster_id=request.cluster_id,
+                    is_quiet=is_json,
+                )
+            )
+        return _applied(request, saved, runner, is_json, reassignment_file, is_sure=is_sure)
+
+
+def _applied(
+    request: PlanRequest,
+    saved: TopicsPlan | None,
+    runner: MovesRunner | None,
+    is_json: bool,
+    reassignment_file: Path | None,
+    *,
+    is_sure: bool,
+) -> int:
+    """Apply a plan, and report; the exit status."""
+    from spu_assigner.stream.clusters.plan.apply import apply_plan
+    from spu_assigner.stream.clusters.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.clusters.plan.rendering import (
+        apply_json,
+        apply_lines,
+        done_line,
+        left_lines,
+        move_lines,
+    )
+    from spu_assigner.stream.clusters.plan.sources import plan_now, saved_plan
+
+    def report(change: TopicChange) -> None:
+        if not is_json:
+            click.echo(done_line(change))
+
+    with request.target() as target:
+        if saved is None:
+            plan, found = plan_now(request, target)
+        else:
+            plan, found = saved_plan(saved, request, target)
+        if not is_sure:
+            _confirm(plan)
+        if reassignment_file is not None:
+            write_json(reassignment_file, reassignment_json(plan))
+        found.ledger.record(found.notes.records)
+        found.ledger.forget(found.notes.forgotten)
+        found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
+        result = apply_plan(plan, target, found.ledger, report)
+    moves = None if runner is None else runner.carry_out(plan.moved_partitions())
+    if is_json:
+        document = apply_json(plan, result, found.notes, moves)
+        click.echo(json.dumps(document, separators=(",", ":")))
+    else:
+        for line in apply_lines(plan, result, found.notes):
+            click.echo(line)
+    has_file = reassignment_file is not None
+    left = left_lines(plan, result, has_file=has_file, is_moved=moves is not None)
+    for line in (*left, *(() if moves is None else move_lines(moves))):
+        click.echo(f"apply: {line}", err=True)
+    is_unmoved = bool(plan.moves) and not has_file if moves is None else not moves.is_whole
+    return 1 if plan.refused or result.failed or is_unmoved else 0
+
+
+def _require_cancel_alone() -> None:
+    """Return if nothing is said beside --cancel but where Kafka is, and whose run is meant.
+
+    Raises:
+        click.UsageError: it names what is.
+    """
+    if others := given_but(_CANCEL):
+        raise click.UsageError(
+            "--cancel takes back what is under way, and nothing beside it: leave out "
+            f"{', '.join(others)}"
+        )
+
+
+def _cancel(request: PlanRequest, options: MoveOptions) -> int:
+    from spu_assigner.stream.clusters.moves.session import cancel
+
+    text, left = cancel(request.ledger_connection(), options, cluster_id=request.cluster_id)
+    click.echo(text)
+    for line in left:
+        click.echo(f"apply: {line}", err=True)
+    return 1 if left else 0
+
+
+def _require_cluster(request: PlanRequest) -> None:
+    if not request.cluster_id:
+        raise click.UsageError("Missing option '--cluster'.")
+
+
+def _confirm(plan: TopicsPlan) -> None:
+    """Return if the deletions of a plan are wanted, with all the data that they concern.
+
+    Raises:
+        NotConfirmedError: they are not, or nobody can be asked.
+    """
+    from spu_assigner.stream.clusters.plan.rendering import deletion_text
+    from spu_assigner.stream.common.printable import counted
+
+    deletes = plan.of(ChangeKind.DELETE)
+    if not deletes:
+        return
+    for change in deletes:
+        click.echo(f"- {change.topic}  {deletion_text(change)}", err=True)
+    records = sum(change.size.records for change in deletes if change.size is not None)
+    what = f"{counted(len(deletes), 'topic')} with {counted(records, 'record')}"
+    if not sys.stdin.isatty():
+        raise NotConfirmedError(
+            f"{what} would be deleted, and there is no terminal to ask on; nothing was done. Give "
+            "--yes to delete them"
+        )
+    if not click.confirm(f"Delete {what}?", err=True):
+        raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")

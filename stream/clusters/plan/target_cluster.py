@@ -1,0 +1,362 @@
+"""The Kafka cluster that `plan` looks at and `apply` works on.
+
+    with Target(connection) as target:
+        cluster = target.look(topics)
+        failures = target.send(changes, dry=True)
+
+Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
+error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
+it had when that was decided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import NewPartitions, NewTopic
+from spu_assigner.stream.clusters.plan.model import (
+    ChangeKind,
+    KafkaCluster,
+    Partition,
+    Rows,
+    TargetError,
+    TopicChange,
+    TopicSize,
+)
+from spu_assigner.stream.clusters.plan.topic_sizes import topic_sizes, untouched
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.kafka.access import may_write
+from spu_assigner.stream.kafka.config.connection import Connection, address
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.log_dirs import (
+    ReplicaSizes,
+    UnseenReplicas,
+    replica_sizes,
+    unseen_replicas,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import ClusterMetadata
+
+REQUEST_SECONDS_MAX: Final = 60.0  # a controller makes some thousand partitions in a second
+TOPICS_MAX: Final = 200  # of a request that only asks
+BROKERS_ASKED_MAX: Final = 16  # one by one, each through a client of its own
+TRIES_MAX: Final = 20  # to have a broker's own answer
+DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
+POLL_SECONDS: Final = 0.02
+BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
+_TIMES: Final = {
+    "operation_timeout": REQUEST_SECONDS_MAX / 2,
+    "request_timeout": REQUEST_SECONDS_MAX,
+}
+_OVERTAKEN: Final = (
+    KafkaError.TOPIC_ALREADY_EXISTS,  # of a creation
+    KafkaError.INVALID_PARTITIONS,  # of a growth: it has as many already
+    KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion,
+    KafkaError.UNKNOWN_TOPIC_ID,  # or of one that came first while this one was on its way
+)
+_LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFailure:
+    """A change that was not made, and what Kafka says."""
+
+    topic: str
+    kind: ChangeKind
+    reason: str
+    is_denied: bool = False  # a right is missing
+    is_lost: bool = False  # Kafka did not answer
+    is_overtaken: bool = False  # somebody else has done it, or something else of the kind
+    is_accepted: bool = False  # Kafka has taken it, and its brokers do not show it
+
+
+class Target:
+    """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
+
+    Args:
+        connection: how it is reached.
+        broker: the id of the one whose own answers alone count; None: any's.
+    """
+
+    def __init__(self, connection: Connection, broker: int | None = None) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._client = connection.client()
+        self._admin = DiagnosedAdmin(self._client)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close()
+
+    def look(self, topics: Iterable[str], *, deleted: Iterable[str] = ()) -> KafkaCluster:
+        """What is there.
+
+        Args:
+            topics: those that are asked about: an error if one is hidden from this user.
+            deleted: those that are deleted: no error if they are hidden, as rights to what is gone
+                may be gone as well.
+
+        Raises:
+            TargetError: this user may not see all of them.
+            UnreachableError: no broker answers.
+        """
+        topics, deleted = list(topics), list(deleted)
+        found = self._metadata()
+        there = {
+            name: tuple(
+                Partition(
+                    replicas=tuple(each.partitions[number].replicas),
+                    in_sync=frozenset(each.partitions[number].isrs),
+                    leader=_leader(each.partitions[number].leader),
+                )
+                for number in sorted(each.partitions)
+            )
+            for name, each in found.topics.items()
+            if each.partitions
+        }
+        self._require_sight([name for name in topics if name not in there])
+        return KafkaCluster(
+            kafka_id=str(found.cluster_id),
+            brokers=tuple(sorted(found.brokers)),
+            topics=there,
+            ids=self.ids([name for name in (*topics, *deleted) if name in there]),
+            hidden=frozenset(self._hidden([name for name in deleted if name not in there])),
+        )
+
+    def ids(self, names: Sequence[str]) -> dict[str, str]:
+        """Kafka's ids of those of the topics that are there.
+
+        Raises:
+            TargetError: Kafka does not describe its topics.
+        """
+        return {
+            name: str(found.topic_id)
+            for name, found in self._described(names)
+            if not isinstance(found, KafkaException)
+        }
+
+    def kafka_id(self) -> str:
+        """Kafka's own id of the cluster."""
+        return str(self._metadata().cluster_id)
+
+    def _metadata(self) -> ClusterMetadata:
+        """The topics that this user may see, and the brokers."""
+        for _ in range(TRIES_MAX):
+            found = self._admin.metadata()
+            if self._broker is None or found.orig_broker_id in (BY_ADDRESS, self._broker):
+                return found
+            # A client soon knows of all brokers and asks any: about every second new one does not.
+            self._admin.close()
+            self._admin = DiagnosedAdmin(self._client)
+        raise UnreachableError(
+            f"broker {self._broker} does not answer for itself; check that it runs, and that its "
+            "advertised address can be reached from here"
+        )
+
+    def each_broker(self) -> Iterator[Target]:
+        """The same cluster as each of its brokers shows it, of many brokers some.
+
+        Each is closed when the next one is asked for. The controller's answer reaches one broker
+        before another.
+
+        Raises:
+            UnreachableError: no broker answers.
+        """
+        brokers = sorted(self._metadata().brokers.values(), key=lambda broker: broker.id)
+        addresses = {
+            broker.id: f"[{broker.host}]:{broker.port}"
+            if ":" in broker.host
+            else f"{broker.host}:{broker.port}"
+            for broker in brokers[:BROKERS_ASKED_MAX]
+        }
+        for broker, server in addresses.items():
+            connection = replace(self._connection, bootstrap_servers=server)
+            with Target(connection, broker) as target:
+                yield target
+
+    def sizes(self, changes: Sequence[TopicChange]) -> dict[str, TopicSize]:
+        """How much data topics hold that are there.
+
+        Raises:
+            TargetError: Kafka does not say.
+        """
+        counts = {change.topic: len(change.before) for change in changes}
+        return topic_sizes(self._admin, self._connection, counts)
+
+    def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
+        """The bytes of every replica on these brokers, as far as they report them."""
+        return replica_sizes(self._connection, brokers)
+
+    def unseen(self, cluster: KafkaCluster, held: ReplicaSizes) -> UnseenReplicas:
+        """Those of the replicas on its brokers that `cluster` hides from this user.
+
+        Raises:
+            ClientError: Kafka does not answer.
+        """
+        return unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
+
+    def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
+        """Those of the topics to which nothing was ever written.
+
+        Raises:
+            TargetError: Kafka does not say.
+        """
+        return untouched(self._admin, {name: len(cluster.topics[name]) for name in names})
+
+    def may_write(self, topic: str) -> bool:
+        """Whether this user may write to a topic; no, where Kafka does not say."""
+        try:
+            return bool(may_write(self._admin, topic))
+        except ClientError:
+            return False
+
+    def done(self, changes: Sequence[TopicChange]) -> dict[str, str]:
+        """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
+
+        Those that are not so within DONE_SECONDS_MAX are left out.
+        """
+        pending = {change.topic: change for change in changes}
+        found: dict[str, str] = {}
+        deadline = time.monotonic() + DONE_SECONDS_MAX
+        while True:
+            with suppress(TargetError):  # Its answer is looked for again in the end.
+                for name, described in self._described(list(pending)):
+                    topic_id = _id_if_done(pending[name], described)
+                    if topic_id is not None:
+                        found[name] = topic_id
+            pending = {name: change for name, change in pending.items() if name not in found}
+            if not pending or time.monotonic() > deadline:
+                return found
+            time.sleep(POLL_SECONDS)
+
+    def send(self, changes: Sequence[TopicChange], *, dry: bool = False) -> list[TopicFailure]:
+        """Make changes of one kind, in one request, or only ask whether Kafka would; what fails.
+
+        Moves are not made. Of topics that are to be deleted those that are gone are no failure.
+        """
+        if changes[0].kind is not ChangeKind.DELETE:
+            return _failures(changes, self._requested(changes, dry=dry))
+        # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
+        try:
+            ids = self.ids([change.topic for change in changes])
+        except TargetError:
+            return [lost(change) for change in changes]
+        reason = "it was deleted and made again meanwhile"
+        others = [
+            TopicFailure(topic=change.topic, kind=change.kind, reason=reason)
+            for change in changes
+            if ids.get(change.topic) not in (None, change.topic_id)
+        ]
+        same = [change for change in changes if ids.get(change.topic) == change.topic_id]
+        return others + (_failures(same, self._requested(same, dry=dry)) if same else [])
+
+    def _requested(
+        self, changes: Sequence[TopicChange], *, dry: bool
+    ) -> Mapping[str, Future[None]]:
+        futures: Mapping[str, Future[None]]
+        lists = {each.topic: [list(row) for row in each.added] for each in changes}
+        match changes[0].kind:
+            case ChangeKind.CREATE:
+                new = [NewTopic(name, len(x), replica_assignment=x) for name, x in lists.items()]
+                futures = self._admin.create_topics(new, validate_only=dry, **_TIMES)
+            case ChangeKind.CHANGE:
+                grown = [
+                    NewPartitions(each.topic, len(each.after), replica_assignment=lists[each.topic])
+                    for each in changes
+                ]
+                futures = self._admin.create_partitions(grown, validate_only=dry, **_TIMES)
+            case ChangeKind.DELETE:
+                futures = self._admin.delete_topics(list(lists), **_TIMES)
+        return futures
+
+    def _hidden(self, names: Sequence[str]) -> list[str]:
+        """Those that this user may not see, be they there or not."""
+        return [
+            name
+            for name, reason in self._described(names)
+            if isinstance(reason, KafkaException)
+            and reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        ]
+
+    def _require_sight(self, names: Sequence[str]) -> None:
+        if denied := self._hidden(names):
+            raise TargetError(
+                f"this user may not Describe {listed(denied)} at {address(self._client)}; "
+                f"{GRANTING}"
+            )
+
+    def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """What Kafka says of topics, or its refusal."""
+        rest = iter(names)
+        while batch := list(islice(rest, TOPICS_MAX)):
+            futures = self._admin.describe_topics(
+                TopicCollection(batch), request_timeout=REQUEST_SECONDS_MAX
+            )
+            for name, future in futures.items():
+                try:
+                    yield name, future.result()
+                except KafkaException as reason:
+                    if reason.args[0].code() in _LOST:
+                        raise TargetError(
+                            f"Kafka at {address(self._client)} does not describe its topics: "
+                            f"{error_text(reason)}; check that all of its brokers run"
+                        ) from reason
+                    yield name, reason
+
+
+def _leader(found: int) -> int | None:
+    return found if found >= 0 else None
+
+
+def lost(change: TopicChange) -> TopicFailure:
+    """Of a change that was not sent, since the request before got no answer."""
+    reason = "Kafka does not answer any more"
+    return TopicFailure(topic=change.topic, kind=change.kind, reason=reason, is_lost=True)
+
+
+def _failures(
+    changes: Sequence[TopicChange], futures: Mapping[str, Future[None]]
+) -> list[TopicFailure]:
+    failures = []
+    for change in changes:
+        try:
+            futures[change.topic].result()
+        except KafkaException as reason:
+            error = reason.args[0]
+            failures.append(
+                TopicFailure(
+                    topic=change.topic,
+                    kind=change.kind,
+                    reason=str(error.str()),
+                    is_denied=is_denied(error),
+                    is_lost=error.code() in _LOST,
+                    is_overtaken=error.code() in _OVERTAKEN,
+                )
+            )
+    return failures
+
+
+def _id_if_done(change: TopicChange, described: Any) -> str | None:
+    """The id of a topic that a broker shows as planned, "" if deleted; None: it is not so yet."""
+    is_deletion = change.kind is ChangeKind.DELETE
+    if isinstance(described, KafkaException):
+        is_gone = described.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return "" if is_gone and is_deletion else None
+    topic_id = str(described.topic_id)
+    if is_deletion:
+        return "" if topic_id != change.topic_id else None
+    rows: Rows = tuple(tuple(node.id for node in each.replicas) for each in described.partitions)
+    # One that is gone may be shown for a moment more by a broker that lags behind.
+    return topic_id if change.is_done(rows) and topic_id != change.gone_id else None

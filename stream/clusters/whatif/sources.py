@@ -1,0 +1,152 @@
+"""Where `whatif` reads a cluster: Kafka, a checkpoint, or what `simulate` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.kafka.config.command_options import load_client_settings, reading
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import Settings
+
+ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
+
+
+class WhatifInputError(AssignerError):
+    """There is no cluster to look at, or a line that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatifSource:
+    """A cluster and where it was read."""
+
+    state: ClusterState
+    place: str
+
+
+def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> WhatifSource:
+    """What the events of a file lead to, as `simulate` answers them.
+
+    Raises:
+        WhatifInputError: a line is no event, or the cluster is not there.
+    """
+    assigner = Assigner(default_policy)
+    number = 0
+    with reading(file) as source:
+        for lines in chunks_of_lines(source):
+            for line in lines:
+                number += 1
+                try:
+                    event = event_of_line(line)
+                    if event is not None:
+                        assigner.apply(event)
+                except DecodeError as fault:
+                    raise WhatifInputError(
+                        f"line {number} of {file}: {printable(str(fault))}; expected an event, as "
+                        "`spu-assigner simulate` reads it"
+                    ) from fault
+    chosen = _chosen(cluster_id, assigner.clusters, str(file))
+    return WhatifSource(state=assigner.clusters[chosen], place=str(file))
+
+
+def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
+    """The last committed batch of a checkpoint.
+
+    Raises:
+        InspectError: it cannot be read.
+        WhatifInputError: the cluster is not there.
+    """
+    from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
+
+    settings = Settings.load(flags={"checkpoint": checkpoint}, file=config)
+    found = inspect_checkpoint(settings.checkpoint)
+    place = f"batch {found.batch} of checkpoint {found.checkpoint}"
+    return WhatifSource(
+        state=found.clusters[_chosen(cluster_id, found.clusters, place)], place=place
+    )
+
+
+def of_kafka(
+    *,
+    bootstrap_servers: str | None,
+    topic_prefix: str | None,
+    config: Path | None,
+    cluster_id: str | None,
+) -> WhatifSource:
+    """What a job has published, as far as it is committed now.
+
+    Raises:
+        ClientError, PublishedError: it cannot be read.
+        WhatifInputError: the cluster is not there.
+    """
+    from spu_assigner.stream.job.shard.published import UnsoundError, read_published
+
+    flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
+    connection = load_client_settings(flags, config).connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: {connection.security.warning}", err=True)
+    place = f"the topics of {connection.bootstrap_servers}"
+    if connection.prefix:
+        place = f"{place} with prefix {connection.prefix}"
+    attempts_left = ATTEMPTS_MAX
+    while True:
+        attempts_left -= 1
+        published = read_published(connection)
+        chosen = _chosen(cluster_id, published.cluster_ids, place)
+        try:
+            state = published.restored(chosen)
+            break
+        except UnsoundError:  # The job may have written a batch while it was read.
+            if not attempts_left:
+                raise
+    for line in _unseen_lines(connection, state):
+        click.echo(f"warning: {line}", err=True)
+    return WhatifSource(state=state, place=place)
+
+
+def _unseen_lines(connection: Connection, state: ClusterState) -> Iterator[str]:
+    """What else is on the SPUs, where they are brokers of this Kafka cluster."""
+    from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+    from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
+
+    with DiagnosedAdmin(connection.client()) as admin:
+        found = admin.metadata()
+        spus = found.brokers.keys() & set(map(int, state.spus))
+        if found.topics.keys().isdisjoint(state.topics):  # They are in another cluster.
+            return
+        unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
+    mapped = frozenset(state.topics)
+    yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
+
+
+def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:
+    """The cluster that is meant.
+
+    Raises:
+        WhatifInputError: it is not there; or none is named and there are several, or none.
+    """
+    names = sorted(known)
+    if not names:
+        raise WhatifInputError(
+            f"{place} has no cluster yet; it needs the joins of SPUs and the maps of topics"
+        )
+    if cluster_id is None and len(names) > 1:
+        raise WhatifInputError(
+            f"{place} has {len(names)} clusters; expected one: name it with --cluster "
+            f"({printable(listed(names))})"
+        )
+    if cluster_id is not None and cluster_id not in names:
+        raise WhatifInputError(
+            f"{place} has no cluster {cluster_id!r}; it has {printable(listed(names))}"
+        )
+    return names[0] if cluster_id is None else cluster_id

@@ -1,4 +1,0 @@
-"""Settings and security, read once; the options that commands share.
-
-Imports `common`.
-"""

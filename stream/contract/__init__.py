@@ -1,4 +1,0 @@
-"""The messages' schemas in a Schema Registry.
-
-Imports `config` and `common`.
-"""

@@ -1,4 +1,0 @@
-"""`explain`: why a topic's replicas are where they are.
-
-Imports `kafka`, `config` and `common`.
-"""

@@ -1,4 +1,0 @@
-"""`inspect`: what a job's checkpoint holds.
-
-Imports `job` and what it imports.
-"""

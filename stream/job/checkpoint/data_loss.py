@@ -1,0 +1,227 @@
+"""Whether what the job is to read next is still in Kafka.
+
+Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
+messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
+the input topics are checked before the query starts, and again when it has failed; their ids also
+while it runs (`job/input_identity.py`).
+
+Rules:
+- A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
+- The error names topic, partition, the offset to be read next, what is there, and what to do.
+- A recreated topic has another id. The ids are noted in the checkpoint when the job first starts
+  with them, and in each marker; of a broker that gives no ids, only offsets are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.job.checkpoint.files import CheckpointError, Positions
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
+from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_ids import id_of, renewed_topics
+from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
+
+SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
+
+
+class InputError(AssignerError):
+    """What is to be read next is not in Kafka (any more)."""
+
+
+class DataLossError(InputError):
+    """Messages that were not read yet are gone from an input topic."""
+
+    def __init__(self, *, topic: str, partition: int, following: int, earliest: int | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.following = following  # the offset that was to be read next
+        self.earliest = earliest  # that is there; None: not known
+        gap = (
+            f"its messages from offset {following} on are gone"
+            if earliest is None
+            else f"{earliest - following} offsets are gone: {following} was to be read next, the "
+            f"first one there is {earliest}"
+        )
+        super().__init__(
+            f"partition {partition} of {topic} has a gap, {gap}; nothing of it was answered. "
+            "Give the job a cluster that still has them at these offsets (a mirror, a backup); or "
+            f"accept the loss on purpose, continue after it with {SKIP}, and have them sent again. "
+            "Give the topic a longer retention (retention.ms, retention.bytes) than the job is "
+            "ever stopped"
+        )
+
+
+class TopicReplacedError(InputError):
+    """An input topic is not the one that was read before."""
+
+    def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
+        self.topic = topic
+        lost = "Messages of the old one that were not read are lost; give the job the Kafka cluster"
+        if has_other_id:
+            super().__init__(
+                f"{topic} was deleted and recreated: {found}. {lost} it had before, or accept the "
+                f"loss on purpose and read the new one from its beginning with {SKIP}"
+            )
+        else:
+            super().__init__(
+                f"{topic} was deleted and recreated, or set back: {found}. {lost} it had before, "
+                f"or accept the loss on purpose, continue in the new one with {SKIP}, and have "
+                "what it held already sent again"
+            )
+
+
+class PartitionsGoneError(InputError):
+    """An input topic has fewer partitions than were read before."""
+
+    def __init__(self, *, topic: str, gone: tuple[int, ...], found: int) -> None:
+        self.topic = topic
+        self.gone = gone
+        super().__init__(
+            f"{topic} has {found} partitions, and {', '.join(map(str, gone))} that the job "
+            "has read are not among them, so it was recreated with fewer; give the job the Kafka "
+            f"cluster it had before, or accept the loss on purpose and continue with {SKIP}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPositions:
+    """How far the input topics were read, and which topics they were."""
+
+    following: Positions  # what the next batch begins with
+    begun: Positions  # where it ends, if it was begun already; else the same
+    ids: Mapping[str, str]  # of the topics; those that were not noted are left out
+
+
+def check_inputs(settings: Settings, inputs: InputPositions) -> None:
+    """Check that Kafka still has what is to be read next.
+
+    Raises:
+        DataLossError, TopicReplacedError, PartitionsGoneError: it has not.
+        CheckpointError: the checkpoint has read other topics.
+        TopicsError: Kafka does not answer, or a topic is missing.
+    """
+    own, ids = input_topics(settings), inputs.ids
+    if others := sorted({*inputs.following, *inputs.begun, *ids} - {*own}):
+        raise CheckpointError(
+            f"checkpoint {settings.checkpoint} has read {', '.join(others)}, and the settings say "
+            f"{', '.join(own)}; give it the topic prefix it had, or name another checkpoint"
+        )
+    topics = sorted({*inputs.following, *ids})
+    if not topics:
+        return
+    with DiagnosedAdmin(settings.connection().client()) as admin:
+        described = _described(admin, topics)
+        require_same_ids(ids, {topic: id_of(each) for topic, each in described.items()})
+        for topic, parts in inputs.following.items():
+            there = {each.id for each in described[topic].partitions}
+            gone = tuple(each.partition for each in parts if each.partition not in there)
+            if gone:
+                raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
+        places, ends = _by_place(inputs.following), _by_place(inputs.begun)
+        spans = input_spans(admin, places)
+    for (topic, partition), offset in sorted(places.items()):
+        last = max(offset, ends.get((topic, partition), offset))
+        first, end = spans[topic, partition]
+        if end < last:
+            found = f"partition {partition} ends at offset {end}, and was read to {last}"
+            raise TopicReplacedError(topic=topic, found=found)
+        if first > offset:
+            raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
+
+
+def require_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Check that topics still have the ids that they had.
+
+    Raises:
+        TopicReplacedError: one has another.
+        TopicsError: one is missing.
+    """
+    require_same_ids(before, now)
+    if missing := sorted(before.keys() - now):
+        raise _missing(missing, "the broker does not know them")
+
+
+def input_topics(settings: Settings) -> list[str]:
+    """The names of the topics that are read."""
+    return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
+
+
+def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
+    """Kafka's ids of topics; without those of a broker that gives none.
+
+    Raises:
+        TopicsError: a topic is missing, or Kafka does not answer.
+    """
+    with DiagnosedAdmin(client) as admin:
+        described = _described(admin, topics)
+    found = {topic: id_of(each) for topic, each in described.items()}
+    return {topic: each for topic, each in found.items() if each is not None}
+
+
+def input_spans(
+    admin: AdminClient, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """The first offset and the end of each partition, by topic and number.
+
+    Raises:
+        TopicsError: Kafka does not answer.
+    """
+    asked = list(places)
+    try:
+        earliest, latest = (
+            list_offsets(admin, asked, spec, seconds=REQUEST_SECONDS_MAX)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        )
+    except KafkaException as reason:
+        raise TopicsError(
+            f"the offsets of the input topics are not known: {reason.args[0].str()}; check that "
+            "all of Kafka's brokers run"
+        ) from reason
+    return {place: (earliest[place], latest[place]) for place in earliest}
+
+
+def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
+    """Check that the topics that are there still have the ids that they had, where these are known.
+
+    Raises:
+        TopicReplacedError: one has another.
+    """
+    for topic in renewed_topics(before, now):
+        found = f"its id is {now[topic]}, and was {before[topic]}"
+        raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
+
+
+def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
+    """What Kafka says of topics.
+
+    Raises:
+        TopicsError: a topic is missing, or Kafka does not answer.
+    """
+    try:
+        futures = admin.describe_topics(
+            TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX
+        )
+        return {topic: future.result() for topic, future in futures.items()}
+    except KafkaException as reason:
+        raise _missing(topics, reason.args[0].str()) from reason
+
+
+def _missing(topics: list[str], why: str) -> TopicsError:
+    return TopicsError(
+        f"the input topics {', '.join(topics)} cannot be described: {why}; the job cannot continue "
+        "without them"
+    )
+
+
+def _by_place(positions: Positions) -> dict[tuple[str, int], int]:
+    return {
+        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
+    }

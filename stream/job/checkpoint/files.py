@@ -1,0 +1,328 @@
+"""What a checkpoint contains before its query starts: its id, and the shards of its state.
+
+It is read through Hadoop's file systems, as Spark itself reads it, so any place will do; on this
+machine's own disk also without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Union
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import PartitionPosition
+from spu_assigner.stream.common.private_files import private_folder
+from spu_assigner.stream.job.checkpoint.local_files import LocalFiles, local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
+Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
+
+RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
+STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
+STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
+SHARDS_AT_FIRST: Final = 1  # of a new checkpoint where the settings do not say
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+
+class CheckpointError(AssignerError):
+    """The checkpoint cannot be resumed."""
+
+
+class CheckpointDamagedError(CheckpointError):
+    """A file of the checkpoint is missing, or is not what was written."""
+
+    def __init__(self, *, checkpoint: str, what: str, reason: str) -> None:
+        self.checkpoint = checkpoint
+        self.what = what  # the file or log, as far as it is known
+        self.reason = reason  # why it cannot be used
+        super().__init__(
+            f"checkpoint {checkpoint} is damaged: {what} cannot be used ({reason}); nothing that "
+            "depends on it was sent. Bring back the latest copy of the checkpoint, to the path it "
+            f"had, or {RECOVER}"
+        )
+
+
+class CheckpointFormatError(CheckpointError):
+    """The checkpoint keeps its state otherwise than this release."""
+
+
+class ShardsChangedError(CheckpointError):
+    """The state is divided otherwise than the settings say."""
+
+    exit_status = 2
+
+    def __init__(self, *, checkpoint: str, found: int, wanted: int) -> None:
+        self.found = found
+        self.wanted = wanted
+        super().__init__(
+            f"shards is {wanted}, but checkpoint {checkpoint} has its state in {found}, which "
+            f"cannot be changed in it; leave the setting out (or set it to {found}), or make a new "
+            f"checkpoint of {wanted} shards out of the outputs: stop the job, then `spu-assigner "
+            f"recover --checkpoint NEW --shards {wanted}`"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is there; both None: nothing yet."""
+
+    id: str | None
+    shards: int | None
+
+
+def absolute(checkpoint: str) -> str:
+    """A folder's whole path; a URL as it is."""
+    has_scheme = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", checkpoint)
+    return checkpoint if has_scheme else str(Path(checkpoint).expanduser().absolute())
+
+
+def is_local(checkpoint: str) -> bool:
+    """Whether it is on this machine's own disk."""
+    return checkpoint.startswith(("/", "file:"))
+
+
+def is_on_s3(checkpoint: str) -> bool:
+    """Whether it is in an S3 bucket."""
+    return checkpoint.startswith("s3a:")
+
+
+def make_private(checkpoint: str, *, alone: bool) -> None:
+    """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
+
+    Args:
+        alone: whether this user is the only one who writes there. The executors of a Spark cluster
+            may be another one; then its rights are the cluster's matter.
+
+    Raises:
+        FolderError: others can write there.
+    """
+    if alone and is_local(checkpoint):
+        private_folder(local_path(checkpoint))
+
+
+def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
+    """Look at a checkpoint.
+
+    Raises:
+        CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
+        CheckpointFormatError: its state has Spark's format 2.
+        Py4JJavaError: a file cannot be read.
+    """
+    damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
+    lines = read_lines(files, f"{checkpoint}/metadata")
+    newest = max(batches_in(files, f"{checkpoint}/offsets"), default=None)
+    offsets = None if newest is None else read_lines(files, f"{checkpoint}/offsets/{newest}")
+    if lines is None and newest is not None:
+        reason = f"it is missing, but there are offsets of batch {newest}"
+        raise damaged(what="metadata", reason=reason)
+    committed = max(batches_in(files, f"{checkpoint}/commits"), default=None)
+    if committed is not None:
+        if newest is None:
+            reason = "they are missing, but there are batches in commits"
+            raise damaged(what="offsets", reason=reason)
+        _check_state_format(files, checkpoint, f"commits/{committed}")
+    path = "metadata"
+    try:
+        found_id = None if lines is None else str(json.loads(lines[0])["id"])
+        # The offsets file: version, then a line of JSON with the settings that belong to the state.
+        path = f"offsets/{newest}"
+        found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
+    except (ValueError, KeyError, IndexError, TypeError) as reason:
+        raise damaged(what=path, reason=f"it is no file of a streaming query: {reason}") from reason
+    return Checkpoint(id=found_id, shards=found)
+
+
+def _check_state_format(files: Files, checkpoint: str, commit: str) -> None:
+    """Whether the names of the state's files are versions alone, without ids that Spark noted."""
+    if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
+        raise CheckpointFormatError(
+            f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
+            "format 1, which this release sets; start the release that wrote it, with the Spark "
+            f"options it had, or {RECOVER}"
+        )
+
+
+def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
+    """How far the input had been read when a batch ended, as Spark noted it before the batch.
+
+    Raises:
+        CheckpointDamagedError: there is no such note, or it cannot be understood.
+        Py4JJavaError: it cannot be read.
+    """
+    path = f"offsets/{batch}"
+    damaged = partial(CheckpointDamagedError, checkpoint=checkpoint, what=path)
+    lines = read_lines(files, f"{checkpoint}/{path}")
+    if lines is None:
+        raise damaged(reason="it is missing, and the next batch begins there")
+    positions: Positions = {}
+    try:
+        for line in lines[2:]:  # A line a source, after the version and the settings.
+            positions = {**positions, **positions_from_json(json.loads(line))}
+    except (ValueError, AttributeError, TypeError) as reason:
+        raise damaged(reason=f"it is no file of offsets: {reason}") from reason
+    if not positions:
+        raise damaged(reason="it names no offset of any topic")
+    return positions
+
+
+def positions_from_json(offsets: Mapping[str, Mapping[str, int]]) -> Positions:
+    """From next offsets by topic and partition, as Spark writes them."""
+    return {
+        topic: tuple(
+            PartitionPosition(partition=partition, next=int(offset))
+            for partition, offset in sorted((int(n), at) for n, at in parts.items())
+        )
+        for topic, parts in offsets.items()
+    }
+
+
+def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    """Next offsets by topic and partition."""
+    return {
+        topic: {str(each.partition): each.next for each in parts}
+        for topic, parts in positions.items()
+    }
+
+
+def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:
+    """The number of shards to run with.
+
+    Args:
+        wanted: as the settings say.
+
+    Raises:
+        ShardsChangedError: the checkpoint has another number.
+    """
+    found = checkpoint.shards
+    if found is None:
+        return wanted or SHARDS_AT_FIRST
+    if wanted is not None and wanted != found:
+        raise ShardsChangedError(checkpoint=place, found=found, wanted=wanted)
+    return found
+
+
+def read_lines(files: Files, path: str) -> list[str] | None:
+    """The lines of a small text file; None: there is none."""
+    if isinstance(files, LocalFiles):
+        return files.lines(path)
+    system, place = _file_system(files, path)
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
+        return None
+    with closing(stream):
+        text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    return str(text).splitlines()
+
+
+def write_text(files: Files, path: str, text: str) -> None:
+    """Write a small text file, whole or not at all; an older one is replaced."""
+    if isinstance(files, LocalFiles):
+        files.write(path, text)
+        return
+    system, place = _file_system(files, path)
+    if is_on_s3(path):  # An object is there when its stream is closed; a rename is a copy.
+        with closing(system.create(place, True)) as stream:
+            stream.write(bytearray(text, "utf-8"))
+        return
+    half = place.suffix(".half")
+    with closing(system.create(half, True)) as stream:
+        stream.write(bytearray(text, "utf-8"))
+    system.delete(place, False)
+    system.rename(half, place)
+
+
+def list_names(files: Files, folder: str) -> list[str] | None:
+    """The names in a folder, in order; None: there is no such folder."""
+    if isinstance(files, LocalFiles):
+        return files.names(folder)
+    system, place = _file_system(files, folder)
+    found = _if_there(lambda: system.listStatus(place))
+    return None if found is None else sorted(str(each.getPath().getName()) for each in found)
+
+
+def put_file(spark: SparkSession, file: Path, path: str) -> None:
+    """Copy a file of this machine to any place; what is there is replaced."""
+    system, place = _file_system(spark, path)
+    source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
+    system.copyFromLocalFile(False, True, source, place)
+
+
+def copy_listing(spark: SparkSession, folder: str, copy: Path) -> Callable[[Path], None]:
+    """Make a folder's files here with their names and sizes, and nothing in them; what is returned
+    brings the content of one.
+
+    One request lists thousands of objects of a store; each one's content is a request of its own.
+    """
+    system, place = _file_system(spark, folder)
+    root = str(place.toUri().getPath()).rstrip("/") + "/"
+    listing = system.listFiles(place, True)
+    while listing.hasNext():
+        status = listing.next()
+        path = copy / str(status.getPath().toUri().getPath()).removeprefix(root)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.truncate(status.getLen())
+
+    def fetch(path: Path) -> None:
+        name = path.relative_to(copy).as_posix()
+        target = _java(spark).org.apache.hadoop.fs.Path(path.as_uri())
+        system.copyToLocalFile(False, place.suffix(f"/{name}"), target, True)
+
+    return fetch
+
+
+def remove(files: Files, path: str) -> None:
+    """Remove a file, or a folder with all that is in it; nothing if there is none."""
+    if isinstance(files, LocalFiles):
+        files.remove(path)
+        return
+    system, place = _file_system(files, path)
+    system.delete(place, True)
+
+
+def sha256_of(files: Files, path: str) -> str | None:
+    """The SHA-256 of a file, hexadecimal; None: there is none."""
+    if isinstance(files, LocalFiles):
+        return files.sha256(path)
+    system, place = _file_system(files, path)
+    stream = _if_there(lambda: system.open(place))
+    if stream is None:
+        return None
+    with closing(stream):
+        return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
+
+
+def batches_in(files: Files, log: str) -> list[int]:
+    """The numbers of the batches that a log of Spark's has a file of, ascending."""
+    return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
+
+
+def _if_there(look: Callable[[], Any]) -> Any | None:
+    """What a look at a file system gives; None: there is nothing. Each look is a request."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return look()
+    except Py4JJavaError as reason:
+        kind = reason.java_exception.getClass().getName()
+        if kind in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
+            return None
+        raise
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    place = _java(spark).org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm

@@ -1,0 +1,90 @@
+"""How far a checkpoint has read its input topics, and which topics these were.
+
+Spark's logs of a checkpoint have offsets. Kafka's ids of the topics are noted beside them, in
+`input-topics`, when the job first starts with them: by offsets alone a topic that was recreated and
+has grown past the old ones looks like the old one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, input_topics, topic_ids
+from spu_assigner.stream.job.checkpoint.files import (
+    CheckpointDamagedError,
+    Files,
+    Positions,
+    batches_in,
+    read_lines,
+    read_positions,
+    write_text,
+)
+from spu_assigner.stream.job.checkpoint.recovered import Recovery
+from spu_assigner.stream.kafka.config.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE: Final = "input-topics"
+
+
+def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:
+    """What the next batch of a checkpoint begins with; empty before the first one is done, unless
+    that begins where a recovery says.
+
+    Raises:
+        CheckpointDamagedError: a file that it is read from is missing or wrong.
+        Py4JJavaError: a file cannot be read.
+    """
+    begun = batches_in(files, f"{checkpoint}/offsets")
+    done = batches_in(files, f"{checkpoint}/commits")
+    ids = _read_ids(files, checkpoint)
+    first: Positions = {}
+    if recovery is not None:
+        first, ids = recovery.positions, {**recovery.topic_ids, **ids}
+    if not begun:
+        return InputPositions(following=first, begun=first, ids=ids)
+    newest = begun[-1]
+    until = read_positions(files, checkpoint, newest)
+    if newest in done:
+        return InputPositions(following=until, begun=until, ids=ids)
+    if newest == 0:  # Without a recovery it begins where the topics began when it was planned.
+        return InputPositions(following=first, begun=until, ids=ids)
+    return InputPositions(
+        following=read_positions(files, checkpoint, newest - 1), begun=until, ids=ids
+    )
+
+
+def note_topics(
+    spark: SparkSession, settings: Settings, checkpoint: str, known: Mapping[str, str]
+) -> dict[str, str]:
+    """Note the topics that are read, unless that was done; gives their ids.
+
+    Args:
+        known: ids that were noted, here or in a marker.
+
+    Raises:
+        TopicsError: Kafka does not answer, or a topic is missing.
+        Py4JJavaError: it cannot be written.
+    """
+    topics = input_topics(settings)
+    ids = dict(known)
+    if not ids.keys() >= {*topics}:
+        ids = {**topic_ids(settings.connection().client(), topics), **known}
+    if ids != _read_ids(spark, checkpoint):
+        write_text(spark, f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
+    return ids
+
+
+def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
+    lines = read_lines(files, f"{checkpoint}/{NOTE}")
+    if lines is None:
+        return {}
+    try:
+        return {str(topic): str(each) for topic, each in json.loads("\n".join(lines)).items()}
+    except (ValueError, AttributeError) as reason:
+        raise CheckpointDamagedError(
+            checkpoint=checkpoint, what=NOTE, reason=f"it is no note of topics: {reason}"
+        ) from reason

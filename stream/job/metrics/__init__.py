@@ -1,0 +1,4 @@
+"""Counts, metrics and health of a job.
+
+Imports `job.shard`, `kafka` and `common`.
+"""

@@ -1,0 +1,355 @@
+"""What the job counts of itself, in the names and the format that Prometheus scrapes.
+
+The sink reports each batch once its transaction is committed; the watcher
+(`job/metrics/watcher.py`) reports what Spark says of time and state, and where the input ends.
+
+Rules:
+- A batch counts once, when this process has committed it. One that was sent before this process
+  began is skipped by the sink, and is counted as skipped and nowhere else.
+- Counts begin at 0 with the process; figures of clusters are those after the cluster's last batch
+  in this process, so a cluster that no event has touched yet has none.
+- Nothing here waits for Kafka or Spark, so that a scrape never holds up a batch.
+- Labels have few values: words of the contract, codes, input partitions, Spark's names of a batch's
+  parts, and the largest clusters.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import prometheus_client as prometheus
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState, PartitionPosition
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.job.metrics.health import JobHealth
+from spu_assigner.stream.job.shard.figures import Figures
+from spu_assigner.stream.job.shard.tally import Tally
+
+PREFIX: Final = "spu_assigner_"
+# Each has eleven series, and one for each of up to eight resources; what is beyond comes as one.
+CLUSTERS_SHOWN: Final = 20
+OTHERS: Final = "(others)"  # no legal cluster id
+NAMES_IN_A_DESCRIPTION: Final = 10
+# Seconds: an empty machine answers one request in 0.1, a full batch takes seconds.
+BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+# Of each cluster that has a name here.
+_CLUSTER: Final[tuple[tuple[str, str, Callable[[Figures], float]], ...]] = (
+    ("ring_size", "SPUs that may take new replicas", lambda figures: figures.ring),
+    ("saturated_spus", "online SPUs without a free slot", lambda figures: figures.saturated),
+    ("cordoned_spus", "online SPUs that are cordoned", lambda figures: figures.cordoned),
+    ("demoted_spus", "SPUs that lead only where no other can", lambda figures: figures.demoted),
+    ("offline_spus", "known SPUs that are not online", lambda figures: figures.offline),
+    ("capacity", "replica slots of the online SPUs", lambda figures: figures.capacity),
+    ("capacity_share", "share of these that is used, 0 to 1", lambda figures: figures.share),
+    ("replicas", "replicas on all SPUs", lambda figures: figures.replicas),
+    ("assigned_partitions", "partitions with replicas", lambda figures: figures.partitions),
+    ("topics", "topics that have a map", lambda figures: figures.topics),
+    ("waiting", "creates and repairs that wait for room", lambda figures: figures.waiting),
+)
+
+Place = tuple[str, int]  # an input topic, with its prefix, and a partition of it
+
+# Else each counter has a second series, which no query uses.
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """What the sink reports of a batch that is committed."""
+
+    batch: int
+    messages: int
+    is_replay: bool  # it had been sent before this process began
+    events: Mapping[str, int]  # taken from each input topic
+    tallies: Mapping[int, Tally]  # by shard
+    positions: Mapping[Place, int]  # the next offset to be read
+    committed_at: float  # seconds since the epoch
+    parts: Mapping[str, float]  # seconds that the sink took, by what for
+
+
+class Metrics(Collector):
+    """Counts of one job, in a registry of their own; any thread may report and scrape.
+
+    Args:
+        moves: the run that moves partitions, or the last one; None: none is known.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        moves: Callable[[], MovesRun | None] = lambda: None,
+    ) -> None:
+        self.registry = prometheus.CollectorRegistry(auto_describe=False)
+        self.attempts = 0  # to send a batch: each is a sign of life
+        self._answers = self._counter(
+            "answers", "messages of topic-status in committed batches", "request", "status", "code"
+        )
+        self._dead_letters = self._counter("dead_letters", "messages that were no event", "code")
+        self._events = self._counter("events", "messages taken from the input", "topic")
+        self._repeated = self._counter(
+            "repeated_events", "events that came again and changed nothing"
+        )
+        self._messages = self._counter(
+            "messages_sent", "messages of committed batches, without markers"
+        )
+        self._batches = self._counter("batches", "batches that this process has committed")
+        self._replays = self._counter("replays_skipped", "batches that were sent before")
+        self._durations = prometheus.Histogram(
+            PREFIX + "batch_seconds",
+            "how long batches took",
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self._parts = self._counter(
+            "batch_part_seconds",
+            "of these, by what for: Spark's own parts, and collect and send, of which add_batch is",
+            "part",
+        )
+        self.registry.register(self)
+        self._clock = clock
+        self._moves = moves
+        self._lock = threading.Lock()  # for what follows
+        self._statuses: Counter[str] = Counter()  # of all answers
+        self._clusters: dict[str, Figures] = {}
+        self._total = Figures()  # of all these
+        self._shares: dict[str, Mapping[str, float]] = {}  # by cluster, then by resource
+        self._latest: list[str] = []  # the clusters that the last batch touched
+        self._cluster_counts: dict[int, int] = {}  # by shard
+        self._marker: tuple[int, float] | None = None
+        self._positions: dict[Place, int] = {}
+        self._ends: dict[Place, tuple[int, int]] = {}  # the first offset, and the end
+        self._held: dict[Place, float] = {}
+        self._state: tuple[int, int] | None = None  # rows, bytes
+
+    def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
+        return prometheus.Counter(PREFIX + name, what, labels, registry=self.registry)
+
+    def begin(self, *, batch: int, at: float, positions: Mapping[Place, int]) -> None:
+        """The last marker, as it was found at the start."""
+        with self._lock:
+            self._marker = (batch, at)
+            self._move(positions)
+
+    def report(self, report: BatchReport) -> None:
+        """A batch is committed, or was before."""
+        tallies = report.tallies.values()
+        with self._lock:
+            for shard, tally in report.tallies.items():
+                for name, figures in tally.clusters.items():
+                    self._total += figures - self._clusters.get(name, Figures())
+                    self._clusters[name] = figures
+                    self._shares[name] = tally.shares.get(name, {})
+                    if figures == Figures() and not self._shares[name]:  # It is forgotten.
+                        del self._clusters[name], self._shares[name]
+                self._cluster_counts[shard] = tally.cluster_count
+            self._latest = sorted(name for tally in tallies for name in tally.clusters)
+            self._move(report.positions)
+            if report.is_replay:
+                self._replays.inc()
+                return
+            self._marker = (report.batch, report.committed_at)
+            for tally in tallies:
+                for (_, status, _), count in tally.answers.items():
+                    self._statuses[status] += count
+                self._statuses["dead letters"] += tally.dead_letters.total()
+        self._batches.inc()
+        self._messages.inc(report.messages)
+        for topic, count in report.events.items():
+            self._events.labels(topic).inc(count)
+        self._add_parts(report.parts)
+        for tally in tallies:
+            for answered, count in tally.answers.items():
+                self._answers.labels(*answered).inc(count)
+            for code, count in tally.dead_letters.items():
+                self._dead_letters.labels(code).inc(count)
+            self._repeated.inc(tally.repeated)
+
+    def progress(self, progress: Mapping[str, Any]) -> None:
+        """What Spark says of a batch: `StreamingQueryProgress` as JSON."""
+        seconds = {name: ms / 1000 for name, ms in progress.get("durationMs", {}).items()}
+        whole = seconds.pop("triggerExecution", None)
+        if whole is not None:
+            self._durations.observe(whole)
+        self._add_parts({_snake(name): part for name, part in seconds.items()})
+        operators = progress.get("stateOperators", ())
+        with self._lock:
+            if operators:
+                self._state = (
+                    sum(each["numRowsTotal"] for each in operators),
+                    sum(each["memoryUsedBytes"] for each in operators),
+                )
+            for source in progress.get("sources", ()):
+                for topic, parts in (source.get("endOffset") or {}).items():
+                    self._move({(topic, int(part)): offset for part, offset in parts.items()})
+
+    def ends(
+        self,
+        ends: Mapping[Place, tuple[int, int]] | None,
+        held: Mapping[Place, float] | None = None,
+    ) -> None:
+        """The first offset and the end of each input partition; None: they are not known.
+
+        Args:
+            held: of the partitions that an open transaction holds back, for how many seconds.
+        """
+        with self._lock:
+            self._ends, self._held = dict(ends or {}), dict(held or {})
+
+    def description(self, query: str, batch: int) -> str:
+        """What Spark's UI says of a batch that begins, in lines.
+
+        Which clusters it has is not known yet, so those of the batch before are named, and what
+        this process has answered so far.
+        """
+        with self._lock:
+            clusters = listed(self._latest, NAMES_IN_A_DESCRIPTION) if self._latest else "none yet"
+            counts = [f"{count} {name}" for name, count in sorted(self._statuses.items()) if count]
+        lines = (
+            query,
+            f"batch = {batch}",
+            f"clusters of the batch before = {clusters}",
+            f"answered before = {', '.join(counts) or 'nothing'}",
+        )
+        return ", <br/>".join(lines)  # In places the UI leaves marks out.
+
+    def collect(self) -> Iterator[Metric]:
+        """What is computed at each scrape."""
+        with self._lock:
+            clusters, total = dict(self._clusters), self._total
+            shares = dict(self._shares)
+            known = sum(self._cluster_counts.values())
+            marker, state = self._marker, self._state
+            held = {place: self._held.get(place, 0.0) for place in sorted(self._ends)}
+            lag = {
+                place: max(0, end - self._positions.get(place, first))
+                for place, (first, end) in sorted(self._ends.items())
+            }
+        shown = largest_clusters(clusters, total)  # Without the lock: of many it takes a while.
+        for name, what, figure in _CLUSTER:
+            family = GaugeMetricFamily(f"{PREFIX}cluster_{name}", what, labels=["cluster"])
+            for cluster, figures in shown.items():
+                family.add_metric([cluster], figure(figures))
+            yield family
+        what = "largest share of a resource that is used on an SPU; above 1 where it has too little"
+        labels = ["cluster", "resource"]
+        family = GaugeMetricFamily(f"{PREFIX}cluster_resource_share", what, labels=labels)
+        for cluster in shown:
+            for resource, share in shares.get(cluster, {}).items():
+                family.add_metric([cluster, resource], share)
+        yield family
+        what = "clusters; measured are those that had an event in this process"
+        family = GaugeMetricFamily(PREFIX + "clusters", what, labels=["state"])
+        family.add_metric(["measured"], len(clusters))
+        family.add_metric(["unmeasured"], max(0, known - len(clusters)))
+        yield family
+        what = "offsets of the input that no committed batch has read"
+        family = GaugeMetricFamily(PREFIX + "lag_messages", what, labels=["topic", "partition"])
+        for (topic, partition), count in lag.items():
+            family.add_metric([topic, str(partition)], count)
+        yield family
+        what = "for how long an open transaction has held back messages of the input; 0: none does"
+        family = GaugeMetricFamily(
+            PREFIX + "held_back_seconds", what, labels=["topic", "partition"]
+        )
+        for (topic, partition), seconds in held.items():
+            family.add_metric([topic, str(partition)], seconds)
+        yield family
+        values: list[tuple[str, str, float]] = []
+        if state is not None:
+            values.append(("state_rows", "entries of Spark's state", state[0]))
+            values.append(("state_memory_bytes", "memory of Spark's state", state[1]))
+        if marker is not None:
+            age = max(0.0, self._clock() - marker[1])
+            values.append(("marker_batch", "number of the last committed batch", marker[0]))
+            values.append(("marker_age_seconds", "since the last committed batch", age))
+        for name, what, value in values:
+            yield GaugeMetricFamily(PREFIX + name, what, value=value)
+        run = self._moves()
+        if run is not None:
+            yield from _moves_families(run, now=self._clock())
+
+    def _move(self, positions: Mapping[Place, int]) -> None:
+        for place, position in positions.items():
+            self._positions[place] = max(position, self._positions.get(place, 0))
+
+    def _add_parts(self, parts: Mapping[str, float]) -> None:
+        for name, seconds in parts.items():
+            self._parts.labels(name).inc(seconds)
+
+
+def _moves_families(run: MovesRun, *, now: float) -> Iterator[Metric]:
+    for name, what, figures in (
+        ("moves", "partitions of the last run that moves some", run.moves_by_state()),
+        ("moves_bytes", "bytes that it has, or had, to copy", run.bytes_by_state()),
+    ):
+        family = GaugeMetricFamily(PREFIX + name, what, labels=["state"])
+        for state, count in figures.items():
+            family.add_metric([state], count)
+        yield family
+    age = max(0.0, now - run.recorded_at / 1000)
+    for name, what, value in (
+        ("moves_running", "1 until that run has ended", float(run.state is MovesState.RUNNING)),
+        ("moves_record_age_seconds", "since it recorded how far it is", age),
+    ):
+        yield GaugeMetricFamily(PREFIX + name, what, value=value)
+
+
+def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
+    """Add to the counts what the process is: release, health, memory and processor time."""
+    registry = metrics.registry
+    build = prometheus.Info(
+        PREFIX + "build", "the release, and the query it runs", registry=registry
+    )
+    build.info({"release": RELEASE, "query": query})
+    live = prometheus.Gauge(
+        PREFIX + "live", "1 while the query shows signs of life", registry=registry
+    )
+    live.set_function(lambda: health.live().ok)
+    ready = prometheus.Gauge(PREFIX + "ready", "1 while events are answered", registry=registry)
+    ready.set_function(lambda: health.ready().ok)
+    prometheus.ProcessCollector(registry=registry)
+
+
+def by_place(
+    positions: Mapping[str, Sequence[PartitionPosition]],
+) -> dict[Place, int]:
+    """How far the input has been read, as a marker has it, by topic and partition."""
+    return {
+        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
+    }
+
+
+def largest_clusters(
+    clusters: Mapping[str, Figures], total: Figures, limit: int = CLUSTERS_SHOWN
+) -> dict[str, Figures]:
+    """The largest clusters by replicas, then by capacity, then by name, in order of names.
+
+    All others are together under a name that is no cluster's. `total` is the sum of all.
+    """
+    largest = heapq.nsmallest(
+        limit,
+        clusters,
+        key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name),
+    )
+    found = {name: clusters[name] for name in sorted(largest)}
+    if len(clusters) > len(found):
+        for figures in found.values():
+            total -= figures
+        found[OTHERS] = total
+    return found
+
+
+def _snake(name: str) -> str:
+    """Spark's addBatch is add_batch here."""
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name)

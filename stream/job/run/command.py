@@ -1,0 +1,215 @@
+"""`spu-assigner run`: the job in this process, with a broker of its own where none is named.
+
+`--demo` plays the bundled scenario through it and compares the maps with the documents' tables.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.kafka.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.kafka.config.local_broker import HOME
+from spu_assigner.stream.kafka.config.security import Protocol
+from spu_assigner.stream.kafka.config.settings import Settings
+
+if TYPE_CHECKING:
+    from spu_assigner.stream.common.interrupts import Interrupts
+    from spu_assigner.stream.job.lifecycle import Job
+    from spu_assigner.stream.job.run.launch import Running
+
+LOOK_SECONDS: Final = 0.5  # between looks at the query
+PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
+
+
+@click.command()
+@click.option("--demo", is_flag=True, help="Play the source documents' examples and compare.")
+@click.option("--once", is_flag=True, help="With --demo: end after it, status 1 if a map differs.")
+@click.option("--create-topics", is_flag=True, help="Create topics that are missing.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
+    "--demo a temporary folder]",
+)
+@settings_options()
+def run(
+    *,
+    demo: bool,
+    once: bool,
+    create_topics: bool,
+    data: Path | None,
+    config: Path | None,
+    **flags: Any,
+) -> int:
+    """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
+
+    Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
+    starts a Kafka broker of its own.
+    """
+    from spu_assigner.stream.job.run.launch import LaunchPlan, launched
+
+    if once and not demo:
+        raise click.UsageError("--once goes with --demo")
+    settings = Settings.load(flags=flags, file=config)
+    is_named = is_broker_named(flags, settings)
+    if is_named and data is not None:
+        raise click.UsageError("--data is for the embedded broker, and a broker is named")
+    if not is_named and settings.security.security_protocol is not Protocol.PLAINTEXT:
+        raise click.UsageError(
+            f"{settings.security.security_protocol} is for a broker of yours, and none is named: "
+            "give --bootstrap-servers; the embedded broker speaks PLAINTEXT, on the loopback"
+        )
+    if (warning := settings.security.warning) is not None:
+        click.echo(f"warning: {warning}", err=True)
+    with ExitStack() as stack:
+        home = None
+        if not is_named:
+            home = data or (stack.enter_context(_temporary_home()) if demo else HOME)
+            settings = _at_home(settings, home)
+        plan = LaunchPlan(
+            settings=settings,
+            home=home,
+            spark_log=_spark_log_folder(settings.checkpoint, home or HOME) / "spark.log",
+            create_topics=create_topics or demo or not is_named,
+            demo_prefix=_demo_prefix(home, data) if demo else None,
+            short_lived=once,
+        )
+        running = stack.enter_context(launched(plan))
+        _print_addresses(running)
+        status = _finish_demo(running) if running.play is not None else 0
+        if once:
+            return status
+        _print_how_to_produce(running.settings)
+        _wait(running.job, running.interrupts)
+    return 0
+
+
+def _spark_log_folder(checkpoint: str, home: Path) -> Path:
+    """Beside a checkpoint on this machine's disk, so that the logs of jobs do not mix; else `home`.
+
+    Likewise `home` where only the checkpoint itself may be written, as on a volume mounted there.
+    """
+    from spu_assigner.stream.job.checkpoint.files import absolute, is_local
+    from spu_assigner.stream.job.checkpoint.local_files import local_path
+
+    if checkpoint == Settings().checkpoint or not is_local(absolute(checkpoint)):
+        return home
+    folder = local_path(absolute(checkpoint)).parent
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return folder if os.access(there, os.W_OK) else home
+
+
+@contextmanager
+def _temporary_home() -> Iterator[Path]:
+    """A folder that is removed afterwards, unless an error leaves logs that explain it."""
+    folder = Path(tempfile.mkdtemp(prefix="spu-assigner-run-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            yield folder
+        except Exception:
+            stack.pop_all()
+            click.echo(f"logs are kept in {folder}", err=True)
+            raise
+
+
+def _at_home(settings: Settings, home: Path) -> Settings:
+    """The checkpoint belongs to the broker's data, so it is beside them unless it is named."""
+    if settings.checkpoint != Settings().checkpoint:
+        return settings
+    return replace(settings, checkpoint=str(home / "checkpoint"))
+
+
+def _demo_prefix(home: Path | None, data: Path | None) -> str:
+    """Ids of clusters are new in each run, where the topics may hold earlier runs."""
+    is_fresh = home is not None and data is None
+    return "" if is_fresh else f"demo-{uuid.uuid4().hex[:6]}."
+
+
+def _finish_demo(running: Running) -> int:
+    """Wait for the answers, print the comparison; returns the exit status."""
+    from spu_assigner.stream.job.run.demo import report
+
+    if running.play is None:
+        return 0
+
+    def check() -> None:
+        running.interrupts.check()
+        # Reports why it ended; a query that is restarted has not.
+        if not running.job.query.isActive and running.job.await_termination(LOOK_SECONDS):
+            raise QueryEndedError(
+                "the query was stopped from outside; start the command again to play the rest"
+            )
+
+    found = running.play.gather(check)
+    running.say("every message is answered")
+    return 0 if report(running.play.examples, found) else 1
+
+
+class QueryEndedError(AssignerError):
+    """Somebody stopped the query."""
+
+
+def _print_addresses(running: Running) -> None:
+    settings = running.settings
+    if running.job.ui_url is not None:
+        click.echo(f"Spark UI    {running.job.ui_url}")
+    if running.job.metrics_url is not None:
+        click.echo(f"metrics     {running.job.metrics_url}")
+    click.echo(f"query       {settings.query_name}, {running.job.shards} shards")
+    click.echo(f"checkpoint  {settings.checkpoint}")
+    for whose, log in running.logs.items():
+        click.echo(f"{whose + ' log':<10}  {log}")
+
+
+def _print_how_to_produce(settings: Settings) -> None:
+    program = _program()
+    options = f"-b {settings.bootstrap_servers}"
+    if settings.topic_prefix:
+        options += f" --topic-prefix {settings.topic_prefix}"
+    click.echo(
+        f"\nEvents are answered. From another terminal:\n"
+        f"  {program} produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
+        f"  {program} produce topic-create {options} --cluster mine --topic first --wait\n"
+        f"  {program} explain {options} mine first\n"
+        f"  {program} inspect --checkpoint {settings.checkpoint} --cluster mine\n"
+        f"  {program} watch {options} --from-beginning\n"
+        "Ctrl-C ends it."
+    )
+
+
+def _program() -> str:
+    """This program as one would call it from here."""
+    if shutil.which("spu-assigner") is not None:
+        return "spu-assigner"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "spu-assigner" else "python -m spu_assigner.stream.cli"
+
+
+def _wait(job: Job, interrupts: Interrupts) -> None:
+    """Until Ctrl-C, or until the query ends; a line of progress now and then."""
+    reported, said, restarts = 0, time.monotonic(), 0
+    while not job.await_termination(LOOK_SECONDS):
+        interrupts.check()
+        if job.restarts > restarts:
+            restarts = job.restarts
+            click.echo("query restarted: a process that was fenced had planned a batch")
+        last, events = job.sink.last, job.sink.events - reported
+        if last is not None and events and time.monotonic() - said >= PROGRESS_SECONDS:
+            click.echo(
+                f"batch {last.batch}: {events} events since the last line, "
+                f"{last.count} messages in the last"
+            )
+            reported, said = reported + events, time.monotonic()

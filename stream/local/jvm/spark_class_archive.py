@@ -1,0 +1,45 @@
+"""Where the archive of Spark's classes is, and what lets a JVM use it.
+
+An archive is valid for one Java and one class path; `job/run/spark_class_archive.py` makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from spu_assigner.stream.local.jvm.build_cache import cache_home, class_path_key, key_of
+from spu_assigner.stream.local.jvm.java import Java
+
+ARCHIVE: Final = "classes.jsa"
+_REVISION: Final = 3  # counted up when an archive's making changes
+
+
+def jvm_options(
+    java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None = None
+) -> list[str]:
+    """What lets a JVM use the archive; nothing, where none was made."""
+    archive = archive_folder(java, jars, environ) / ARCHIVE
+    if not archive.exists():
+        return []
+    # An archive that does not fit is none; the JVM would report it on the job's standard output.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
+
+
+def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
+    parts = [str(_REVISION), *java.build, version("pyspark")]
+    parts += [*package_key(pyspark_folder()), *class_path_key(jars)]
+    return cache_home(environ) / "spark" / key_of(parts)
+
+
+def pyspark_folder() -> Path:
+    """PySpark's folder, whose jars come first on the class path."""
+    spec = find_spec("pyspark")
+    return Path() if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def package_key(package: Path) -> list[str]:
+    return [str(package), *class_path_key(sorted((package / "jars").glob("*.jar")))]

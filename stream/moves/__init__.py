@@ -1,4 +1,0 @@
-"""Moves of existing partitions, carried out in Kafka: waves, throttle, progress, seat.
-
-Imports `job` (its failpoints), `kafka`, `config` and `common`.
-"""

@@ -1,4 +1,0 @@
-"""`ui`: clusters, rings, loads and maps in a browser.
-
-Imports `inspect`, `explain`, `shard`, `kafka`, `config` and `common`.
-"""

@@ -1,4 +1,0 @@
-"""`verify`: an audit of the outputs against markers and inputs.
-
-Imports `job` and what it imports.
-"""

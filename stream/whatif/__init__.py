@@ -1,4 +1,0 @@
-"""`whatif`: what a failure of SPUs or racks would cost a cluster.
-
-Imports `inspect`, `recover`, `kafka`, `config` and `common`.
-"""

@@ -1,0 +1,292 @@
+"""`spu-assigner doctor` on a sound installation, and on one for each thing that can be wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+)
+from spu_assigner.stream.audit.doctor.codes import rules
+from spu_assigner.stream.audit.doctor.command import doctor
+from spu_assigner.stream.job.marker import read_marker
+from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.jvm import java as java_module
+from spu_assigner.stream.local.jvm.java import Java
+from support.doctor.installations import PASSWORD, PREFIX, Installation, InstallationFactory
+from support.doctor.seeds import SEEDS, Seed, slug
+from support.kafka.secured import Secured
+
+SECONDS = "60"  # a slow machine is not what is tested
+FEW_SECONDS = "20"  # are waited out
+
+
+@pytest.fixture(scope="module")
+def factory(
+    kafka: EmbeddedBroker, java: Java, secured: Secured, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InstallationFactory]:
+    with ExitStack() as stack:
+        made = InstallationFactory(
+            bootstrap=kafka.bootstrap_servers,
+            secured=secured,
+            folder=tmp_path_factory.mktemp("factory"),
+            stack=stack,
+        )
+        made.open()
+        yield made
+
+
+def call(
+    installation: Installation,
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: str,
+    seconds: str = SECONDS,
+) -> Result:
+    with monkeypatch.context() as patch:
+        for folder in installation.python_path:
+            patch.syspath_prepend(folder)
+        if installation.has_no_other_java:
+            patch.setattr(java_module, "SEARCH_PATTERNS", ())
+            patch.setattr(java_module, "PACKAGE", "no_such_package")
+        patch.setattr("os.environ", dict(installation.environ))
+        return CliRunner().invoke(
+            doctor,
+            [*installation.arguments, "--timeout", seconds, *arguments],
+            standalone_mode=False,
+        )
+
+
+def findings(result: Result) -> list[dict[str, Any]]:
+    assert result.exception is None, result.output
+    return [each for check in json.loads(result.stdout)["checks"] for each in check["findings"]]
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=slug)
+def test_a_seeded_fault_is_found_and_no_other(
+    seed: Seed, factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With its code, what to do about it, and the exit status that a script goes by."""
+    installation = seed.prepare(factory, tmp_path)
+    result = call(
+        installation, monkeypatch, "--output=json", seconds=FEW_SECONDS if seed.waits else SECONDS
+    )
+    found = findings(result)
+    assert sorted({each["code"] for each in found}) == seed.codes.split(), found
+    first = next(each for each in found if each["code"] == seed.codes[:4])
+    assert (seed.fix or rules()[first["code"]].fix) in first["mend"]
+    assert result.return_value == any(each["severity"] == "fault" for each in found)
+
+
+def traces(factory: InstallationFactory, folder: Path) -> dict[str, Any]:
+    """All that a check could leave behind."""
+    with AdminClient(factory.client) as admin:
+        found = admin.list_topics(timeout=30).topics
+        places = [
+            TopicPartition(name, number)
+            for name, topic in found.items()
+            for number in topic.partitions
+        ]
+        ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+        return {
+            "groups": sorted(
+                each.group_id for each in admin.list_consumer_groups().result(timeout=30).valid
+            ),
+            "ends": {
+                f"{place.topic}/{place.partition}": future.result(timeout=30).offset
+                for place, future in ends.items()
+            },
+            "files": {
+                str(path): (path.stat().st_mtime_ns, path.stat().st_mode, path.stat().st_size)
+                for path in folder.rglob("*")
+            },
+        }
+
+
+def test_of_a_cluster_that_is_new_no_topic_is_made(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kafka makes its own topics when a consumer or a producer of transactions comes first."""
+    with AdminClient(factory.secured.plain) as admin:
+        before = {*admin.list_topics(timeout=30).topics}
+        result = call(factory.user(tmp_path), monkeypatch, "--output=json", "--strict")
+        assert findings(result) == []
+        assert {*admin.list_topics(timeout=30).topics} == before
+
+
+@pytest.mark.smoke
+def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No topic, no message, no group, no file."""
+    installation = factory.sound(tmp_path)
+    settings = Settings.load(environ=installation.environ)
+    # As the job does at its start: the first consumer of a cluster makes Kafka's topic of groups.
+    read_marker(settings, topic=f"{PREFIX}assigner-commits", seconds_max=float(SECONDS))
+    before = traces(factory, tmp_path)
+    result = call(installation, monkeypatch, "--output=json", "--strict")
+    assert findings(result) == []
+    assert result.return_value == 0
+    checks = json.loads(result.stdout)["checks"]
+    assert {each["check"]: each["state"] for each in checks if each["state"] != "ok"} == {}
+    assert [each["left_out"] for each in checks if each["left_out"]] == []
+    assert traces(factory, tmp_path) == before
+    shown = call(installation, monkeypatch)
+    assert "✓" in shown.stdout
+    assert "batch 12 in 2 shards" in " ".join(shown.stdout.split())  # however it is wrapped
+    assert shown.stdout.endswith("\nnothing wrong\n")
+
+
+def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exactly those of the table are enough for every check; another role's are missing."""
+    installation = factory.user(tmp_path)
+    result = call(installation, monkeypatch, "--output=json", "--strict")
+    assert findings(result) == []
+    (broker,) = [each for each in json.loads(result.stdout)["checks"] if each["check"] == "broker"]
+    assert "1 broker, SASL_SSL, metadata.version" in broker["found"]
+    found = findings(call(installation, monkeypatch, "--output=json", "--role", "auditor"))
+    assert {each["code"] for each in found} == {"D301"}
+    assert f"{PREFIX}replica-map: this user has" in " ".join(each["message"] for each in found)
+    found = findings(call(installation, monkeypatch, "--output=json", "--role", "applier"))
+    (moving,) = (each for each in found if each["code"] == "D602")
+    assert moving["mend"].startswith("grant Alter, AlterConfigs, Describe on the cluster")
+
+
+def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`ui` and `explain` alone read `applied-topics`, and do without; the rest is needed."""
+    rights = acls(Role.CONSUMER, prefix=PREFIX, query_name="q", group="unused")
+    plain = [each for each in rights if each.name != f"{PREFIX}applied-topics"]
+    assert len(plain) == len(rights) - 1
+    given = {"doctor-plain": plain, "doctor-deaf": plain[1:]}
+    for user in given:
+        factory.secured.add_user(user, PASSWORD)
+    factory.secured.allow(given)
+    role = ("--output=json", "--strict", "--role", "consumer")
+    result = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
+    assert (findings(result), result.return_value) == ([], 0)
+    (rights_of_plain,) = sections(result, "rights")
+    assert rights_of_plain["found"] == (
+        "those of consumer on 5 topics; without what moves in `ui` and `explain` alone needs "
+        f"({PREFIX}applied-topics)"
+    )
+    (lacking,) = findings(call(factory.user(tmp_path, "doctor-deaf"), monkeypatch, *role))
+    assert lacking["code"] == "D301"
+    assert lacking["message"].startswith(f"{plain[0].name}: this user has none, consumer needs")
+
+
+def test_a_mover_is_not_asked_for_what_other_commands_need(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`apply --moves` sends nothing to the job; `drain` and `rebalance` do, and are named."""
+    given = acls(Role.MOVER, prefix=PREFIX, query_name="q", group="", with_optional=False)
+    described = acls(Role.APPLIER, prefix=PREFIX, query_name="q", group="")
+    factory.secured.add_user("doctor-mover", PASSWORD)
+    factory.secured.allow({"doctor-mover": {*given, *described}})
+    role = ("--output=json", "--strict", "--role", "mover")
+    result = call(factory.user(tmp_path, "doctor-mover"), monkeypatch, *role)
+    # Another test of the cluster's may have left a throttle.
+    assert [each for each in findings(result) if each["check"] != "target"] == []
+    (rights,) = sections(result, "rights")
+    assert rights["found"].startswith(
+        f"those of mover on 1 topic; without what `drain` alone needs ({PREFIX}spu-events); "
+        f"without what `rebalance` alone needs ({PREFIX}topic-events, {PREFIX}topic-status, "
+    )
+
+
+def test_a_throttle_that_a_move_left_behind_is_reported(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Replicas that fall back later would catch up no faster, and nobody would know why."""
+    installation = factory.sound(tmp_path)
+    topic = f"{PREFIX}topic-status"
+    role = ("--output=json", "--role", "applier")
+    (target,) = sections(call(installation, monkeypatch, *role), "target")
+    assert (target["state"], target["left_out"]) == ("ok", [])
+    with AdminClient(factory.client) as admin:
+        (broker,) = admin.list_topics(timeout=60).brokers
+        places = {
+            ConfigResource(ConfigResource.Type.BROKER, str(broker)): (
+                "leader.replication.throttled.rate",
+                str(10**12),
+            ),
+            ConfigResource(ConfigResource.Type.TOPIC, topic): (
+                "follower.replication.throttled.replicas",
+                "0:1",
+            ),
+        }
+        alter(admin, places, AlterConfigOpType.SET)
+        try:
+            result = call(installation, monkeypatch, *role)
+        finally:
+            alter(admin, places, AlterConfigOpType.DELETE)
+    (left,) = findings(result)
+    assert (left["code"], left["severity"], result.return_value) == ("D603", "warning", 0)
+    assert left["message"] == (
+        f"no partition is being moved, and replication is limited: broker {broker}: "
+        f"leader.replication.throttled.rate={10**12}; replicas of topics {topic} are limited"
+    )
+
+
+def alter(
+    admin: AdminClient, places: dict[ConfigResource, tuple[str, str]], deed: AlterConfigOpType
+) -> None:
+    """Set or remove one setting of each; back when the broker reports it."""
+    for place, (name, value) in places.items():
+        entry = ConfigEntry(name, value, incremental_operation=deed)
+        asked = ConfigResource(place.restype, place.name, incremental_configs=[entry])
+        (future,) = admin.incremental_alter_configs([asked]).values()
+        future.result(timeout=60)
+        is_set = deed is AlterConfigOpType.SET
+        while is_set is not (set_at(admin, place).get(name) == value):
+            time.sleep(0.02)
+
+
+def set_at(admin: AdminClient, place: ConfigResource) -> dict[str, str]:
+    (future,) = admin.describe_configs([place]).values()
+    return {name: entry.value for name, entry in future.result(timeout=60).items()}
+
+
+def sections(result: Result, name: str) -> list[dict[str, Any]]:
+    """What a check has found."""
+    return [each for each in json.loads(result.stdout)["checks"] if each["check"] == name]
+
+
+@pytest.mark.smoke
+def test_what_apply_has_not_made_yet_is_no_fault(
+    factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An installation of before has no applied-topics, and needs none until the first apply."""
+    installation = factory.sound(tmp_path)
+    name = f"{PREFIX}applied-topics"
+    with AdminClient(factory.client) as admin:
+        admin.delete_topics([name])[name].result(timeout=60)
+        while name in admin.list_topics(timeout=60).topics:
+            time.sleep(0.02)
+    try:
+        assert findings(call(installation, monkeypatch, "--output=json", "--strict")) == []
+        result = call(installation, monkeypatch, "--output=json", "--strict", "--role", "applier")
+        assert findings(result) == []
+        (topics,) = (
+            each for each in json.loads(result.stdout)["checks"] if each["check"] == "topics"
+        )
+        assert topics["left_out"] == [f"{name}: not there yet; the first `apply` creates it"]
+    finally:
+        create_topics(factory.client, prefix=PREFIX)

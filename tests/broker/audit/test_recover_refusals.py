@@ -1,0 +1,214 @@
+"""What `recover` refuses, and what it reports before it does anything: real outputs, no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from spu_assigner.core.base.records import EntryKind
+from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
+from spu_assigner.stream.audit import rebuild
+from spu_assigner.stream.audit.rebuild import (
+    FolderTakenError,
+    NothingToRecoverError,
+    last_marker,
+    recover,
+    survey,
+)
+from spu_assigner.stream.audit.recover_command import recover as command
+from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
+from spu_assigner.stream.job.shard.published import DamagedOutputError, UnsoundError
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.events.builders import Events
+from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
+from support.job.streams import Outgoing
+from support.kafka.open_transaction import open_transaction
+from support.kafka.reading import committed
+from support.kafka.shared_broker import SharedBroker
+
+
+@pytest.fixture
+def settings(kafka: SharedBroker, topic_prefix: str, tmp_path: Path) -> Settings:
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    return Settings.load(
+        flags={
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "topic_prefix": topic_prefix,
+            "checkpoint": str(tmp_path / "new"),
+        },
+        environ={},
+    )
+
+
+@pytest.fixture
+def job(settings: Settings) -> Iterator[SmallJob]:
+    """A job of two clusters that has answered two batches."""
+    one, two = Events("c1"), Events("c2")
+    with small_job(settings) as job:
+        job.apply([*one.joins(0, 1, 2), *two.joins(0, 1), one.create("a", 2, 2)])
+        job.apply([two.create("b", 3, 2), one.delete("nothing")])
+        yield job
+
+
+@pytest.mark.usefixtures("job")
+def test_there_are_as_many_shards_as_before_unless_a_number_is_asked_for(
+    settings: Settings,
+) -> None:
+    assert survey(replace(settings, shards=None)).shards == SHARDS_LEFT
+    assert survey(replace(settings, shards=3)).shards == 3
+
+
+def test_maps_behind_an_open_transaction_are_not_left_out(
+    settings: Settings, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint would lack what the job has committed behind its first message."""
+    monkeypatch.setattr(rebuild, "HELD_SECONDS_MAX", 0.5)
+    topic, events = f"{settings.topic_prefix}replica-map", Events("c1", first=100)
+    with open_transaction(settings.bootstrap_servers, topic, key=b"", value=b"") as transaction:
+        job.answer_unsettled([events.create(f"t{number}", 1, 1) for number in range(9)])
+        with pytest.raises(OpenTransactionError, match=r"replica-map: offsets \d+ to \d+ are held"):
+            survey(settings)
+        transaction.abort()
+        assert survey(settings).topics == 11
+
+
+def write(settings: Settings, topic: str, key: bytes, value: bytes | None) -> None:
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    producer.produce(settings.topic_prefix + topic, value, key)
+    assert producer.flush(30) == 0
+
+
+def drop(settings: Settings, topic: str, before: int) -> None:
+    """As retention does."""
+    with AdminClient({"bootstrap.servers": settings.bootstrap_servers}) as admin:
+        place = TopicPartition(settings.topic_prefix + topic, 0, before)
+        for future in admin.delete_records([place]).values():
+            future.result(30)
+
+
+@pytest.mark.smoke
+@pytest.mark.usefixtures("job")
+def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) -> None:
+    """What would be done, as text and as JSON."""
+    before = last_marker(settings)
+    report = survey(settings)
+    prefix = settings.topic_prefix
+    assert report.recovered_from == RecoveredFrom(checkpoint_id="old", batch=1)
+    assert (report.clusters, report.spus, report.topics, report.partitions) == (2, 5, 2, 5)
+    assert (report.shards, report.checkpoint_id, report.skipped) == (SHARDS_LEFT, None, ())
+    assert report.positions == {
+        f"{prefix}spu-events": (PartitionPosition(partition=0, next=5),),
+        f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),
+    }
+    flags = ["-b", settings.bootstrap_servers, "--topic-prefix", prefix, "--checkpoint"]
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
+    assert json.loads(result.stdout)["positions"] == {
+        f"{prefix}spu-events": {"0": 5},
+        f"{prefix}topic-events": {"0": 3},
+    }
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run"])
+    assert "2 clusters, 5 SPUs, 2 topics (5 partitions), 0 waiting" in result.stdout
+    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new")])
+    assert "no terminal to confirm on; give --yes" in result.stderr
+    assert not (tmp_path / "new").exists()
+    assert last_marker(settings) == before
+
+
+def test_a_query_that_never_answered_is_reported(settings: Settings) -> None:
+    """Mostly a prefix or a name that was mistyped."""
+    with pytest.raises(NothingToRecoverError, match="no marker of query 'spu-assigner'"):
+        recover(settings)
+
+
+@pytest.mark.usefixtures("job")
+def test_a_folder_that_holds_something_is_not_touched(settings: Settings, tmp_path: Path) -> None:
+    """It may be the checkpoint that somebody needs."""
+    (tmp_path / "new/offsets").mkdir(parents=True)
+    (tmp_path / "new/metadata").write_text("{}")
+    for attempt in (recover, survey):
+        with pytest.raises(FolderTakenError, match="there already and holds offsets; name a new"):
+            attempt(settings)
+    with pytest.raises(FolderTakenError, match="is no folder"):
+        survey(replace(settings, checkpoint=str(tmp_path / "new/metadata")))
+
+
+@pytest.mark.usefixtures("job")
+def test_a_value_that_does_not_decode_is_reported_with_its_place(settings: Settings) -> None:
+    """Somebody else has written into the topic, or a disk has."""
+    write(settings, "replica-map", b"c2/b", b"\x00\x00\x00\x00\x00no map")
+    prefix = settings.topic_prefix
+    with pytest.raises(DamagedOutputError, match=rf"{prefix}replica-map has .*b'c2/b'") as caught:
+        recover(settings)
+    [place] = [
+        (message.partition(), message.offset())
+        for message in committed(settings.bootstrap_servers, f"{prefix}replica-map")
+        if (message.value() or b"").endswith(b"no map")
+    ]
+    error = caught.value
+    assert (error.key, error.partition, error.offset) == (b"c2/b", *place)
+
+
+def test_a_value_under_the_key_of_another_is_reported(settings: Settings, job: SmallJob) -> None:
+    """And so is one of another kind."""
+    values = {
+        message.key(): message.value() for message in committed(*_place(settings, "replica-map"))
+    }
+    write(settings, "replica-map", b"c1/b", values[b"c2/b"])
+    with pytest.raises(DamagedOutputError, match=r"key b'c1/b' .* belongs under b'c2/b'"):
+        survey(settings)
+    write(settings, "replica-map", b"c1/b", None)
+    [marker] = committed(*_place(settings, "assigner-audit"))[:1]
+    write(settings, "assigner-state", b"c1/spu/9", marker.value())
+    with pytest.raises(DamagedOutputError, match="a CommitMarker; expected a map or an entry"):
+        survey(settings)
+    assert job.states().keys() == {"c1", "c2"}
+
+
+def _place(settings: Settings, topic: str) -> tuple[str, str]:
+    return settings.bootstrap_servers, settings.topic_prefix + topic
+
+
+@pytest.mark.usefixtures("job")
+def test_an_entry_that_is_missing_shows(settings: Settings) -> None:
+    """A tombstone by another hand: the maps still name the SPU."""
+    write(settings, "assigner-state", f"c1/{EntryKind.SPU}/0".encode(), None)
+    with pytest.raises(UnsoundError, match="topic a is on SPU 0, which is not known") as caught:
+        survey(settings)
+    assert caught.value.cluster_id == "c1"
+
+
+def test_input_that_is_gone_is_reported_and_may_be_skipped(
+    settings: Settings, job: SmallJob
+) -> None:
+    """What retention took before it was read is lost: that is for somebody to decide."""
+    prefix, events = settings.topic_prefix, Events("c1", first=50)
+    job.streams.send([Outgoing.of_event(events.create(f"x{n}"), 0) for n in range(5)])
+    drop(settings, "topic-events", 6)
+    reported = f"{prefix}topic-events, partition 0: read up to offset 3, kept from 6: 3 offsets are"
+    for attempt in (recover, survey):
+        with pytest.raises(LostInputError, match=reported) as caught:
+            attempt(settings)
+        [lost] = caught.value.lost
+        assert (lost.position, lost.to, lost.earliest, lost.end) == (3, 6, 6, 8)
+    report = survey(settings, skip_lost=True)
+    assert report.skipped == (lost,)
+    assert report.positions[f"{prefix}topic-events"] == (PartitionPosition(partition=0, next=6),)
+    assert report.positions[f"{prefix}spu-events"] == (PartitionPosition(partition=0, next=5),)
+
+
+def test_recreated_input_is_reported(settings: Settings, job: SmallJob) -> None:
+    """Its offsets begin at 0 again, before those that were read."""
+    job.answer([Outgoing.of_event(Events("c1", first=50).create("y"), 0)])  # never sent there
+    with pytest.raises(LostInputError, match="to offset 4, and it ends at 3: it was recreated"):
+        survey(settings)
+    report = survey(settings, skip_lost=True)
+    topic = f"{settings.topic_prefix}topic-events"
+    assert report.positions[topic] == (PartitionPosition(partition=0, next=3),)

@@ -1,0 +1,241 @@
+"""`spu-assigner ui` in a real browser: what a job has written is seen, and what comes is followed.
+
+The outputs are written by the parts of the job themselves, without Spark.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
+from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from support.events.builders import Events
+from support.job.small_job import SmallJob, small_job
+from support.kafka.secured import PLAIN_PASSWORD, Secured
+from support.kafka.shared_broker import SharedBroker
+from support.pages.browser import Complaints
+from support.pages.ui_served import Served, served
+from support.pages.ui_story import play, story
+
+PREFIX = "ui."
+SEEN_MS = 60_000.0  # generous: a page looks every second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A job that has answered a story, and the pages about it."""
+
+    job: SmallJob
+    pages: Served
+
+
+def settings_of(servers: str, prefix: str = PREFIX) -> Settings:
+    flags = {"bootstrap_servers": servers, "topic_prefix": prefix}
+    return Settings.load(flags=flags, environ={})
+
+
+def environ_of(servers: str, prefix: str = PREFIX) -> dict[str, str]:
+    return {"KAFKA_BOOTSTRAP_SERVERS": servers, "SPU_ASSIGNER_TOPIC_PREFIX": prefix}
+
+
+@pytest.fixture(scope="module")
+def shown(kafka: SharedBroker) -> Iterator[Shown]:
+    servers = kafka.bootstrap_servers
+    create_topics({"bootstrap.servers": servers}, prefix=PREFIX)
+    with small_job(settings_of(servers)) as job, served(environ_of(servers)) as pages:
+        for batch in story():
+            play(job, batch)
+        yield Shown(job=job, pages=pages)
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page in which nothing may go wrong."""
+    with browser.new_page() as page:
+        page.set_default_timeout(SEEN_MS)
+        expect.set_options(timeout=SEEN_MS)
+        complaints = Complaints(page)
+        yield page
+        assert complaints.found == []
+
+
+def open_when_there(page: Page, pages: Served, cluster_id: str, path: str = "") -> None:
+    """Through the list of clusters, which shows a new one as soon as it is known."""
+    page.goto(pages.url)
+    page.get_by_role("link", name=cluster_id, exact=True).wait_for()
+    page.goto(f"{pages.url}clusters/{cluster_id}{path}")
+
+
+@pytest.mark.smoke
+def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, page: Page) -> None:
+    """The way an operator goes: cluster, ring, topics, map, reason."""
+    page.goto(shown.pages.url)
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="prod-eu"))
+    expect(row).to_contain_text("1 saturated")
+    expect(row).to_contain_text("2 offline")
+    expect(row).to_contain_text("19")
+    page.get_by_role("link", name="prod-eu").click()
+
+    ring = page.locator("svg.ring")
+    expect(ring.locator("[data-spu='18']")).to_have_attribute("data-state", "saturated")
+    expect(ring.locator("[data-state='offline']")).to_have_count(2)
+    expect(ring.locator("[data-state='online']")).to_have_count(16)
+    expect(ring.locator(".pointer")).to_have_count(1)
+    expect(page.locator("#load svg")).to_contain_text("eu-west-1b")
+    expect(page.locator("#racks")).to_contain_text("eu-west-1a")
+    expect(page.locator("#waiting")).to_contain_text("archive")
+    expect(page.locator("#answers")).to_contain_text("TOPIC_EXISTS")
+
+    page.get_by_role("link", name="Topics and their maps").click()
+    page.get_by_label("Name contains").fill("PIN")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("#topics tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="pinned").click()
+    rows = page.locator("table.map tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0).locator(".replica b")).to_have_text(["17", "4", "8"])
+    expect(rows.nth(1).locator(".leader")).to_contain_text("3")
+
+    page.goto(f"{shown.pages.url}clusters/prod-eu/topics/orders")
+    page.get_by_role("link", name="3", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Why partition 3 of orders is there")
+    expect(page.locator(".reasons").first).to_contain_text("leader")
+    expect(page.locator(".reasons").first).to_contain_text("the same comes out")
+
+    page.get_by_role("link", name="Dead letters").click()
+    expect(page.locator("#letters")).to_contain_text("UNDECODABLE")
+
+
+def test_what_comes_is_shown_without_loading_the_page_again(
+    shown: Shown, page: Page, kafka: SharedBroker
+) -> None:
+    """A page that is left open on a wall must be right."""
+    events = Events("wall", first=5_000)
+    shown.job.apply([*events.joins(0, 1, 2, capacity=10), events.create("t", 2, 2)])
+    open_when_there(page, shown.pages, "wall", "/topics/t")
+    expect(page.locator("table.map tbody tr")).to_have_count(2)
+    page.evaluate("window.wasLoadedOnce = true")
+    shown.job.apply([events.grow("t", 5)])
+    expect(page.locator("table.map tbody tr")).to_have_count(5)
+    assert page.evaluate("window.wasLoadedOnce")
+
+    page.goto(f"{shown.pages.url}clusters/wall")
+    page.evaluate("window.wasLoadedOnce = true")
+    shown.job.apply([events.leave(1, mode=LeaveMode.OFFLINE)])
+    expect(page.locator("svg.ring [data-spu='1']")).to_have_attribute("data-state", "offline")
+    shown.job.apply([events.join(1, capacity=10)])
+    expect(page.locator("svg.ring [data-spu='1']")).to_have_attribute("data-state", "online")
+    assert page.evaluate("window.wasLoadedOnce")
+
+    page.get_by_role("link", name="Moves").click()
+    expect(page.locator("#moves")).to_contain_text("No moves so far.")
+    page.evaluate("window.wasLoadedOnce = true")
+    with Seat(settings_of(kafka.bootstrap_servers).connection()) as seat:
+        seat.take_over()
+        for done in (1, 2):
+            seat.write(replace(begun_run("wall"), moves_total=2, moves_done=done))
+            expect(page.locator("#moves")).to_contain_text(f"{2 - done} pending, 0 failed")
+    assert page.evaluate("window.wasLoadedOnce")
+
+
+def test_a_page_of_what_is_not_there_yet_turns_into_it(shown: Shown, browser: Browser) -> None:
+    """One waits for a topic that was just asked for."""
+    with browser.new_page() as page:
+        expect.set_options(timeout=SEEN_MS)
+        page.goto(f"{shown.pages.url}clusters/late/topics/t")
+        expect(page.get_by_role("heading", level=1)).to_have_text("There is no such thing")
+        events = Events("late", first=7_000)
+        shown.job.apply([events.join(0), events.create("t", 2, 1)])
+        expect(page.locator("table.map tbody tr")).to_have_count(2)
+
+
+def test_the_pages_can_be_read_without_scripts(shown: Shown, browser: Browser) -> None:
+    """Some switch them off; nothing but the renewing may depend on them."""
+    expect.set_options(timeout=SEEN_MS)
+    with browser.new_page() as page:  # It is renewed until all is there; the other one never is.
+        page.set_default_timeout(SEEN_MS)
+        open_when_there(page, shown.pages, "prod-eu", "/topics/pinned")
+        expect(page.locator("table.map tbody tr")).to_have_count(2)
+    with browser.new_page(java_script_enabled=False) as page:
+        page.set_default_timeout(SEEN_MS)
+        page.goto(f"{shown.pages.url}clusters/prod-eu/topics/pinned")
+        expect(page.locator("table.map tbody tr")).to_have_count(2)
+
+
+def test_hostile_names_do_nothing_in_a_browser(shown: Shown, page: Page) -> None:
+    """A rack's name comes from anyone who may write an event."""
+    hostile = "<img src=x onerror=\"document.title='caught'\">"
+    events = Events("hostile", first=6_000)
+    shown.job.apply(
+        [*events.joins(0, 1, rack=hostile), events.create("t", 1, 2, event_id=f"{hostile}e")]
+    )
+    open_when_there(page, shown.pages, "hostile")
+    for path, place in (("", "#racks"), ("/topics/t", "#topic"), ("/topics/t/explain", "h2")):
+        page.goto(f"{shown.pages.url}clusters/hostile{path}")
+        expect(page.locator(place).first).to_contain_text("<img src=x")
+        assert "caught" not in page.title()
+        assert page.locator("main img").count() == 0
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_cleanly(kafka: SharedBroker, number: int, status: int) -> None:
+    """A supervisor must not wait, and the log holds no trace back."""
+    servers, prefix = kafka.bootstrap_servers, "ui-ended."
+    create_topics({"bootstrap.servers": servers}, prefix=prefix)
+    with served(environ_of(servers, prefix)) as pages:
+        assert pages.end(number) == (status, "")
+
+
+def test_a_broker_that_goes_away_is_reported_and_followed_again(page: Page, tmp_path: Path) -> None:
+    """What is known stays on the page meanwhile."""
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        servers = broker.bootstrap_servers
+        create_topics({"bootstrap.servers": servers}, prefix=PREFIX)
+        events = Events()
+        with small_job(settings_of(servers)) as job:
+            job.apply([*events.joins(0, 1, 2, capacity=10), events.create("t", 2, 2)])
+            with served(environ_of(servers)) as pages:
+                open_when_there(page, pages, "c1", "/topics/t")
+                expect(page.locator("table.map tbody tr")).to_have_count(2)
+                broker.stop()
+                expect(page.locator("#banner")).to_contain_text("Nothing new is read")
+                expect(page.locator("table.map tbody tr")).to_have_count(2)
+                broker.start()
+                expect(page.locator("#banner")).not_to_contain_text("Nothing new")
+                job.apply([events.grow("t", 4)])
+                expect(page.locator("table.map tbody tr")).to_have_count(4)
+
+
+def test_a_consumers_rights_are_enough(secured: Secured, page: Page) -> None:
+    """Who looks needs no more than who listens, over TLS and with a password."""
+    prefix, user = "ui-secured.", f"{Role.CONSUMER}-29"
+    secured.allow({user: acls(Role.CONSUMER, prefix=prefix, query_name="q", group="g")})
+    create_topics(secured.plain, prefix=prefix)
+    events = Events()
+    with small_job(settings_of(secured.broker.bootstrap_servers, prefix)) as job:
+        job.apply([*events.joins(0, 1, 2, capacity=10), events.create("t", 2, 2)])
+    with Seat(settings_of(secured.broker.bootstrap_servers, prefix).connection()) as seat:
+        seat.take_over()
+        seat.write(begun_run("c1"))
+    environ = secured.environ(
+        user,
+        SPU_ASSIGNER_SASL_MECHANISM="PLAIN",
+        SPU_ASSIGNER_SASL_PASSWORD=PLAIN_PASSWORD,
+        SPU_ASSIGNER_TOPIC_PREFIX=prefix,
+    )
+    with served(environ) as pages:
+        open_when_there(page, pages, "c1", "/topics/t")
+        page.get_by_role("link", name="1", exact=True).click()
+        expect(page.locator(".reasons").first).to_contain_text("ring of 3")
+        page.get_by_role("link", name="Moves").click()
+        expect(page.locator("#moves")).to_contain_text("Run of cluster c1")

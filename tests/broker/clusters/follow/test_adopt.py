@@ -1,0 +1,306 @@
+"""`adopt` on three real brokers: topics that others made enter the state as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from click.testing import Result
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.core.base.events import LeaveMode, SpuId
+from spu_assigner.stream.clusters.follow import adopt as adopt_run
+from spu_assigner.stream.clusters.follow.kafka_topics import WatchedTopics
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator
+from support.job.small_job import SmallJob, small_job
+from support.kafka.reading import committed
+from support.placers.kafka_reassign import LOG_DIRS_TOOL, run_tool
+
+TOPICS = 30
+SHAPES: tuple[Lists, ...] = (
+    [[1]],
+    [[3, 1, 2], [2, 3, 1]],
+    [[2], [1, 3], [3, 1, 2]],
+)
+
+
+@contextmanager
+def running(operator: Operator) -> Iterator[SmallJob]:
+    """A job that answers, and has seen nothing yet."""
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    with small_job(operator.settings()) as job, job.answering():
+        yield job
+
+
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
+    with running(operator) as job:
+        yield job
+
+
+def adopt(operator: Operator, *options: object) -> Result:
+    """Of the test's own topics: others are in the cluster, too."""
+    return operator("adopt", "--cluster", "c1", "--topics", f"{operator.prefix}*", *options)
+
+
+def make(operator: Operator, topics: dict[str, Lists]) -> None:
+    """All at once."""
+    new = [
+        NewTopic(operator.name(topic), len(lists), replica_assignment=lists)
+        for topic, lists in topics.items()
+    ]
+    with AdminClient(operator.cluster.client) as admin:
+        # Kafka itself makes topics of one replication factor; lists of several come by moves.
+        for future in admin.create_topics(new).values():
+            future.result(timeout=60)
+    operator.wait(list(topics), lambda found: found == topics)
+
+
+def mapped(job: SmallJob, operator: Operator) -> dict[str, Lists]:
+    """As the job knows it."""
+    topics = job.states()["c1"].topics
+    return {
+        name.removeprefix(operator.prefix): topic.replicas.lists().tolist()
+        for name, topic in topics.items()
+    }
+
+
+def sent(operator: Operator) -> int:
+    """The events in both inputs."""
+    names = [operator.name("spu-events"), operator.name("topic-events")]
+    return sum(len(committed(operator.cluster.bootstrap_servers, name)) for name in names)
+
+
+def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
+    operator: Operator, job: SmallJob
+) -> None:
+    """The brokers join first; `plan` and `apply` do nothing afterwards; the audit is clean."""
+    topics = {f"t{n:02}": [[1 + n % 3], [2 - n % 2]][: 1 + n % 2] for n in range(TOPICS)}
+    make(operator, topics)
+    looked = adopt(operator, "--dry-run")
+    assert (looked.exit_code, sent(operator)) == (2, 0), looked.output
+    assert looked.stdout.splitlines()[0] == "+ SPU 1  rack a, 1 core, 6998 slots"
+    assert f"+ {operator.name('t00')}  1 partition of 1 replica: has no map" in looked.stdout
+    assert looked.stdout.splitlines()[-1] == f"3 brokers to join, {TOPICS} topics to adopt"
+    done = adopt(operator)
+    assert (done.exit_code, done.stderr) == (
+        0,
+        f"adopt: sends {TOPICS + 3} events and waits for answers\n",
+    ), done.output
+    assert done.stdout.splitlines()[-1] == f"{TOPICS} topics adopted"
+    assert mapped(job, operator) == topics == operator.lists(*topics)
+    count = sent(operator)
+    assert count == TOPICS + 3
+
+    planned = operator.plan()
+    assert planned.exit_code == 0
+    assert planned.stdout.splitlines()[0] == f"= {TOPICS} topics as mapped"
+    assert planned.stdout.splitlines()[1].startswith("nothing to do: ")
+    assert "not made by apply" not in planned.stdout
+    applied = operator.apply("--delete", "--yes")
+    assert (applied.exit_code, applied.stderr) == (0, "")
+    assert f"0 created, 0 grown, 0 deleted; {TOPICS} as mapped before" in applied.stdout
+    again = adopt(operator)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.splitlines() == [f"0 topics adopted, {TOPICS} as mapped before"]
+    assert adopt(operator, "--dry-run").exit_code == 0
+    none = operator("adopt", "--cluster", "c1", "--topics", f"{operator.prefix}nope-*")
+    assert none.exit_code == 0
+    assert none.stderr == (
+        f"adopt: warning: no topic matches --topics {operator.prefix}nope-*; check it\n"
+    )
+    misspelt = operator("adopt", "--cluster", "cl", "--topics", f"{operator.prefix}*")
+    assert misspelt.exit_code == 1
+    assert "cluster 'cl' has no SPUs, and the brokers of Kafka cluster " in misspelt.stderr
+    assert "are SPUs of cluster 'c1'; check --cluster, or say --accept-cluster" in misspelt.stderr
+    assert sent(operator) == count
+    audited = operator("verify", "--strict")
+    assert audited.exit_code == 0, audited.output
+
+
+def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Lists of several lengths, another order, more partitions; what `apply` made as well."""
+    make(operator, {"a": [[1], [2]], "b": [[1, 2]]})
+    assert adopt(operator).exit_code == 0
+    sender_topics = {"a": [[2, 3, 1], [2]], "b": [[2, 1]]}
+    operator.reassign(sender_topics)
+    done = adopt(operator, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["adopted"] == [operator.name("a"), operator.name("b")]
+    assert mapped(job, operator) == sender_topics
+    assert {each.revision for each in job.states()["c1"].topics.values()} == {2}
+    planned = operator.plan()
+    assert planned.exit_code == 0, planned.stdout
+    assert "waiting" not in planned.stdout  # A shorter list is a fact, and waits for nothing.
+    assert operator("verify", "--strict").exit_code == 0
+
+
+def test_an_adopted_topic_grows_and_is_never_deleted_by_apply(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Its map is the plan from then on, and whose topic it is stays known."""
+    make(operator, {"a": [[1]], "b": [[2]]})
+    assert adopt(operator).exit_code == 0
+    produced = operator(
+        *("produce", "topic-grow", "--cluster", "c1", "--topic", operator.name("a")),
+        *("--partitions", 3, "--wait"),
+    )
+    assert produced.exit_code == 0, produced.output
+    left = adopt(operator)
+    assert (left.exit_code, left.stdout.splitlines()[-1]) == (
+        0,
+        "0 topics adopted, 1 as mapped before, 1 changed here, for `apply` to carry out",
+    )
+    assert operator.apply().exit_code == 0
+    assert operator.lists("a") == {"a": mapped(job, operator)["a"]}
+    operator("produce", "topic-delete", "--cluster", "c1", "--topic", operator.name("b"), "--wait")
+    applied = operator.apply("--delete", "--yes")
+    assert (applied.exit_code, operator.lists("b")) == (0, {"b": [[2]]})
+    assert (
+        adopt(operator).stdout.splitlines()[-1].endswith("1 changed here, for `apply` to carry out")
+    )
+
+
+def test_a_decommission_is_not_taken_back(operator: Operator, job: SmallJob) -> None:
+    """The moves are planned; Kafka has not made them yet."""
+    make(operator, {"a": [[1, 2]], "b": [[2, 3]]})
+    assert adopt(operator).exit_code == 0
+    left = operator(
+        *("produce", "spu-left", "--cluster", "c1", "--spu-id", 1),
+        *("--mode", LeaveMode.DECOMMISSION.value, "--wait"),
+    )
+    assert left.exit_code == 0, left.output
+    count = sent(operator)
+    looked = adopt(operator, "--dry-run")
+    assert looked.exit_code == 0
+    assert f"? {operator.name('a')}  its map was changed by a repair" in looked.stdout
+    assert adopt(operator).exit_code == 0
+    assert sent(operator) == count
+    assert mapped(job, operator)["a"] != [[1, 2]]
+
+
+def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_run_ends_it(
+    operator: Operator, job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By others, between the look and the answers."""
+    make(operator, {"a": [[1]], "b": [[1]], "c": [[1]]})
+    looks = []
+    look = WatchedTopics.look
+
+    def disturbed(self: WatchedTopics, *given: object) -> object:
+        looks.append(given)
+        if len(looks) == 2:
+            operator.remove("a")
+            operator.reassign({"b": [[2]]})
+        return look(self, *given)  # type: ignore[arg-type]  # as it is called
+
+    monkeypatch.setattr(adopt_run.WatchedTopics, "look", disturbed)
+    done = adopt(operator)
+    assert done.exit_code == 1, done.output
+    lines = done.stdout.splitlines()
+    assert (
+        f"! {operator.name('a')}  was deleted while it was adopted; run this again with"
+        in (lines[3])
+    )
+    assert lines[4] == f"! {operator.name('b')}  was changed by others while it was adopted; " + (
+        "run this again"
+    )
+    assert set(operator.recorded()) == {"c"}
+    again = adopt(operator, "--forget-gone")
+    assert again.exit_code == 0, again.output
+    assert mapped(job, operator) == {"b": [[2]], "c": [[1]]} == operator.lists("a", "b", "c")
+    assert set(operator.recorded()) == {"b", "c"}
+
+
+def log_sizes(operator: Operator, *topics: str) -> dict[int, dict[str, list[int]]]:
+    """By `kafka-log-dirs`: of each broker and topic the bytes of each replica, by partition."""
+    names = ",".join(map(operator.name, topics))
+    servers = operator.cluster.bootstrap_servers
+    printed = run_tool(servers, "--describe", "--topic-list", names, tool=LOG_DIRS_TOOL)
+    found: dict[int, dict[str, list[int]]] = {}
+    for broker in json.loads(printed.splitlines()[-1])["brokers"]:
+        sizes = found.setdefault(broker["broker"], {})
+        for each in broker["logDirs"][0]["partitions"]:
+            topic = each["partition"].rpartition("-")[0].removeprefix(operator.prefix)
+            sizes.setdefault(topic, []).append(each["size"])
+    return found
+
+
+def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
+    operator: Operator, job: SmallJob
+) -> None:
+    """And is sent again once it differs by more than a tenth, not before."""
+    make(operator, {"large": [[1]], "skewed": [[1, 2], [1, 2], [1, 2]], "empty": [[3]]})
+    operator.write("large", *(os.urandom(50_000) for _ in range(40)))
+    operator.write("skewed", *(os.urandom(30_000) for _ in range(10)))
+    operator.write("skewed", os.urandom(7), partition=2)
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while (logs := log_sizes(operator, "large", "skewed"))[1]["skewed"] != logs[2].get("skewed"):
+        assert time.monotonic() < deadline, logs
+    disk = ("--resources", "disk_bytes=3000000")
+    joined = operator(
+        *("produce", "spu-joined", "--cluster", "c1", "--spu-id", 1, "--rack", "a", *disk, "--wait")
+    )
+    assert joined.exit_code == 0, joined.output
+    done = adopt(operator, *disk, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["joined"] == [2, 3]
+    sums = {broker: sum(map(sum, of_topics.values())) for broker, of_topics in logs.items()}
+    assert sums[1] > 2_300_000
+    assert sums[2] > 300_000
+    sized = json.loads(done.stdout)["sized"]
+    assert sized["topics"] == 2
+    assert 0 <= sized["disk_bytes"] - sum(sums.values()) < 6  # rounded up: 6 replicas of a third
+    ledger = job.states()["c1"].ledger
+    loads = {broker: ledger.used(SpuId(broker)).get("disk_bytes", 0) for broker in (1, 2, 3)}
+    assert all(0 <= loads[broker] - sums.get(broker, 0) < 3 for broker in loads), (loads, sums)
+    need = job.states()["c1"].topics[operator.name("large")].need
+    assert need is not None
+    assert need.demand == (("disk_bytes", sum(logs[1]["large"])),)
+
+    count = sent(operator)
+    operator.write("large", os.urandom(100_000))  # 5 %
+    again = adopt(operator)
+    assert (again.exit_code, again.stdout) == (0, "0 topics adopted, 3 as mapped before\n")
+    assert sent(operator) == count
+    operator.write("large", os.urandom(200_000))
+    looked = adopt(operator, "--dry-run")
+    assert looked.exit_code == 2, looked.output
+    assert looked.stdout.splitlines()[0] == (
+        f"~ {operator.name('large')}  1 partition of 1 replica of 2.2 MiB: holds other bytes than "
+        "revision 1 of its map says"
+    )
+    assert adopt(operator).stdout == (
+        "1 topic adopted (1 with their bytes: 2.2 MiB in all replicas), 2 as mapped before\n"
+    )
+    assert sent(operator) == count + 1
+    created = operator(
+        *("produce", "topic-create", "--cluster", "c1", "--topic", operator.name("new")),
+        *("--partitions", 2, "--demand", "disk_bytes=500000", "--wait"),
+    )
+    assert created.exit_code == 0, created.output
+    assert sorted(mapped(job, operator)["new"]) == [[2], [3]]  # SPU 1 has no room.
+    assert operator.plan().exit_code == 2  # the new topic alone is to be made
+    audited = operator("verify", "--strict")
+    assert audited.exit_code == 0, audited.output
+
+
+def test_without_a_job_it_says_so_and_the_events_are_answered_later(operator: Operator) -> None:
+    """The next run sends the same events, which changes nothing."""
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    make(operator, {"a": [[1]]})
+    done = adopt(operator, "--wait", "0.5")
+    assert done.exit_code == 3
+    assert re.search(r"adopt: \d events? not answered within 0.5 s; is the job", done.stderr)
+    with small_job(operator.settings()) as job, job.answering():
+        again = adopt(operator)
+        assert again.exit_code == 0, again.output
+        assert mapped(job, operator) == {"a": [[1]]}
+        assert job.states()["c1"].topics[operator.name("a")].revision == 1

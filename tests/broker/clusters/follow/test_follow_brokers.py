@@ -1,0 +1,333 @@
+"""`follow` beside three real brokers: what it sends, and that two of it send it once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from spu_assigner.stream.client.spu_description import LABEL
+from spu_assigner.stream.clusters.follow.kafka import (
+    AnnouncedReader,
+    FencedProducer,
+    OvertakenError,
+)
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.reading import committed, settled
+
+SECONDS_MAX = 240.0
+GRACE_SECONDS = 10.0  # the leader may lose the election for a while with the broker that stops
+RESTART_GRACE = "10m"  # longer than any machine takes to restart a broker
+
+
+@dataclass(slots=True)
+class Follower:
+    """A process; what it prints is kept as it comes."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    def waits_for(self, words: str, count: int = 1) -> None:
+        wait(lambda: sum(words in line for line in list(self.lines)) >= count, lambda: self.lines)
+
+    def says(self, pattern: str) -> re.Match[str]:
+        """What of a line is such, once there is one."""
+        found: list[re.Match[str]] = []
+
+        def is_there() -> bool:
+            found.extend(filter(None, (re.search(pattern, line) for line in list(self.lines))))
+            return bool(found)
+
+        wait(is_there, lambda: self.lines)
+        return found[0]
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(SECONDS_MAX)
+
+
+def wait(is_so: Callable[[], bool], shown: Callable[[], list[Any]]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, "\n".join(map(str, shown()))
+        time.sleep(0.1)
+
+
+class Followed:
+    """The topics that events go to, on the watched cluster itself."""
+
+    def __init__(self, cluster: KafkaCluster, prefix: str) -> None:
+        self.connection = Connection(bootstrap_servers=cluster.bootstrap_servers, prefix=prefix)
+        self.started: list[Follower] = []
+        create_topics(self.connection.client(), prefix=prefix, replication_factor=3)
+
+    def start(self, *options: str) -> Follower:
+        process = subprocess.Popen(
+            self.command(*options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        follower = Follower(process)
+        self.started.append(follower)
+
+        def read() -> None:
+            for line in process.stdout or ():
+                follower.lines.append(line.rstrip())
+
+        threading.Thread(target=read, daemon=True).start()
+        return follower
+
+    def once(self, *options: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            self.command("--once", *options), capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def command(self, *options: str) -> list[str]:
+        program = [sys.executable, "-m", "spu_assigner.stream.cli", "follow"]
+        servers, prefix = self.connection.bootstrap_servers, self.connection.prefix
+        given = ["--cluster", "c1", "-b", servers, "--topic-prefix", prefix, "--interval", "0.2s"]
+        return [*program, *given, *options]
+
+    def events(self) -> list[SpuJoined | SpuLeft]:
+        """What is in the input."""
+        servers, name = self.connection.bootstrap_servers, f"{self.connection.prefix}spu-events"
+        found = []
+        for message in committed(servers, name):
+            event = decode_event(message.value(), kind="spu")
+            assert isinstance(event, SpuJoined | SpuLeft)
+            found.append(event)
+        return found
+
+    def announced(self) -> list[tuple[str, int]]:
+        return [(type(event).__name__, event.spu_id) for event in self.events()]
+
+    def waits_for(self, expected: list[tuple[str, int]]) -> None:
+        """Once there is so much it is just that, also with what is still being committed."""
+        wait(
+            lambda: len(self.announced()) >= len(expected),
+            lambda: [each.lines for each in self.started],
+        )
+        settled(self.connection.bootstrap_servers, [f"{self.connection.prefix}spu-events"])
+        assert self.announced() == expected
+
+
+JOINED = [("SpuJoined", 1), ("SpuJoined", 2), ("SpuJoined", 3)]
+
+
+@pytest.fixture
+def followed(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Followed]:
+    found = Followed(kafka_cluster, topic_prefix)
+    yield found
+    for follower in found.started:
+        follower.process.kill()
+        follower.process.wait()
+
+
+@pytest.mark.long("a broker of three stops and starts")
+def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
+    kafka_cluster: KafkaCluster, followed: Followed
+) -> None:
+    """The whole life of a broker, by one process that is then ended."""
+    follower = followed.start("--grace", f"{GRACE_SECONDS}s", "--capacity", "50")
+    followed.waits_for(JOINED)
+    joins = [event for event in followed.events() if isinstance(event, SpuJoined)]
+    assert [(join.rack, join.capacity) for join in joins] == [("a", 50), ("b", 50), ("c", 50)]
+    with AdminClient(kafka_cluster.client) as admin:
+        kafka_id = admin.describe_cluster().result(timeout=10).cluster_id
+    assert [join.labels for join in joins] == [{LABEL: kafka_id}] * 3
+    with kafka_cluster.stopped(3):
+        followed.waits_for([*JOINED, ("SpuLeft", 3)])
+        missed = follower.says(r"misses broker 3; to leave in (\d+) s unless seen again")
+        assert 0 < int(missed[1]) <= GRACE_SECONDS
+        assert ring(followed) == [1, 2]
+    followed.waits_for([*JOINED, ("SpuLeft", 3), ("SpuJoined", 3)])
+    assert ring(followed) == [1, 2, 3]
+    assert follower.end(signal.SIGTERM) == 143
+    assert not any("Traceback" in line for line in follower.lines)
+    lines = [line for line in follower.lines if not line.startswith("follow: ")]
+    assert lines[0] == "joined  SPU 1: rack a, 1 core, 50 slots"
+    assert lines[3].startswith("left    SPU 3: missing for ")
+
+
+def ring(followed: Followed) -> list[int]:
+    assigner = Assigner()
+    for event in followed.events():
+        assigner.apply(event)
+    return sorted(assigner.clusters["c1"].ring.ids.tolist())
+
+
+@pytest.mark.long("a broker of three restarts between two followers")
+def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_nothing(
+    kafka_cluster: KafkaCluster, followed: Followed
+) -> None:
+    """The leader is killed: neither the other nor the one after it announces anything twice."""
+    first = followed.start("--grace", RESTART_GRACE)
+    followed.waits_for(JOINED)
+    second = followed.start("--grace", RESTART_GRACE)
+    second.waits_for("stands by: another follower leads")
+    status, out, err = followed.once()
+    assert (status, out) == (0, "")
+    assert err.endswith("follow: stands by: another follower leads\n")
+    with kafka_cluster.stopped(2):
+        first.waits_for("misses broker 2")
+        first.end(signal.SIGKILL)
+    second.waits_for("leads; 3 SPUs joined by this command, 0 by others")
+    third = followed.start("--grace", RESTART_GRACE)
+    third.waits_for("stands by")
+    assert second.end(signal.SIGINT) == 130
+    third.waits_for("leads; 3 SPUs joined by this command")
+    followed.waits_for(JOINED)
+
+
+def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
+    """One that was stopped for a while still believes that it leads; nothing of it is seen."""
+    older = FencedProducer(followed.connection, "c1")
+    older.send([joined(1)])
+    newer = FencedProducer(followed.connection, "c1")
+    with pytest.raises(OvertakenError):
+        older.send([joined(2), joined(3)])
+    newer.send([joined(4)])
+    newer.close()
+    older.close()
+    followed.waits_for([("SpuJoined", 1), ("SpuJoined", 4)])
+
+
+def joined(spu_id: int, kafka_cluster: str = "elsewhere") -> SpuJoined:
+    labels = {LABEL: kafka_cluster}
+    return SpuJoined(
+        event_id=f"e{spu_id}", cluster_id="c1", spu_id=spu_id, capacity=5, labels=labels
+    )
+
+
+def test_what_has_expired_is_known_from_the_state(followed: Followed) -> None:
+    """Kafka keeps events for days, and a cluster lives for years."""
+    answer(followed, [joined(1), joined(2), left(2), by_hand(3)])
+    send(followed, [joined(1), joined(2), left(2), by_hand(3)])
+    expire(followed)
+    send(followed, [by_hand(4)])
+    reader = AnnouncedReader(followed.connection, "c1")
+    reader.close()
+    known = reader.announced.by_spu()
+    assert {spu_id: (each.online, each.is_own) for spu_id, each in known.items()} == {
+        1: (True, True),
+        2: (False, True),
+        3: (True, False),
+        4: (True, False),
+    }
+    assert known[1].place == reader.origin
+    assert known[4].place != reader.origin
+    described = known[1].described
+    assert described is not None
+    assert (described.capacity, described.labels) == (5, {LABEL: "elsewhere"})
+
+
+def left(spu_id: int) -> SpuLeft:
+    return SpuLeft(event_id=f"l{spu_id}", cluster_id="c1", spu_id=spu_id, mode=LeaveMode.OFFLINE)
+
+
+def by_hand(spu_id: int) -> SpuJoined:
+    return SpuJoined(event_id=f"h{spu_id}", cluster_id="c1", spu_id=spu_id)
+
+
+def send(followed: Followed, events: list[SpuJoined | SpuLeft]) -> None:
+    produce(followed, "spu-events", [(event.cluster_id, encode_event(event)) for event in events])
+
+
+def answer(followed: Followed, events: list[SpuJoined | SpuLeft]) -> None:
+    """What the job would write to its state."""
+    assigner = Assigner()
+    for event in events:
+        assigner.apply(event)
+    spus = assigner.clusters["c1"].spus.values()
+    written = [(f"c1/spu/{spu.spu_id}", encode_record(spu)) for spu in spus]
+    produce(followed, "assigner-state", written)
+
+
+def produce(followed: Followed, topic: str, messages: list[tuple[str, bytes]]) -> None:
+    producer = Producer(followed.connection.client())
+    for key, value in messages:
+        producer.produce(f"{followed.connection.prefix}{topic}", value, key)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def expire(followed: Followed) -> None:
+    """All that lies in the input now."""
+    with AdminClient(followed.connection.client()) as admin:
+        name = f"{followed.connection.prefix}spu-events"
+        partitions = admin.list_topics(timeout=10).topics[name].partitions
+        ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
+        for future in admin.delete_records(ends).values():
+            future.result(timeout=SECONDS_MAX)
+
+
+@pytest.mark.smoke
+def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
+    followed: Followed,
+) -> None:
+    """For cron, and to look first. The lines of JSON are what `simulate` reads."""
+    status, out, err = followed.once("--dry-run", "-o", "json")
+    assert status == 0
+    followed.waits_for([])
+    assert [json.loads(line)["spu_id"] for line in out.splitlines()] == [1, 2, 3]
+    assert "dry run, nothing is sent" in err
+    for expected in (3, 0):
+        status, out, err = followed.once()
+        assert (status, len(out.splitlines())) == (0, expected), err
+    followed.waits_for(JOINED)
+
+
+def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced(
+    kafka_cluster: KafkaCluster, followed: Followed
+) -> None:
+    """The slots are gone at half of the topics then; a larger capacity gives no warning."""
+    with AdminClient(kafka_cluster.client) as admin:
+        there = admin.list_topics(timeout=SECONDS_MAX).topics
+    # Each broker has a replica of each of these; other tests' topics are there, too.
+    own = [each for name, each in there.items() if name.startswith(followed.connection.prefix)]
+    least = sum(len(topic.partitions) for topic in own)
+    assert least > 0
+    given = ["--capacity", str(least)]
+    for options in (["--dry-run", *given], given):
+        status, out, err = followed.once(*options)
+        assert status == 0
+        warnings = re.findall(r"warning: broker (\d) holds ([\d,]+) replicas in Kafka .*", err)
+        assert [broker for broker, _ in warnings] == ["1", "2", "3"]
+        assert all(int(count.replace(",", "")) >= least for _, count in warnings)
+        assert f"more than half of the {least} slots that it joins with" in err
+        assert len(out.splitlines()) == 3
+    status, out, err = followed.once("--capacity", "1000000")
+    assert (status, len(out.splitlines()), "warning" in err) == (0, 3, False)
+    followed.waits_for([*JOINED, *JOINED])
+
+
+def test_spus_of_another_cluster_stop_it(followed: Followed) -> None:
+    """A wrong address would make all of them leave."""
+    send(followed, [joined(1), joined(2), joined(9)])
+    status, out, err = followed.once()
+    assert (status, out) == (1, "")
+    assert "SPUs of cluster 'c1' are brokers of Kafka cluster elsewhere, and this is " in err
+    assert err.count("\n") == 2  # which cluster it watches, and this
+    status, out, err = followed.once("--accept-cluster", "--grace", "0")
+    assert (status, [line.split(":")[0] for line in out.splitlines()]) == (
+        0,
+        ["joined  SPU 1", "joined  SPU 2", "joined  SPU 3", "left    SPU 9"],
+    )

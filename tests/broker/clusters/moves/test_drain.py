@@ -1,0 +1,237 @@
+"""`drain` on three real brokers: one holds nothing in the end, Kafka's own topics included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.clusters.drain.staying import NO_MAP
+from spu_assigner.stream.clusters.follow.exchange import OFF_BROKER
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.events.builders import Events
+from support.job.kafka_operator import Operator
+from support.job.small_job import SmallJob, small_job
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.moving import Mover, until
+from support.kafka.shared_broker import SharedBroker
+
+TWO = {  # replicas of everything, so that two brokers can hold it
+    "default.replication.factor": "2",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "6",
+}
+LEAVES = 3
+GONE = (41, 42, 43)  # ids of SPUs that are no brokers
+
+
+@pytest.fixture
+def operator(topic_prefix: str) -> Iterator[Operator]:
+    """Brokers of the test's own: what it is about is what is left on one of them."""
+    with KafkaCluster(settings=TWO) as cluster, AdminClient(cluster.client) as admin:
+        yield Operator(cluster, topic_prefix, admin)
+
+
+def use_a_group(operator: Operator, topic: str) -> None:
+    """Kafka makes its topic of offsets."""
+    consumer = Consumer(
+        {**operator.cluster.client, "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([operator.name(topic)])
+    until(lambda: consumer.poll(1.0) is not None)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def held(mover: Mover) -> dict[str, int]:
+    """How many replicas of each topic are on the broker, as Kafka shows it."""
+    with mover.kafka() as kafka:
+        found: dict[str, int] = {}
+        for (topic, _), shape in kafka.shapes().items():
+            if LEAVES in shape.replicas:
+                found[topic] = found.get(topic, 0) + 1
+        return found
+
+
+@pytest.mark.long("a cluster of its own, and a broker that is emptied")
+def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """What a person has to do in eight steps; a topic of others is touched only where it is named.
+
+    It is reported before the decommission, after which it cannot be adopted.
+    """
+    mover = Mover(operator, tmp_path)
+    orders = operator.name("orders")
+    with operator.job() as job:
+        job.apply([operator.events.create(orders, 6, 2)])
+        assert operator.apply().exit_code == 0
+        mover.fill("orders", partitions=6, values=4)
+        use_a_group(operator, "orders")
+        operator.make("foreign", [[3, 1], [1, 2]])
+        before = mover.checksums("orders", 6)
+        on_it = held(mover)
+        assert {"__consumer_offsets", "__transaction_state", orders} < on_it.keys()
+        assert any(topic == operator.name("replica-map") for topic in on_it)
+
+        unknown = operator("drain", 9, "--cluster", "c1")
+        assert (unknown.exit_code, unknown.stdout) == (1, "")
+        assert "broker 9 is no SPU of cluster 'c1'" in unknown.stderr
+        foreign = operator.name("foreign")
+        refused = operator("drain", LEAVES, "--cluster", "c1")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(
+            f"spu-assigner: 1 topic on broker 3 has no map ({foreign}); adopt what is to have one "
+        )
+        assert refused.stderr.endswith("; the SPU was not decommissioned\n")
+        early = operator("drain", LEAVES, "--cluster", "c1", "--wait", "0", "--force")
+        assert early.exit_code == 1
+        assert early.stdout == "leaves   SPU 3 of cluster c1 is decommissioned\n"
+        assert f"1 topic still has SPU 3 in the map ({orders}); check" in early.stderr
+        assert held(mover) == on_it
+
+        job.apply([operator.events.leave(LEAVES, mode="decommission")])
+        partly = operator("drain", LEAVES, "--cluster", "c1", "--throttle", "100MB/s")
+        assert partly.exit_code == 1, partly.stdout
+        stays = f"{foreign}: 1 replica stays on the broker: {NO_MAP}"
+        assert partly.stderr == f"stays    {stays}\ndrain: {stays}\n"
+        assert held(mover) == {foreign: 1}
+        with job.answering():
+            adopted = operator("adopt", "--cluster", "c1", "--topics", foreign)
+        assert adopted.exit_code == 1
+        assert adopted.stdout.splitlines()[0] == (
+            f"! {foreign}  partition 0 names SPU 3, which is not in cluster 'c1' "
+            f"(MANUAL_UNKNOWN_SPU); {OFF_BROKER} --foreign {foreign}`)"
+        )
+        done = operator("drain", LEAVES, "--cluster", "c1", "--foreign", foreign)
+        assert (done.exit_code, done.stderr) == (0, ""), done.stdout
+        assert done.stdout.splitlines()[-1] == (
+            "empty    broker 3 holds nothing; it may be switched off"
+        )
+    assert held(mover) == {}
+    assert mover.throttles("orders") == {}
+    with mover.kafka() as kafka:
+        shapes = kafka.shapes()
+        assert kafka.sizes(list(shapes), [LEAVES]) == {}
+        assert all(shape.leader == shape.replicas[0] for shape in shapes.values())
+    operator.cluster.stop(LEAVES)
+    assert mover.checksums("orders", 6) == before
+    use_a_group(operator, "orders")
+
+
+@pytest.mark.long("a cluster of its own, and a broker that is emptied but for one topic")
+def test_a_topic_that_cannot_leave_is_named_with_its_rule_and_the_rest_moves(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """The command waited ten minutes for its map, and then moved nothing."""
+    mover, events = Mover(operator, tmp_path), operator.events
+    orders, fast = operator.name("orders"), operator.name("fast")
+    with operator.job() as job:
+        job.apply([events.join(LEAVES, rack="c", labels={"tier": "ssd"})])
+        ssd = Constraints(require=("tier in (ssd)",))
+        job.apply([events.create(fast, 2, 1, constraints=ssd), events.create(orders, 6, 2)])
+        assert operator.apply().exit_code == 0
+        mover.fill("orders", partitions=6, values=1)
+        before = mover.checksums("orders", 6)
+        with job.answering():
+            drained = operator("drain", LEAVES, "--cluster", "c1")
+            again = operator("drain", LEAVES, "--cluster", "c1")
+        assert drained.exit_code == 1, drained.output
+        stays, why = drained.stderr.splitlines()
+        assert stays.removeprefix("stays    ") == why.removeprefix("drain: ")
+        assert why.startswith(
+            f"drain: {fast}: 2 replicas stay on the broker: 1 list of 1 replica cannot hold "
+            "require[0] 'tier in (ssd)' (excludes 2 SPUs), with 2 SPUs online; "
+        ), why
+        assert held(mover) == {fast: 2}
+        assert mover.checksums("orders", 6) == before
+        assert (again.exit_code, again.stderr) == (1, f"{why}\n"), again.output
+
+        job.apply([events.join(1, rack="a", labels={"tier": "ssd"})])
+        done = operator("drain", LEAVES, "--cluster", "c1")
+        assert (done.exit_code, done.stderr) == (0, ""), done.output
+    assert operator.lists("fast") == {"fast": [[1], [1]]}
+
+
+@pytest.mark.long("a cluster of its own, of which a broker is killed")
+def test_what_has_its_only_copy_on_a_dead_broker_is_named_and_the_rest_moves(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """Kafka takes such a move and never ends it: later waves waited without limit."""
+    mover = Mover(operator, tmp_path)
+    lists = [[1, LEAVES], [LEAVES, 2]]
+    with operator.job() as job, job.answering():
+        operator.make("orders", lists)
+        operator.make("single", [[LEAVES]])
+        mover.fill("orders", partitions=2, values=1)
+        mover.fill("single", partitions=1, values=1)
+        assert operator("adopt", "--cluster", "c1").exit_code == 0
+        operator.cluster.kill(LEAVES)
+        done = operator("drain", LEAVES, "--cluster", "c1", "--force")
+        single = operator.name("single")
+        assert done.exit_code == 1, done.output
+        assert done.stderr.splitlines()[-1].startswith(
+            f"drain: {single}-0: it has no leader to copy from: none of brokers {LEAVES} is alive "
+            "and in sync; start them and run again, or, "
+        ), done.stderr
+        assert held(mover) == {single: 1}
+        with mover.kafka() as kafka:
+            assert kafka.ongoing() == {}
+
+        operator.cluster.start(LEAVES)
+        again = operator("drain", LEAVES, "--cluster", "c1")
+        assert (again.exit_code, again.stderr) == (0, ""), again.output
+    assert held(mover) == {}
+
+
+@pytest.fixture
+def job(kafka: SharedBroker, topic_prefix: str) -> Iterator[SmallJob]:
+    """Of SPUs that are no brokers: what it is about is what the job is asked for."""
+    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
+    flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
+    events = Events()
+    with small_job(Settings.load(flags=flags, environ={})) as job:
+        job.apply([events.join(spu_id) for spu_id in GONE])
+        job.apply([events.create("t", 6, 2)])
+        yield job
+
+
+def test_an_spu_that_is_offline_is_decommissioned_and_once(
+    kafka: SharedBroker, topic_prefix: str, job: SmallJob
+) -> None:
+    """A leave for a while keeps the SPU in the maps, which would be waited for in vain."""
+    gone = GONE[0]
+
+    def drain(wait: int) -> Result:
+        where = ("-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix)
+        asked = ["drain", str(gone), "--cluster", "c1", "--wait", str(wait), *where]
+        return CliRunner().invoke(cli, asked)
+
+    job.apply([Events().leave(gone, mode=LeaveMode.OFFLINE, event_id="hand/1")])
+    with job.answering():
+        done = drain(60)
+    assert (done.exit_code, done.stderr) == (0, "")
+    leaves, *_, empty = done.stdout.splitlines()
+    assert leaves == f"leaves   SPU {gone} of cluster c1 is decommissioned"
+    assert empty == (
+        f"empty    broker {gone} is in no list in Kafka; it is not alive, and was not asked what "
+        "it holds"
+    )
+    lists = job.states()["c1"].topics["t"].replicas.lists().tolist()
+    assert {spu_id for row in lists for spu_id in row} == set(GONE) - {gone}
+    again = drain(0)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.splitlines()[0] == (
+        f"leaves   SPU {gone} of cluster c1 was decommissioned before"
+    )

@@ -1,0 +1,300 @@
+"""`apply --moves` on three real brokers: moved as mapped, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from spu_assigner.schemas.messages.wire import MovesState
+from spu_assigner.stream.clusters.moves.run_record import Seat, SeatTakenError, begun_run
+from spu_assigner.stream.clusters.moves.throttle import RATES
+from spu_assigner.stream.clusters.plan.target_cluster import Target
+from spu_assigner.stream.job.failpoints import Failpoint
+from support.kafka.moving import Mover, until
+from support.placers.kafka_reassign import run_tool
+
+IN_A_WAVE = [each for each in Failpoint if each.startswith("wave-")]
+CANCEL_SECONDS_MAX = 5.0  # what an operator is promised; 2.5 s with the start of a process
+BEFORE = [[1, 2], [2, 1], [1, 2], [2, 1]]
+AFTER = [[3, 2], [2, 3], [2, 1], [3, 1]]  # two moves, a new order, a move of both
+
+
+@pytest.mark.smoke
+def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_path: Path) -> None:
+    """Kafka's own tool agrees; a second run has nothing to do; no throttle is left."""
+    operator = mover.operator
+    operator.make("orders", BEFORE)
+    mover.fill("orders", partitions=4, values=8)
+    before = mover.checksums("orders", 4)
+    mover.map({"orders": AFTER})
+    status, lines, errors = mover.move("--throttle", "100MB/s", "--concurrency", "1")
+    assert (status, errors) == (0, []), lines
+    assert lines[0].startswith("moves    4 partitions, ")
+    waves = [line for line in lines if line.startswith("wave ")]
+    assert waves[0].startswith("wave 1   1 partition moved, 0 B, ")  # the new order
+    assert len(waves) == 4
+    operator.until("orders", AFTER)
+    assert mover.throttles("orders") == {}
+    assert mover.leaders("orders") == [row[0] for row in AFTER]
+    assert mover.checksums("orders", 4) == before
+
+    moves = [
+        {"topic": operator.name("orders"), "partition": number, "replicas": row}
+        for number, row in enumerate(AFTER)
+    ]
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": moves}), "utf-8")
+    servers = operator.cluster.bootstrap_servers
+    assert "No partition reassignments found." in run_tool(servers, "--list")
+    output = run_tool(servers, "--verify", "--reassignment-json-file", file)
+    assert output.count("is completed") == 4, output
+    record = mover.record()
+    assert record is not None
+    assert (record.state, record.moves, record.throttles) == (MovesState.DONE, (), ())
+    assert record.moves_by_state() == {"pending": 0, "done": 4, "failed": 0}
+    assert record.bytes_done == record.bytes_total > 0
+    assert (record.wave, record.waves, record.failures) == (4, 4, ())
+    assert mover.move()[:2] == (0, ["0 created, 0 grown, 0 deleted; 1 as mapped before"])
+    assert mover.record() == record  # Of the run that moved something.
+
+
+def test_leaders_stay_where_they_are_if_none_are_to_be_elected(mover: Mover) -> None:
+    """The lists are as mapped, and somebody chooses the moment for the leaders."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2], [2, 1]])
+    mover.map({"orders": [[2, 1], [2, 3]]})
+    status, lines, errors = mover.move("--no-elect")
+    assert (status, errors) == (0, []), lines
+    operator.until("orders", [[2, 1], [2, 3]])
+    assert mover.leaders("orders") == [1, 2]
+
+
+@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
+@pytest.mark.parametrize("failpoint", IN_A_WAVE)
+def test_a_run_that_is_killed_is_finished_by_the_next_one(
+    mover: Mover, failpoint: Failpoint
+) -> None:
+    """Killed at any step of the second wave: no throttle and no half-done move is left."""
+    operator = mover.operator
+    operator.make("orders", BEFORE)
+    mover.fill("orders", partitions=4, values=4)
+    before = mover.checksums("orders", 4)
+    mover.map({"orders": AFTER})
+    mover.killed(f"{failpoint}:2", "--throttle", "50MB/s", "--concurrency", "1")
+    record = mover.record()
+    assert record is not None
+    assert (record.state, record.wave, len(record.moves)) == (MovesState.RUNNING, 2, 1)
+    assert record.throttles
+    is_set = failpoint not in (Failpoint.WAVE_RECORDED, Failpoint.WAVE_CLEARED)
+    assert bool(mover.throttles("orders")) is is_set
+    status, lines, errors = mover.move()
+    assert status == 0, (lines, errors)
+    assert errors[0].startswith("apply: resumes a wave of 1 partition that process ")
+    operator.until("orders", AFTER)
+    assert mover.throttles("orders") == {}
+    assert mover.checksums("orders", 4) == before
+    record = mover.record()
+    assert record is not None
+    assert (record.state, record.throttles) == (MovesState.DONE, ())
+
+
+@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
+def test_a_wave_that_is_resumed_gets_the_rate_of_the_run_that_resumes_it(mover: Mover) -> None:
+    """At the rate of before it would take hours."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2]])
+    mover.fill("orders", partitions=1, values=8)
+    mover.map({"orders": [[3, 2]]})
+    mover.killed(f"{Failpoint.WAVE_STARTED}:1", "--throttle", "1kB/s")
+    assert mover.throttles()[3, RATES[1]] == "1000"
+    status, lines, errors = mover.move("--throttle", "50MB/s")
+    assert status == 0, (lines, errors)
+    operator.until("orders", [[3, 2]])
+    assert mover.throttles("orders") == {}
+
+
+@pytest.mark.long("a second run waits whether the first one lives")
+def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover) -> None:
+    """One at a time; after a cancel each list is as it was, in its order, and unthrottled."""
+    operator = mover.operator
+    operator.make("orders", BEFORE)
+    mover.fill("orders", partitions=4, values=8)
+    mover.map({"orders": AFTER})
+    with mover.running("--throttle", "1kB/s", "--concurrency", "5") as process:
+        until(lambda: operator.lists("orders")["orders"][2] == AFTER[2])
+        begun = until(lambda: record if (record := mover.record()) and record.wave == 2 else None)
+        noted = until(lambda: record if (record := mover.record()) != begun else None)
+        assert (noted.state, noted.moves, noted.throttles) == (
+            MovesState.RUNNING,
+            begun.moves,
+            begun.throttles,
+        )
+        assert (noted.moves_done, noted.moves_total) == (1, 4)
+        status, lines, errors = mover.move()
+        assert (status, lines) == (1, [])
+        assert errors[0].startswith(
+            f"spu-assigner: another process moves partitions (process {process.pid} on "
+        )
+        begun_at = time.monotonic()
+        cancelled = operator("apply", "--cancel")
+        assert time.monotonic() - begun_at < CANCEL_SECONDS_MAX
+        assert (cancelled.exit_code, cancelled.stderr) == (0, "")
+        assert cancelled.stdout == (
+            "cancelled 3 moves, their lists are as before, and the throttle is removed\n"
+        )
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert output.startswith("spu-assigner: the moves were cancelled by process "), output
+    operator.until("orders", [BEFORE[0], BEFORE[1], AFTER[2], BEFORE[3]])
+    assert mover.throttles("orders") == {}
+    with mover.kafka() as kafka:
+        assert kafka.ongoing() == {}
+    again = operator("apply", "--cancel")
+    assert (again.exit_code, again.stdout) == (0, "nothing is under way; nothing was changed\n")
+    assert mover.move()[0] == 0
+    operator.until("orders", AFTER)
+
+
+def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
+    """Ctrl-C ends the command, and says that Kafka goes on."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2]])
+    mover.fill("orders", partitions=1, values=8)
+    mover.map({"orders": [[3, 2]]})
+    with mover.running("--throttle", "1kB/s") as process:
+        process.send_signal(signal.SIGINT)
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 130, output
+        assert "apply: interrupted; Kafka goes on with 1 move: run again to finish" in output
+    assert mover.throttles("orders")
+    others = operator("apply", "--cancel", "--cluster", "c2")
+    assert (others.exit_code, others.stdout) == (1, "")
+    assert "what is under way is of cluster 'c1', not of 'c2'; nothing was changed" in others.stderr
+    cancelled = operator("apply", "--cancel", "--cluster", "c1")
+    assert (cancelled.exit_code, cancelled.stderr) == (0, "")
+    assert cancelled.stdout.startswith("cancelled 1 move, their lists are as before")
+    operator.until("orders", [[1, 2]])
+    assert mover.throttles("orders") == {}
+
+
+def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(mover: Mover) -> None:
+    """Else a cancel could end as a failure to record, before its own word is read."""
+    connection = mover.operator.settings().connection()
+    run = begun_run("c1")
+    with Seat(connection) as first, Seat(connection) as second:
+        first.take_over()
+        first.write(run)
+        first.note(replace(run, moves_done=1))
+        second.take_over()
+        first.note(replace(run, moves_done=2))
+        first.check()
+        noted = mover.record()
+        assert noted is not None
+        assert (noted.run_id, noted.moves_done) == (first.run_id, 1)
+        second.write(replace(run, state=MovesState.CANCELLED))
+        with pytest.raises(SeatTakenError, match="the moves were cancelled by process "):
+            until(first.check)
+        with pytest.raises(SeatTakenError, match="another process has taken over"):
+            first.write(run)
+
+
+def test_a_topics_id_is_the_one_that_a_plan_has(mover: Mover) -> None:
+    """Two clients report it, in two alphabets: every second topic would look made again."""
+    operator = mover.operator
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        operator.make(name, [[1]])
+    topics = list(map(operator.name, names))
+    with mover.kafka() as kafka, Target(operator.settings().connection()) as target:
+        shapes = kafka.shapes(topics)
+        assert {topic: shapes[topic, 0].topic_id for topic in topics} == target.look(topics).ids
+
+
+def test_a_throttle_of_somebody_else_is_left_alone(mover: Mover) -> None:
+    """Refused, nothing moved; with --force it is as before in the end."""
+    operator = mover.operator
+    operator.make("orders", BEFORE)
+    mover.map({"orders": AFTER})
+    with mover.kafka() as kafka:
+        assert kafka.change({(3, RATES[1]): "77000000"}) == {}
+        until(lambda: mover.throttles() == {(3, RATES[1]): "77000000"})
+        try:
+            status, lines, errors = mover.move("--throttle", "50MB/s")
+            assert status == 1, lines
+            assert errors[0].startswith(
+                "spu-assigner: broker 3 has follower.replication.throttled.rate=77000000, which no "
+                "run of `apply --moves` has set; "
+            )
+            assert operator.lists("orders")["orders"][0] == BEFORE[0]
+            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
+            assert mover.move("--throttle", "50MB/s", "--force")[0] == 0
+            operator.until("orders", AFTER)
+            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
+        finally:
+            kafka.change({(3, RATES[1]): None})
+
+
+def test_nothing_is_moved_while_the_cluster_is_not_healthy(mover: Mover) -> None:
+    """A partition without a leader is one that a move could cost its data."""
+    operator = mover.operator
+    operator.make("orders", [[1, 2]])
+    operator.make("alone", [[3]])
+    mover.map({"orders": [[2, 1]]})
+    with operator.cluster.stopped(3):
+        status, lines, errors = mover.move()
+        assert (status, lines) == (1, [])
+        assert "Kafka is not healthy: 1 partition has no leader" in errors[0]
+        assert operator.lists("orders") == {"orders": [[1, 2]]}
+        assert mover.move("--force")[0] == 0
+        operator.until("orders", [[2, 1]])
+
+
+def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mover) -> None:
+    """All else goes on."""
+    operator = mover.operator
+    for topic in ("gone", "stolen", "kept"):
+        operator.make(topic, [[1, 2]])
+        mover.fill(topic, partitions=1, values=4)
+    mover.map({topic: [[1, 3]] for topic in ("gone", "stolen", "kept")})
+    slowly = ("--throttle", "1kB/s", "--concurrency", "5")
+    with mover.running(*slowly) as process, mover.kafka() as kafka:
+        operator.remove("gone")
+        assert kafka.reassign({(operator.name("stolen"), 0): (2, 1)}) == {}
+        assert kafka.change({(id_, name): None for id_ in (1, 2, 3) for name in RATES}) == {}
+        _, output = process.communicate(timeout=240)
+        assert process.returncode == 1
+    assert f"{operator.name('gone')}-0: the topic was deleted, or made again, meanwhile" in output
+    assert f"{operator.name('stolen')}-0: " in output
+    record = mover.record()
+    assert record is not None
+    assert record.state is MovesState.STOPPED
+    assert record.moves_by_state() == {"pending": 0, "done": 1, "failed": 2}
+    assert all(count > 0 for count in (record.bytes_done, record.bytes_failed))
+    assert all(f"apply: {line}" in output for line in record.failures), output
+    assert len(record.failures) == 2
+    operator.until("kept", [[1, 3]])
+    assert mover.throttles("kept", "stolen") == {}
+
+
+def test_brokers_that_are_not_there_and_a_limit_that_is_reached_stop_what_they_concern(
+    mover: Mover,
+) -> None:
+    """One clear line each; the rest is moved."""
+    operator = mover.operator
+    for topic in ("orders", "absent"):
+        operator.make(topic, [[1, 2]])
+        mover.fill(topic, partitions=1, values=1)
+    mover.map({"orders": [[1, 3]], "absent": [[9, 2]]})
+    status, _, errors = mover.move("--max-under-replicated", "0")
+    assert status == 1
+    assert "there would be more than --max-under-replicated 0" in "".join(errors), errors
+    assert operator.lists("orders") == {"orders": [[1, 2]]}
+    status, _, errors = mover.move("--max-under-replicated", "1")
+    assert (status, len(errors)) == (1, 1), errors
+    assert f"{operator.name('absent')}: its map names SPUs 9, and Kafka's live brokers" in errors[0]
+    operator.until("orders", [[1, 3]])
+    assert operator.lists("absent") == {"absent": [[1, 2]]}

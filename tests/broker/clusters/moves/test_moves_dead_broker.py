@@ -1,0 +1,152 @@
+"""`apply --moves` on three real brokers, one of which dies: what becomes of the throttle on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from spu_assigner.schemas.messages.wire import MovesState
+from spu_assigner.stream.clusters.moves import taking_back
+from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE
+from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
+from support.kafka.moving import SECONDS_MAX, Mover, until
+
+THEIRS = "77000000"
+LEAVES = 3  # the broker that dies: the moves take its replicas to broker 2
+
+
+@pytest.fixture
+def mover(mover: Mover) -> Iterator[Mover]:
+    """A test that failed leaves no broker dead either."""
+    yield mover
+    cluster = mover.operator.cluster
+    if LEAVES not in cluster.running:
+        cluster.start(LEAVES)
+
+
+def rates(value: str, *brokers: int) -> dict[Place, str]:
+    return {(broker, name): value for broker in brokers for name in RATES}
+
+
+def move_while_it_dies(mover: Mover, *options: object) -> str:
+    """A wave under 1 kB/s in which broker 3 is killed; what the command says on standard error.
+
+    Then the topic is taken out of the throttle: else the copy would take hours.
+    """
+    operator = mover.operator
+    topic = operator.name("orders")
+    operator.make("orders", [[1, LEAVES]])
+    mover.fill("orders", partitions=1, values=8)
+    mover.map({"orders": [[1, 2]]})
+    with mover.running("--throttle", "1kB/s", *options) as process, mover.kafka() as kafka:
+        operator.cluster.kill(LEAVES)
+        assert kafka.change({(topic, LEADERS): None, (topic, FOLLOWERS): None}) == {}
+        _, output = process.communicate(timeout=240)
+    assert process.returncode == 1, output
+    operator.until("orders", [[1, 2]])
+    return output
+
+
+@pytest.mark.long("a broker is killed, and started again")
+def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover: Mover) -> None:
+    """At once where the broker lives; on the dead one by the first run after its start."""
+    operator = mover.operator
+    with mover.kafka() as kafka:
+        assert kafka.change(rates(THEIRS, 1, 2, 3)) == {}
+        output = move_while_it_dies(mover, "--force")
+        assert "somebody else has changed" not in output
+        owed = " and ".join(f"{name}=1000 (before: {THEIRS})" for name in RATES)
+        assert output.splitlines()[-1] == (
+            f"apply: broker {LEAVES} is not alive and may still have {owed}; start it and run "
+            f"again, which sets them as before, or give --forget-throttle {LEAVES} if it never "
+            "comes back"
+        )
+        assert mover.throttles("orders") == rates(THEIRS, 1, 2)
+        record = mover.record()
+        assert record is not None
+        assert (record.state, record.moves) == (MovesState.STOPPED, ())
+        assert [
+            (each.broker, each.setting, each.value, each.before) for each in record.throttles
+        ] == [(LEAVES, name, "1000", THEIRS) for name in RATES]
+        operator.cluster.start(LEAVES)
+        found = {**rates(THEIRS, 1, 2), **rates("1000", LEAVES)}
+        until(lambda: mover.throttles() == found)
+        status, _, errors = mover.move()
+        assert (status, len(errors)) == (0, 1), errors
+        assert errors[0].startswith("apply: removes the throttle that process "), errors
+        assert mover.throttles("orders") == rates(THEIRS, 1, 2, 3)
+
+
+@pytest.mark.long("a broker is killed, and started again")
+def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
+    mover: Mover,
+) -> None:
+    """Its line is there after each run, with status 1, until it is taken back, or forgotten."""
+    operator = mover.operator
+    operator.make("others", [[1], [2]])
+    mover.fill("others", partitions=2, values=1)
+    move_while_it_dies(mover)
+    mover.map({"others": [[2], [1]]})
+    status, lines, errors = mover.move("--throttle", "50MB/s", "--concurrency", "1")
+    operator.until("others", [[2], [1]])
+    assert (status, len([line for line in lines if line.startswith("wave ")])) == (1, 2), errors
+    assert len(errors) == 2, errors
+    assert errors[1].startswith(f"apply: broker {LEAVES} is not alive and may still have ")
+    assert mover.throttles("others") == {}
+    assert operator("apply", "--cancel").exit_code == 1
+    done = operator("apply", "--cancel", "--forget-throttle", LEAVES)
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.startswith(f"apply: forgets that broker {LEAVES} may still have ")
+    record = mover.record()
+    assert record is not None
+    assert record.throttles == ()
+    operator.cluster.start(LEAVES)
+    until(lambda: mover.throttles() == rates("1000", LEAVES))
+
+
+@pytest.mark.long("a broker is killed, and started again")
+def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its broker may restart, which is waited for, or never come back. Kafka keeps such a move."""
+    monkeypatch.setattr(taking_back, "SOURCE_SECONDS_MAX", 1.0)
+    operator = mover.operator
+    operator.make("single", [[LEAVES]])
+    mover.fill("single", partitions=1, values=8)
+    mover.map({"single": [[1]]})
+    with ThreadPoolExecutor(1) as pool, mover.kafka() as kafka:
+        moving = pool.submit(mover.move, "--throttle", "1kB/s")
+        until(kafka.ongoing)
+        operator.cluster.kill(LEAVES)
+        status, _, errors = moving.result(timeout=SECONDS_MAX)
+        why = f"apply: {operator.name('single')}-0: it has no leader to copy from: "
+        assert (status, [line for line in errors if line.startswith(why)] != []) == (1, True), (
+            errors
+        )
+        operator.cluster.start(LEAVES)
+        until(lambda: kafka.ongoing() == {})
+    operator.until("single", [[1]])
+    assert mover.move()[0] == 0
+    assert mover.throttles("single") == {}
+
+
+@pytest.mark.long("a broker is killed, and started again")
+def test_settings_of_a_broker_that_has_just_died_are_not_waited_for(mover: Mover) -> None:
+    """Kafka lists it for some seconds more; then it is one that is not alive, and no error."""
+    cluster = mover.operator.cluster
+    pid = cluster.pid(LEAVES)
+    assert pid is not None
+    with mover.kafka() as kafka:
+        assert kafka.settings(rates("", 1, LEAVES)) == dict.fromkeys(rates("", 1, LEAVES))
+        os.kill(pid, signal.SIGKILL)
+        try:
+            assert kafka.settings(rates("", 1, LEAVES)) == dict.fromkeys(rates("", 1))
+            assert kafka.change(rates(THEIRS, 1, LEAVES)) == dict.fromkeys(
+                rates("", LEAVES), NOT_ALIVE
+            )
+            until(lambda: mover.throttles() == rates(THEIRS, 1))  # once the brokers have read it
+        finally:
+            cluster.kill(LEAVES)

@@ -1,0 +1,381 @@
+"""Replica maps become topics: `plan` and `apply` on three real brokers, and Kafka's own tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
+from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
+from spu_assigner.stream.clusters.plan import apply
+from spu_assigner.stream.clusters.plan.target_cluster import BY_ADDRESS, Target
+from support.events.builders import Events
+from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
+from support.job.small_job import SmallJob
+from support.placers.kafka_reassign import run_tool
+
+TOPICS = 1_000
+VALUE_SIZE = 512 * 1024
+VALUES = 8  # more than a broker fetches at once: a throttled copy stands still then
+
+
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
+    """What the job leaves in Kafka: maps, statuses, state."""
+    with operator.job() as job:
+        yield job
+
+
+def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
+    """A client soon asks any broker, and one that lags behind the others would not be noticed."""
+    asked = []
+    with Target(operator.settings().connection()) as target:
+        for broker in target.each_broker():
+            heard = {broker._metadata().orig_broker_id for _ in range(12)}
+            assert heard <= {BY_ADDRESS, broker._broker}
+            asked.append(broker._broker)
+    assert asked == list(operator.cluster.running)
+
+
+def mapped(job: SmallJob, topic: str) -> Lists:
+    """As the job knows it."""
+    return job.states()["c1"].topics[topic].replicas.lists().tolist()
+
+
+def reassign(operator: Operator, file: Path, *options: str) -> str:
+    """Kafka's own tool, as its script starts it."""
+    return run_tool(operator.cluster.bootstrap_servers, "--reassignment-json-file", file, *options)
+
+
+def verified(operator: Operator, file: Path) -> None:
+    deadline = time.monotonic() + 90
+    while "is still in progress" in (output := reassign(operator, file, "--verify")):
+        assert time.monotonic() < deadline, output
+    assert "is completed" in output
+    assert "failed" not in output.casefold()
+
+
+@pytest.mark.smoke
+def test_a_cluster_is_made_as_its_maps_and_kept_so(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """A day's work: planned, made, nothing to do, grown, deleted; foreign topics untouched."""
+    events, orders, logs = operator.events, operator.name("orders"), operator.name("logs")
+    job.apply(
+        [
+            events.create(orders, 6, 3),
+            events.create(logs, 2, 2, policy="kafka"),
+            events.create(operator.name("late"), 1, 4, on_shortage="wait"),
+            events.create(operator.name("gone"), 1, 1),
+            events.delete(operator.name("gone")),
+            Events("c2").join(1),
+            Events("c2", first=9).create(operator.name("another-clusters"), 1, 1),
+        ]
+    )
+    operator.make("foreign", [[1, 2]])
+    planned = operator.plan()
+    assert planned.exit_code == 2, planned.output
+    assert f"+ {orders}  6 partitions of 3 replicas" in planned.stdout
+    assert f"? {operator.name('late')}  its create of 1 partitions waits for room" in planned.stdout
+    total, unmapped = planned.stdout.splitlines()[-2:]
+    assert total == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    assert re.fullmatch(r"\d+ topics? in Kafka ha(s|ve) no map \(adopt takes .* in\)", unmapped)
+    mine = json.loads(operator.plan("--json", "--topics", operator.name("*")).stdout)
+    assert mine["unmapped"] == [operator.name("foreign")]
+    assert operator.lists("orders", "logs") == {}
+
+    assert operator.plan("--topics", "*logs", "--out", tmp_path / "logs.json").exit_code == 2
+    kept = operator("apply", tmp_path / "logs.json")
+    assert (kept.exit_code, kept.stderr) == (0, "")
+    done = operator.apply()
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"created  {orders}  6 partitions" in done.stdout
+    assert "1 created, 0 grown, 0 deleted; 1 as mapped before" in done.stdout
+    of_maps = {"orders": mapped(job, orders), "logs": mapped(job, logs)}
+    assert operator.lists("orders", "logs", "late", "gone", "another-clusters") == of_maps
+    assert operator.plan().exit_code == 0
+    again = operator("apply", tmp_path / "logs.json")  # It is done already: nothing is done twice.
+    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
+        0,
+        "0 created, 0 grown, 0 deleted; 1 as mapped before",
+    )
+
+    job.apply([events.grow(orders, 9), events.delete(logs)])
+    planned = operator.plan("--delete")
+    assert planned.exit_code == 2
+    assert f"~ {orders}  6 → 9 partitions" in planned.stdout
+    assert f"- {logs}  2 partitions" in planned.stdout
+    careful = operator.apply()
+    assert (careful.exit_code, operator.lists("logs")) == (0, {"logs": of_maps["logs"]})
+    grown = {"orders": mapped(job, orders)}
+    assert len(grown["orders"]) == 9
+    assert operator.lists("orders") == grown
+    assert f". {logs}  is mapped no more" in operator.plan().stdout
+    deleted = operator.apply("--delete", "--yes")
+    assert (deleted.exit_code, deleted.stderr) == (0, "")
+    assert operator.lists("orders", "logs", "foreign") == {**grown, "foreign": [[1, 2]]}
+    assert operator.plan("--delete").exit_code == 0
+    compares_a_file_with_kafka_too(operator, tmp_path / "topics.yaml")
+
+
+def compares_a_file_with_kafka_too(operator: Operator, file: Path) -> None:
+    """A topic without a map is not created under its name, and settings are compared."""
+    orders, foreign = operator.name("orders"), operator.name("foreign")
+    file.write_text(
+        f"topics:\n"
+        f"  - {{name: {orders}, partitions: 9, replication_factor: 3, "
+        f"config: {{cleanup.policy: compact, compression.type: producer}}}}\n"
+        f"  - {{name: {foreign}, partitions: 1, replication_factor: 2}}\n",
+        "utf-8",
+    )
+    compared = operator.plan("--desired", file, "--json")
+    found = json.loads(compared.stdout)
+    assert (compared.exit_code, found["events"], found["unchanged"]) == (1, [], 1)
+    assert [each["topic"] for each in found["refused"]] == [foreign]
+    assert found["configs"] == [
+        {"topic": orders, "setting": "cleanup.policy", "found": "delete", "desired": "compact"}
+    ]
+    assert found["extra"] == [operator.name("late")]
+    assert orders not in found["unmapped"]
+
+
+def test_moves_are_made_by_kafkas_own_tool(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """What is written is what the tool takes, and when it is done there is nothing to do."""
+    events, orders = operator.events, operator.name("orders")
+    job.apply([events.create(orders, 2, 2)])
+    assert operator.apply().exit_code == 0
+    first = operator.lists("orders")
+    fill(operator, "orders", partitions=2)
+    job.apply([events.leave(3, mode="decommission")])
+    file = tmp_path / "moves.json"
+    without = operator.apply()
+    assert without.exit_code == 1
+    assert " to move: run `apply --moves`, or give --reassignment-file" in without.stderr
+    shown = operator.plan(
+        *("--reassignment-file", file, "--throttle", "1MB/s"),
+        *("--topics", operator.name("orders")),
+    )
+    assert shown.exit_code == 2
+    shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
+    written = operator.apply("--reassignment-file", file)
+    assert written.exit_code == 0, written.stderr
+    assert operator.lists("orders") == first
+
+    reassign(operator, file, "--execute", "--throttle", "1")
+    operator.wait(["orders"], lambda found: found != first)
+    moving = operator.plan()
+    assert "of it by moves that Kafka has begun" in moving.stdout
+    assert moving.exit_code == 2
+    assert "being moved by Kafka" in moving.stdout
+    assert "to move by" not in moving.stdout
+    assert [each["code"] for each in target_findings(operator)] == ["D604"]
+    of_our_own_it_says_nothing(operator, "orders")
+    reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
+    verified(operator, file)
+    assert target_findings(operator) == []
+    operator.until("orders", mapped(job, orders))
+    done = operator.plan()
+    assert done.exit_code == 0, done.stdout
+    assert operator.lists("orders") == {"orders": mapped(job, orders)}
+    assert all(3 not in row for row in mapped(job, orders))
+
+
+def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
+    """What `apply --moves` has recorded as its own is no finding."""
+    moves = tuple(
+        MovedPartition(
+            topic=operator.name(topic),
+            topic_id="",
+            partition=number,
+            before=(),
+            after=(),
+            size_bytes=0,
+        )
+        for number in range(2)
+    )
+    run = replace(begun_run("c1"), moves=moves)
+    with Seat(operator.settings().connection()) as seat:
+        seat.sit()
+        seat.write(run)
+        assert target_findings(operator) == []
+        seat.write(replace(run, state=MovesState.STOPPED))
+        [killed] = target_findings(operator)
+        assert killed["code"] == "D604"
+        by_whom = "and by a run of `apply --moves` for cluster 'c1' that ended early: "
+        assert by_whom in killed["message"]
+        assert killed["mend"].startswith(
+            "run `spu-assigner apply --moves --cluster c1` to finish what it began, or "
+            "`spu-assigner apply --cancel` to take it back; "
+        )
+        seat.write(replace(run, moves=(), state=MovesState.DONE))
+        [finding] = target_findings(operator)
+    assert finding["code"] == "D604"
+
+
+def target_findings(operator: Operator) -> list[dict[str, str]]:
+    """What `doctor` says of the Kafka cluster whose topics are moved."""
+    result = operator("doctor", "--role", "applier", "--output=json", "--timeout", 60)
+    checks = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
+    assert checks["target"]["left_out"] == []
+    return [*checks["target"]["findings"]]
+
+
+def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
+    """What comes to each broker and goes from it, as `fill` wrote it, and how long that takes."""
+    size = VALUES * VALUE_SIZE  # of a partition; its batches have some bytes more
+    coming = {
+        broker: sum(
+            broker in new and broker not in old for new, old in zip(after, before, strict=True)
+        )
+        for broker in operator.cluster.running
+    }
+    document = json.loads(operator.plan("--json", "--topics", operator.name("orders")).stdout)[
+        "load"
+    ]
+    brokers = {each["broker"]: each for each in document["brokers"]}
+    for broker, count in coming.items():
+        assert size * count <= brokers[broker]["bytes_in"] <= 1.01 * size * count
+        assert brokers[broker]["bytes_after"] == (
+            brokers[broker]["bytes_before"]
+            + brokers[broker]["bytes_in"]
+            - brokers[broker]["bytes_out"]
+        )
+    assert document["replicas_to_copy"] == sum(coming.values()) > 0
+    assert brokers[3]["bytes_out"] == document["bytes_to_copy"]  # It alone is left.
+    copied = r"\d replicas? to copy, [48]\.0 MiB; \d\.0 MiB to or from the busiest broker"
+    assert re.search(rf"^{copied}: at least \d+ s at 976\.6 KiB/s$", text, re.MULTILINE), text
+
+
+def fill(operator: Operator, topic: str, *, partitions: int) -> None:
+    """Enough that a copy takes a while where it is throttled."""
+    producer = Producer({**operator.cluster.client, "acks": "all"})
+    for partition in range(partitions):
+        for _ in range(VALUES):
+            producer.produce(operator.name(topic), os.urandom(VALUE_SIZE), partition=partition)
+    assert producer.flush(60) == 0
+
+
+def name_one_as_kafkas(file: Path, topic: str) -> None:
+    """A map of a topic of Kafka's own, which no job grants."""
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    (found,) = (
+        line for line in lines if (line["type"], line.get("topic")) == ("replica_map", topic)
+    )
+    old = {**found, "topic": "__own", "replicas": [[1]]}
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, old]), "utf-8")
+
+
+def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:
+    """One line for each, status 1, and a second run does what is left."""
+    events, file = operator.events, tmp_path / "maps.jsonl"
+    names = [operator.name(each) for each in ("absent", "fine", "taken_x", "vast")]
+    absent, fine, taken, vast = names
+    lists = {absent: [[3, 2]], fine: [[1, 2]], taken: [[1]], vast: [[1]] * 10_001}
+    creates = [events.manual(topic, *rows) for topic, rows in lists.items()]
+    assert simulated(file, [*events.joins(1, 2, 3, capacity=100_000), *creates]) == lists
+    name_one_as_kafkas(file, fine)
+    operator.make("taken.x", [[2]])
+    with operator.cluster.stopped(3):
+        planned = operator.plan("--maps", file, "--out", tmp_path / "plan.json")
+        assert planned.exit_code == 1
+        result = operator.apply("--maps", file)
+        assert result.exit_code == 1
+        lines = result.stderr.splitlines()
+        assert lines[0].startswith(f"apply: {vast}: was not created: ")
+        assert lines[0].endswith("; fix that and run again")
+        assert lines[1:] == [
+            "apply: __own: begins like Kafka's own topics, which are left alone; use another name",
+            f"apply: {absent}: its map names SPUs 3, and Kafka's live brokers are 1, 2; start "
+            "them, or decommission these SPUs (`spu-assigner produce spu-left --mode "
+            "decommission`)",
+            f"apply: {taken}: differs from topic '{operator.name('taken.x')}' by dots and "
+            "underscores alone, which Kafka refuses; create it under another name",
+        ]
+        assert operator.lists("absent", "fine", "vast") == {"fine": [[1, 2]]}
+    stale = operator("apply", tmp_path / "plan.json")
+    assert (stale.exit_code, stale.stdout) == (1, "")
+    assert stale.stderr == (
+        "spu-assigner: not as when it was planned: brokers were [1, 2] and are [1, 2, 3]; nothing "
+        "was done, plan again\n"
+    )
+    rest = operator.apply("--maps", file, "--topics", "*fine", "--topics", "*absent")
+    assert (rest.exit_code, rest.stdout.splitlines()) == (
+        0,
+        [
+            f"created  {absent}  1 partition",
+            "1 created, 0 grown, 0 deleted; 1 as mapped before",
+        ],
+    )
+    assert operator.lists("absent", "fine") == {"absent": [[3, 2]], "fine": [[1, 2]]}
+
+
+def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """What was decided on something else is not done, not even in part."""
+    events, file = operator.events, tmp_path / "plan.json"
+    job.apply([events.create(operator.name(each), 1, 2) for each in ("a", "b", "c")])
+    assert operator.apply("--topics", "*c").exit_code == 0
+    job.apply([events.delete(operator.name("c"))])
+    assert operator.plan("--delete", "--out", file).exit_code == 2
+    operator.make("b", [[3], [2]])
+    refused = operator("apply", file, "--yes")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"topic {operator.name('b')} is there, made otherwise; nothing was" in refused.stderr
+    lists = operator.lists("c")["c"]
+    operator.remove("b", "c")
+    operator.make("c", lists)  # Another topic, though it looks the same.
+    refused = operator("apply", file, "--yes")
+    assert f"topic {operator.name('c')} was deleted and made again" in refused.stderr
+    planned = operator.plan("--delete", "--out", file)
+    assert planned.exit_code == 2
+    assert f". {operator.name('c')}  is mapped no more; apply did not make it" in planned.stdout
+    job.apply([events.delete(operator.name("a"))])
+    refused = operator("apply", file)
+    assert f"the map of topic {operator.name('a')} has changed" in refused.stderr
+    assert list(operator.lists("a", "b", "c")) == ["c"]
+    assert operator.plan("--delete", "--out", file).exit_code == 2
+    assert operator("apply", file).exit_code == 0
+    assert list(operator.lists("a", "b", "c")) == ["b", "c"]
+
+
+def test_a_thousand_topics_are_made_exactly_as_mapped(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each list, in its order, as the brokers report it."""
+    monkeypatch.setattr(apply, "SEEN_SECONDS_MAX", SEEN_SECONDS_MAX)
+    events, file = operator.events, tmp_path / "maps.jsonl"
+    names = [operator.name(f"t{number:04}") for number in range(TOPICS)]
+    asked = [*events.racks({"a": [1], "b": [2], "c": [3]})]
+    asked += [
+        events.create(name, 1 + number % 2, 1 + number % 2) for number, name in enumerate(names)
+    ]
+    wanted = simulated(file, asked)
+    begun = time.monotonic()
+    done = operator.apply("--maps", file, "--json")
+    seconds = time.monotonic() - begun
+    assert (done.exit_code, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["created"] == names
+    assert read_back(operator, names) == wanted
+    planned = operator.plan("--maps", file, "--json")
+    assert planned.exit_code == 0
+    assert json.loads(planned.stdout)["changes"] == []
+    simulated(file, [*asked, *(events.delete(name) for name in names)])
+    assert operator.apply("--maps", file, "--delete", "--yes").exit_code == 0
+    assert read_back(operator, names) == {}
+    print(f"{TOPICS} topics made in {seconds:.1f} s")
+
+
+def read_back(operator: Operator, names: Sequence[str]) -> Mapping[str, Lists | None]:
+    short = [name.removeprefix(operator.prefix) for name in names]
+    return {operator.name(topic): lists for topic, lists in operator.lists(*short).items()}

@@ -1,0 +1,482 @@
+"""Whose a topic is: what `plan` and `apply` delete, change and create again on real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from spu_assigner.core.base.events import Event
+from spu_assigner.stream.clusters.plan.apply import CHANGES_MAX
+from spu_assigner.stream.clusters.plan.topic_sizes import topic_sizes
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.cloud_events import RELEASED_TYPE
+from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.kafka.topics import REPLICA_MAP
+from support.job.kafka_operator import Lists, Operator, simulated
+from support.job.small_job import SmallJob
+
+COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
+SECONDS_MAX = 300
+DELETED_TYPE = b"io.spuassigner.v1.ReplicaMap"
+
+
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
+    with operator.job() as job:
+        yield job
+
+
+def imported(operator: Operator, *topics: str, lists: Lists) -> list[Event]:
+    """Topics of Kafka's, and manual creates with their lists."""
+    for topic in topics:
+        operator.make(topic, lists)
+    return [operator.events.manual(operator.name(topic), *lists) for topic in topics]
+
+
+def origins(operator: Operator) -> dict[str, str]:
+    return {topic: record.origin.name for topic, record in operator.recorded().items()}
+
+
+def records(operator: Operator, *topics: str) -> list[int]:
+    """How many records topics hold, as Kafka counts them."""
+    with AdminClient(operator.cluster.client) as admin:
+        found = []
+        for topic in topics:
+            places = [
+                TopicPartition(operator.name(topic), number)
+                for number in range(len(operator.lists(topic)[topic]))
+            ]
+            ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.latest()))
+            found.append(sum(future.result(20).offset for future in ends.values()))
+        return found
+
+
+def test_a_topic_that_was_imported_and_withdrawn_keeps_its_data(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Its request goes, and nothing in Kafka: whoever made it has not asked for that."""
+    job.apply(imported(operator, "legacy", lists=[[1, 2], [2, 3]]))
+    operator.write("legacy", b"one", b"two")
+    planned = operator.plan()
+    assert planned.exit_code == 0
+    assert f"! {operator.name('legacy')}  exists in Kafka and was not made by ap" in planned.stdout
+    found = operator.apply()
+    assert (found.exit_code, found.stderr) == (0, "")
+    assert f"found    {operator.name('legacy')}  as mapped" in found.stdout
+    assert origins(operator) == {"legacy": "FOUND"}
+    assert operator.plan("--topics", operator.name("*")).stdout.splitlines() == [
+        "= 1 topic as mapped",
+        "nothing to do: 0 to create, 0 to change, 0 to delete",
+    ]
+    job.apply([operator.events.delete(operator.name("legacy"))])
+    planned = operator.plan("--delete")
+    assert planned.exit_code == 0
+    assert planned.stdout.splitlines()[0] == (
+        f". {operator.name('legacy')}  is mapped no more; apply did not make it, so it stays"
+    )
+    for options in ((), ("--delete", "--yes"), ("--delete", "--yes", "--foreign", "*")):
+        assert operator.apply(*options).exit_code == 0
+    assert records(operator, "legacy") == [2]
+
+
+def test_a_name_clash_touches_nothing_until_a_word_is_given(
+    operator: Operator, job: SmallJob
+) -> None:
+    """`topic-create` is granted whatever Kafka has; no deletion follows from it, ever."""
+    operator.make("legacy", [[3], [3]])
+    operator.write("legacy", b"one")
+    job.apply([operator.events.create(operator.name("legacy"), 4, 1)])
+    for _ in range(2):
+        clash = operator.apply()
+        assert (clash.exit_code, operator.lists("legacy")) == (1, {"legacy": [[3], [3]]})
+        assert f"{operator.name('legacy')}: exists in Kafka, was not made by apply" in clash.stderr
+        assert "has 2 partitions in Kafka and 4 in its map" in clash.stderr
+        assert operator.plan().exit_code == 1
+    assert origins(operator) == {}
+    word = ("--foreign", operator.name("leg*"))
+    assert operator.plan(*word).exit_code == 2
+    grown = operator.apply(*word)
+    assert len(operator.lists("legacy")["legacy"]) == 4
+    assert f"grown    {operator.name('legacy')}  2 → 4 partitions" in grown.stdout
+    assert origins(operator) == {"legacy": "FOUND"}
+    assert operator.plan().exit_code in (0, 2)  # 2: the two of before are on other brokers.
+    job.apply([operator.events.delete(operator.name("legacy"))])
+    assert operator.apply("--delete", "--yes", *word).exit_code == 0
+    assert records(operator, "legacy") == [1]
+
+
+@pytest.mark.smoke
+def test_what_apply_made_is_deleted_with_its_data_shown_and_confirmed(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Records and bytes; without a terminal and without --yes nothing at all is done."""
+    name = operator.name("mine")
+    job.apply([operator.events.create(name, 2, 2)])
+    assert operator.apply().exit_code == 0
+    assert origins(operator) == {"mine": "CREATED"}
+    operator.write("mine", *[bytes(1_000)] * 7, partition=1)
+    job.apply([operator.events.delete(name), operator.events.create(operator.name("other"), 1, 1)])
+    planned = operator.plan("--delete", "--json")
+    assert planned.exit_code == 2
+    (change,) = (each for each in json.loads(planned.stdout)["changes"] if each["topic"] == name)
+    assert (change["kind"], change["records"]) == ("delete", 7)
+    assert change["bytes"] > 7_000
+    assert f"- {name}  2 partitions, 7 records, 7." in operator.plan("--delete").stdout
+    refused = operator.apply("--delete")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"- {name}  2 partitions, 7 records, 7." in refused.stderr
+    assert "1 topic with 7 records would be deleted, and there is no terminal" in refused.stderr
+    assert "nothing was done. Give --yes" in refused.stderr
+    assert list(operator.lists("mine", "other")) == ["mine"]
+    declined = on_terminal(operator, "n\n", "--delete")
+    assert (declined[0], list(operator.lists("mine", "other"))) == (1, ["mine"])
+    assert "Delete 1 topic with 7 records? [y/N]" in declined[1]
+    wanted = on_terminal(operator, "y\n", "--delete")
+    assert (wanted[0], list(operator.lists("mine", "other"))) == (0, ["other"])
+    assert f"deleted  {name}  7 records, 7." in wanted[1]
+    assert origins(operator) == {"other": "CREATED"}
+
+
+def on_terminal(operator: Operator, answer: str, *options: str) -> tuple[int, str]:
+    """`apply` as a person calls it; all that the terminal shows."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "apply", "--cluster", "c1", *options],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, **operator.environ, "TERM": "xterm", "COLUMNS": "200"},
+    )
+    os.close(slave)
+    os.write(master, answer.encode())
+    shown = b""
+    try:
+        while piece := os.read(master, 65_536):
+            shown += piece
+    except OSError:  # The other end is closed.
+        pass
+    finally:
+        os.close(master)
+    return process.wait(SECONDS_MAX), shown.decode()
+
+
+def test_a_saved_deletion_shows_the_data_that_are_there_when_it_is_applied(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """Records may have come since it was planned."""
+    file, name = tmp_path / "plan.json", operator.name("mine")
+    job.apply([operator.events.create(name, 1, 1)])
+    assert operator.apply().exit_code == 0
+    job.apply([operator.events.delete(name)])
+    assert operator.plan("--delete", "--out", file).exit_code == 2
+    operator.write("mine", b"late")
+    refused = operator("apply", file)
+    assert (refused.exit_code, "1 topic with 1 record would be" in refused.stderr) == (1, True)
+    done = operator("apply", file, "--yes", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["deleted_data"][name]["records"] == 1
+
+
+def tombstone(operator: Operator, topic: str, ce_type: bytes, value: bytes | None = None) -> None:
+    """A message of the job's on `replica-map`: a tombstone, or the map again."""
+    key = f"c1/{operator.name(topic)}".encode()
+    producer = Producer({**operator.cluster.client, "acks": "all"})
+    partition = zlib.crc32(key) % len(operator.lists("replica-map")["replica-map"])
+    headers: list[tuple[str, str | bytes | None]] = [("ce_type", ce_type)]
+    producer.produce(operator.name("replica-map"), value, key, partition=partition, headers=headers)
+    assert producer.flush(60) == 0
+
+
+def published(operator: Operator, topic: str) -> bytes:
+    """The topic's last map, as it is on `replica-map`."""
+    key = f"c1/{operator.name(topic)}".encode()
+    connection = operator.settings().connection()
+    with Reader(connection, [REPLICA_MAP], from_beginning=True) as reader:
+        values = [each.value() for _, each in reader.drain_messages() if each.key() == key]
+    assert values[-1] is not None
+    return values[-1]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
+    operator: Operator, job: SmallJob, is_seen: bool
+) -> None:
+    """Also when its name is asked for and deleted again, with an `apply` between or without."""
+    job.apply([operator.events.create(operator.name("t"), 1, 1)])
+    assert operator.apply().exit_code == 0
+    operator.write("t", b"kept")
+    value = published(operator, "t")
+    tombstone(operator, "t", RELEASED_TYPE)
+    if is_seen:
+        planned = operator.plan("--delete")
+        assert planned.exit_code == 0
+        assert f". {operator.name('t')}  was released; it stays in Kafka" in planned.stdout
+        done = operator.apply("--delete", "--yes", "--json")
+        assert (done.exit_code, json.loads(done.stdout)["released"]) == (0, [operator.name("t")])
+        assert origins(operator) == {"t": "RELEASED"}
+    tombstone(operator, "t", DELETED_TYPE, value)
+    if is_seen:
+        assert operator.apply().exit_code == 0
+        assert origins(operator) == {"t": "FOUND"}
+    tombstone(operator, "t", DELETED_TYPE)
+    planned = operator.plan("--delete")
+    assert planned.exit_code == 0
+    assert "mapped no more; apply did not make it, so it stays" in planned.stdout
+    assert operator.apply("--delete", "--yes").exit_code == 0
+    assert records(operator, "t") == [1]
+
+
+def test_a_topic_that_is_gone_is_created_again_only_on_request(
+    operator: Operator, job: SmallJob, tmp_path: Path
+) -> None:
+    """It came back empty, without a word; so did one of a saved plan that had been applied."""
+    file, again, name = tmp_path / "plan.json", tmp_path / "again.json", operator.name("gone")
+    job.apply([operator.events.create(operator.name(each), 1, 1) for each in ("gone", "kept")])
+    assert operator.plan("--out", file).exit_code == 2
+    assert operator("apply", file).exit_code == 0
+    operator.write("gone", b"one")
+    operator.remove("gone")
+    stale = operator("apply", file)
+    assert (stale.exit_code, stale.stdout) == (1, "")
+    assert f"topic {name} was in Kafka since and is gone, with its data" in stale.stderr
+    planned = operator.plan()
+    assert planned.exit_code == 1
+    assert f"+ {name}  (was in Kafka before; its data are gone): give --recreate" in planned.stdout
+    assert operator.apply().exit_code == 1
+    assert list(operator.lists("gone", "kept")) == ["kept"]
+    planned = operator.plan("--recreate", "--out", again)
+    assert planned.exit_code == 2
+    assert (
+        f"+ {name}  1 partition of 1 replica (was in Kafka before; its data are gone)"
+        in planned.stdout
+    )
+    done = operator("apply", again, "--json")
+    assert (done.exit_code, json.loads(done.stdout)["recreated"]) == (0, [name])
+    operator.remove("gone")
+    assert operator("apply", again).exit_code == 1  # What was asked for was done, once.
+    assert list(operator.lists("gone", "kept")) == ["kept"]
+    job.apply([operator.events.delete(name)])
+    assert operator.apply().exit_code == 0
+    assert origins(operator) == {"kept": "CREATED"}
+
+
+def test_a_topic_that_only_a_plan_has_seen_is_missed_when_it_is_gone(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Two hundred were imported, and planned once; one was deleted in Kafka by mistake."""
+    job.apply(imported(operator, "gone", "kept", lists=[[1]]))
+    assert operator.plan("--read-only").exit_code == 0
+    assert origins(operator) == {}
+    assert operator.plan().exit_code == 0
+    assert origins(operator) == {"gone": "SEEN", "kept": "SEEN"}
+    operator.remove("gone")
+    for done in (operator.plan(), operator.apply()):
+        assert done.exit_code == 1
+        output = done.stdout + done.stderr
+        assert f"{operator.name('gone')}" in output
+        assert "was in Kafka before; its data are gone" in output
+    assert list(operator.lists("gone", "kept")) == ["kept"]
+
+
+# Runs that break off, and runs at the same time.
+
+DYING = """
+import os, signal, sys
+from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.clusters.plan import apply
+from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
+from spu_assigner.stream.cli import main
+from spu_assigner.stream.clusters.plan.target_cluster import Target
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+{what}
+sys.argv = ["spu-assigner", *sys.argv[1:]]
+main()
+"""
+AFTER_TWO_BATCHES = """
+show, shown = apply._ApplyRun._show, []
+def counting(self, changes):
+    show(self, changes)
+    shown.append(changes)
+    if len(shown) == 2:
+        die()
+apply._ApplyRun._show = counting
+"""
+RECORDING = """
+record = AppliedLedger.record
+def recording(self, records):
+    {before}
+    record(self, records)
+    {after}
+AppliedLedger.record = recording
+"""
+BEFORE_THE_RECORD = RECORDING.format(
+    before="any(each.origin is Origin.CREATED for each in records) and die()", after=""
+)
+AFTER_THE_INTENT = RECORDING.format(before="", after="records and die()")
+
+
+def killed(operator: Operator, what: str, *options: object) -> list[str]:
+    """The lines of an `apply` that kills itself there."""
+    process = subprocess.run(
+        [sys.executable, "-c", DYING.format(what=what), "apply", "--cluster", "c1"]
+        + [str(option) for option in options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+        env={**os.environ, **operator.environ},
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    return process.stdout.splitlines()
+
+
+def test_what_was_made_is_printed_and_recorded_though_apply_is_killed(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """A hundred topics were made, and no line printed. Who reads the lines knows what is there."""
+    file, events = tmp_path / "maps.jsonl", operator.events
+    names = [f"t{number:03}" for number in range(3 * CHANGES_MAX)]
+    asked = [*events.joins(1, 2, 3)]
+    asked += [events.create(operator.name(name), 1, 1) for name in names]
+    simulated(file, asked)
+    lines = killed(operator, AFTER_TWO_BATCHES, "--maps", file)
+    made = names[: 2 * CHANGES_MAX]
+    assert lines == [f"created  {operator.name(name)}  1 partition" for name in made]
+    operator.wait(names, lambda found: list(found) == made)
+    assert origins(operator) == dict.fromkeys(made, "CREATED")
+    rest = operator.apply("--maps", file)
+    assert rest.stdout.splitlines()[-1] == "50 created, 0 grown, 0 deleted; 100 as mapped before"
+    simulated(file, [*asked, *(events.delete(operator.name(name)) for name in names)])
+    assert operator.apply("--maps", file, "--delete", "--yes").exit_code == 0
+    operator.wait(names, lambda found: found == {})
+    assert origins(operator) == {}
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_creation_that_could_not_be_recorded_is_resolved_by_the_next_run(
+    operator: Operator, job: SmallJob, is_used: bool
+) -> None:
+    """Kafka had made it. It is ours while nothing was written to it; else nobody knows."""
+    name = operator.name("t")
+    job.apply([operator.events.create(name, 2, 1)])
+    assert killed(operator, BEFORE_THE_RECORD) == []
+    operator.until("t", job.states()["c1"].topics[name].replicas.lists().tolist())
+    assert origins(operator) == {}
+    if is_used:
+        operator.write("t", b"somebody's")
+    assert operator.apply().exit_code == 0
+    assert origins(operator) == {"t": "FOUND" if is_used else "CREATED"}
+    operator.write("t", b"later")
+    job.apply([operator.events.delete(name)])
+    assert operator.apply("--delete", "--yes").exit_code == 0
+    assert list(operator.lists("t")) == (["t"] if is_used else [])
+
+
+def test_a_creation_that_broke_off_is_not_ours_once_others_made_the_topic(
+    operator: Operator, job: SmallJob
+) -> None:
+    """Killed before the request, and somebody has made one of that name, otherwise."""
+    name = operator.name("t")
+    job.apply([operator.events.create(name, 1, 1)])
+    assert killed(operator, "Target.send = lambda *given, **options: die()") == []
+    assert killed(operator, AFTER_THE_INTENT) == []
+    assert operator.lists("t") == {}
+    operator.make("t", [[1, 2, 3]])
+    refused = operator.apply()
+    assert (refused.exit_code, operator.lists("t")) == (1, {"t": [[1, 2, 3]]})
+    assert "was not made by apply" in refused.stderr
+    operator.remove("t")
+    assert operator.apply().exit_code == 0  # It was never there: nothing is lost.
+    assert origins(operator) == {"t": "CREATED"}
+
+
+def test_several_may_apply_at_once_and_all_know_whose_the_topics_are(
+    operator: Operator, tmp_path: Path
+) -> None:
+    """Each topic is made once, recorded as made, and deleted with its record."""
+    file, events = tmp_path / "maps.jsonl", operator.events
+    names = [f"t{number:03}" for number in range(2 * CHANGES_MAX + 1)]
+    asked = [*events.joins(1, 2, 3)]
+    asked += [events.create(operator.name(name), 1, 1) for name in names]
+    simulated(file, asked)
+    assert at_once(operator, "--maps", file) == [0, 0, 0]
+    assert origins(operator) == dict.fromkeys(names, "CREATED")
+    simulated(file, [*asked, *(events.delete(operator.name(name)) for name in names)])
+    assert at_once(operator, "--maps", file, "--delete", "--yes") == [0, 0, 0]
+    assert operator.lists(*names) == {}
+    assert origins(operator) == {}
+
+
+def test_a_topic_that_another_process_has_deleted_holds_nothing(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that delete the same topics: one asks how much they hold when some are gone."""
+    monkeypatch.setattr("spu_assigner.stream.clusters.plan.topic_sizes.REQUEST_SECONDS_MAX", 2.0)
+    operator.make("there", [[1]])
+    names = operator.name("there"), operator.name("gone")
+    with AdminClient(operator.cluster.client) as admin:
+        found = topic_sizes(admin, operator.settings().connection(), dict.fromkeys(names, 1))
+    assert {name: size.records for name, size in found.items()} == dict.fromkeys(names, 0)
+
+
+def at_once(operator: Operator, *options: object) -> list[int]:
+    """The statuses of three processes."""
+    command = [*COMMAND, "apply", "--cluster", "c1", *map(str, options)]
+    environ = {**os.environ, **operator.environ}
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ) for _ in range(3)
+    ]
+    return [process.wait(SECONDS_MAX) for process in processes]
+
+
+# No records yet, and what else may be wrong with them.
+
+
+def test_topics_of_an_apply_that_recorded_nothing_are_found_as_mapped(operator: Operator) -> None:
+    """As after a loss of applied-topics, which the next apply makes as brokers replicate."""
+    with operator.job(has_ledger=False) as job:
+        job.apply(imported(operator, "old", lists=[[1], [2]]))
+        planned = operator.plan()
+        assert (planned.exit_code, operator.lists("applied-topics")) == (0, {})
+        assert operator.apply().exit_code == 0
+        assert origins(operator) == {"old": "FOUND"}
+        assert len(operator.lists("applied-topics")["applied-topics"]) == 1
+        resource = ConfigResource(ConfigResource.Type.TOPIC, operator.name("applied-topics"))
+        with AdminClient(operator.cluster.client) as admin:
+            found = admin.describe_configs([resource])[resource].result(20)
+        assert found["cleanup.policy"].value == "compact"
+        check_topics(operator.cluster.client, prefix=operator.prefix)
+
+
+def test_the_job_needs_no_applied_topics(operator: Operator) -> None:
+    """The first `apply` creates it."""
+    with operator.job(has_ledger=False):
+        check_topics(operator.cluster.client, prefix=operator.prefix)
+        assert operator("topics", "check").exit_code == 0
+        made = operator("topics", "create")
+        assert f"created    {operator.name('applied-topics')}" in made.stdout
+
+
+def test_a_damaged_record_is_an_error(operator: Operator, job: SmallJob) -> None:
+    """Passed over, it would look as if nothing were known of the topic."""
+    job.apply([operator.events.create(operator.name("t"), 1, 1)])
+    producer = Producer({**operator.cluster.client, "acks": "all"})
+    producer.produce(operator.name("applied-topics"), b"no record", f"c1/{operator.name('t')}")
+    assert producer.flush(60) == 0
+    for done in (operator.plan(), operator.apply()):
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "only `spu-assigner apply` may write there" in done.stderr
+    assert operator.lists("t") == {}

@@ -1,0 +1,80 @@
+"""`spu-assigner whatif` on what a job leaves in Kafka and in its checkpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.kafka.config.settings import Settings
+from support.events.builders import Events
+from support.job.small_job import small_job
+from support.kafka.traffic import Kafka, process_all
+
+
+def asked(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["whatif", *arguments, "--json"])
+
+
+def from_kafka(settings: Settings, *arguments: str) -> Result:
+    place = ["-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
+    return asked(*place, *arguments)
+
+
+def failure(done: Result) -> dict[str, Any]:
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)["failure"]
+    return found
+
+
+def documents(events: Events) -> list[Event]:
+    """Fluvio's uneven racks, and a topic that is lost with SPU 0."""
+    return [
+        *events.racks({"a": [0], "b": [1, 2], "c": [3, 4, 5]}, capacity=6),
+        events.create("t", 6, 3, policy=Policy.FLUVIO),
+        events.manual("single", [0], policy=Policy.MANUAL),
+    ]
+
+
+@pytest.mark.smoke
+def test_what_a_job_has_published_is_enough(settings: Settings) -> None:
+    """Racks, capacities, who is offline, lists: all of it is in the topics."""
+    events = Events()
+    with small_job(settings) as job:
+        job.apply(documents(events))
+        job.apply([events.create("gone", 2, 1), events.delete("gone")])
+        whole = failure(from_kafka(settings, "--fail", "rack=c"))
+        job.apply([events.leave(5, mode=LeaveMode.OFFLINE), *Events("c2").joins(0)])
+    assert (whole["leaders_lost"], whole["under_replicated"], whole["lost"]) == (3, 6, 0)
+    assert whole["leaders"] == {"partitions": 7, "most": 3, "mean": 2.33}
+    recreate = whole["recreate"]
+    assert (recreate["replicas"], recreate["free_slots"], recreate["spus_to_add"]) == (9, 8, 1)
+    without = failure(from_kafka(settings, "--fail", "rack=c", "--cluster", "c1"))
+    assert (without["failed"], without["recreate"]["replicas"]) == ([3, 4], 6)
+    lost = from_kafka(settings, "--fail", "any-1-spu", "--cluster", "c1")
+    assert lost.exit_code == 1
+    assert failure(lost)["lost_partitions"] == [{"topic": "single", "partition": 0}]
+    unnamed = from_kafka(settings, "--fail", "spu=0")
+    assert unnamed.exit_code == 2
+    assert "has 2 clusters; expected one: name it with --cluster (c1, c2)" in unnamed.stderr
+
+
+def test_a_running_job_s_topics_and_its_checkpoint_say_the_same(settings: Settings) -> None:
+    """Both are read while it runs."""
+    kafka, events = Kafka(settings), Events()
+    given = documents(events)
+    kafka.send(given[:6])
+    with start(settings) as job:
+        kafka.send(given[6:])
+        kafka.wait("topic-status", 2, job)
+        process_all(job.query)
+        for fail in ("rack=c", "any-1-rack", "any-1-spu"):
+            kept = asked("--checkpoint", settings.checkpoint, "--fail", fail)
+            published = from_kafka(settings, "--fail", fail)
+            assert kept.exit_code == published.exit_code == 1
+            assert failure(kept) == failure(published)
+        assert job.query.isActive

@@ -1,0 +1,211 @@
+"""The embedded broker: a real Kafka that comes, serves, goes, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.local.broker.embedded import BrokerError, EmbeddedBroker
+from support.kafka.shared_broker import SharedBroker
+
+_QUIET = {"log_level": 0}
+_CHILD = """
+import sys, time
+from pathlib import Path
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+broker = EmbeddedBroker(Path(sys.argv[1])).start()
+print(broker.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def _create(broker: SharedBroker, topic: str) -> None:
+    with AdminClient({"bootstrap.servers": broker.bootstrap_servers, **_QUIET}) as admin:
+        admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
+
+
+def _send(broker: SharedBroker, topic: str, *values: bytes) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": topic,
+            **_QUIET,
+        }
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value)
+    producer.commit_transaction(60)
+
+
+def _read(broker: SharedBroker, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            **_QUIET,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = [message.value() for message in consumer.consume(count, timeout=60)]
+    consumer.close()
+    return values
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and waits for its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _gone_within(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while _is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _is_alive(pid)
+
+
+@pytest.mark.smoke
+def test_a_transaction_comes_back_as_it_was_sent(kafka: SharedBroker, topic_prefix: str) -> None:
+    """The output is written in transactions: the broker must serve them with one replica."""
+    topic = f"{topic_prefix}echo"
+    _create(kafka, topic)
+    _send(kafka, topic, b"one", b"two")
+    assert _read(kafka, topic, 2) == [b"one", b"two"]
+
+
+@pytest.mark.smoke
+def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
+    """A broker without a password must not be reached from the network."""
+    host, port = kafka.bootstrap_servers.split(":")
+    with AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **_QUIET}) as admin:
+        metadata = admin.list_topics()
+    addresses = [(broker.host, broker.port) for broker in metadata.brokers.values()]
+    assert addresses == [("127.0.0.1", int(port))]
+    assert host == "127.0.0.1"
+    files = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+    listening = {
+        line.split()[1]
+        for file in files
+        if file.exists()
+        for line in file.read_text(encoding="utf-8").splitlines()[1:]
+        if line.split()[3] == "0A"
+    }
+    ours = {address.split(":")[0] for address in listening if int(address[-4:], 16) == int(port)}
+    assert ours <= {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_two_brokers_are_two_clusters(kafka: SharedBroker) -> None:
+    """Both start from the same image; an id of its own lets each know its folder."""
+    with EmbeddedBroker() as other:
+        ids = {_cluster_id(broker.bootstrap_servers) for broker in (kafka, other)}
+        assert len(ids) == 2
+
+
+def _cluster_id(servers: str) -> str:
+    with AdminClient({"bootstrap.servers": servers, **_QUIET}) as admin:
+        return str(admin.list_topics(timeout=60).cluster_id)
+
+
+def test_records_outlive_a_stop_and_a_crash_on_the_same_address(tmp_path: Path) -> None:
+    """A job is restarted on the broker it knew, with the records it was promised."""
+    with EmbeddedBroker(tmp_path) as broker:
+        address = broker.bootstrap_servers
+        _create(broker, "kept")
+        _send(broker, "kept", b"one")
+        broker.restart()
+        _send(broker, "kept", b"two")
+        broker.kill()
+        assert not broker.is_running
+        broker.start()
+        assert broker.bootstrap_servers == address
+        assert _read(broker, "kept", 2) == [b"one", b"two"]
+    with EmbeddedBroker(tmp_path) as again:
+        assert again.bootstrap_servers == address
+        assert _read(again, "kept", 2) == [b"one", b"two"]
+
+
+@pytest.mark.smoke
+def test_a_stop_is_clean_and_leaves_nothing_behind() -> None:
+    """No process, no folder: the next start need not recover, and the disk does not fill."""
+    broker = EmbeddedBroker().start()
+    pid, log = broker.pid, broker.log_path
+    assert pid is not None
+    broker.stop()
+    assert not _is_alive(pid)
+    assert (log.parent / "data" / ".kafka_cleanshutdown").exists()
+    broker.close()
+    assert not log.parent.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_broker_ends_when_its_parent_is_ended(number: signal.Signals, tmp_path: Path) -> None:
+    """However the product dies, no broker may keep the port, the folder and the memory."""
+    command = [sys.executable, "-c", _CHILD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert _is_alive(pid)
+        parent.send_signal(number)
+        parent.wait(60)
+    assert _gone_within(pid, 60)  # A stop that is too slow is killed after STOP_SECONDS_MAX.
+
+
+@pytest.mark.smoke
+def test_the_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
+    """The process between the product and the broker is no weak link."""
+    if sys.platform != "linux":
+        pytest.skip("the kernel's parent-death signal is Linux's")
+    with EmbeddedBroker(tmp_path) as broker:
+        pid = broker.pid
+        assert pid is not None
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        supervisor = int(stat.rsplit(")", 1)[1].split()[1])
+        assert supervisor != os.getpid()
+        os.kill(supervisor, signal.SIGKILL)
+        assert _gone_within(pid, 60)
+
+
+def test_a_terminal_s_interrupt_does_not_reach_the_broker() -> None:
+    """Ctrl-C goes to the terminal's session; the job must end before its broker does."""
+    with EmbeddedBroker() as broker:
+        assert broker.pid is not None
+        assert os.getsid(broker.pid) != os.getsid(0)
+
+
+def test_a_taken_port_is_named(kafka: SharedBroker, tmp_path: Path) -> None:
+    """The error says what is wrong with the port that the user chose."""
+    port = int(kafka.bootstrap_servers.split(":")[1])
+    with pytest.raises(BrokerError, match=f"port {port} of 127.0.0.1 is taken"):
+        EmbeddedBroker(tmp_path, port=port).start()
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    """Two brokers on one folder would destroy it."""
+    with (
+        EmbeddedBroker(tmp_path) as first,
+        pytest.raises(BrokerError, match=f"another broker runs on {tmp_path}; stop it"),
+    ):
+        EmbeddedBroker(tmp_path).start()
+    assert not first.is_running
+
+
+def test_settings_that_kafka_refuses_end_the_start_with_its_reason(tmp_path: Path) -> None:
+    """One line that says why, instead of a wait for a broker that never comes."""
+    broker = EmbeddedBroker(tmp_path, settings={"num.network.threads": "none"})
+    with pytest.raises(BrokerError, match=r"num\.network\.threads.*its log is .*broker\.log"):
+        broker.start()
+    assert not broker.is_running

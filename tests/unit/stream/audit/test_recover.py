@@ -1,0 +1,122 @@
+"""What is made of published messages, without Kafka and Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+from spu_assigner.core.base.events import Event, OnShortage, Policy
+from spu_assigner.core.base.records import EntryGone, ReplicaMap
+from spu_assigner.core.decision.machine import step
+from spu_assigner.schemas.messages.codec import encode_record
+from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
+from spu_assigner.stream.audit import rebuild as recover_module
+from spu_assigner.stream.audit.rebuild import write_state
+from spu_assigner.stream.job.checkpoint.recovered import Recovery, starting_offsets
+from spu_assigner.stream.job.shard.clusters import Clusters, entry_key, read_shards
+from spu_assigner.stream.job.shard.published import DamagedOutputError, PublishedState
+from spu_assigner.stream.job.source import shard_labels
+from support.events.builders import Events
+from support.model.pictures import picture
+
+CLUSTERS = 20
+TOPICS = {b"m": "replica-map", b"s": "assigner-state"}
+
+
+def life(number: int) -> list[Event]:
+    events = Events(f"c{number}")
+    return [
+        *events.joins(0, 1, 2, capacity=30),
+        *[events.create(f"t{topic}", 2, 2, policy=Policy.FLUVIO) for topic in range(number)],
+        events.create("w", 1, 8, on_shortage=OnShortage.WAIT),
+        events.delete("t0"),
+    ]
+
+
+def publish(clusters: Clusters, event: Event) -> list[tuple[str, bytes, bytes | None]]:
+    """The messages of an event on both topics."""
+    state = clusters.of(event.cluster_id)
+    messages: list[tuple[str, bytes, bytes | None]] = []
+    for record in step(state, event, default_policy=Policy.BALANCED):
+        if isinstance(record, ReplicaMap):
+            value = None if record.replicas is None else encode_record(record)
+            messages.append(("replica-map", entry_key(record)[1:], value))
+    for entry in state.take_entries():
+        if isinstance(entry, EntryGone):
+            key = f"{entry.cluster_id}/{entry.kind}/{entry.name}".encode()
+            messages.append(("assigner-state", key, None))
+        else:
+            messages.append(("assigner-state", entry_key(entry)[1:], encode_record(entry)))
+    return messages
+
+
+@pytest.fixture
+def lived() -> tuple[Clusters, PublishedState]:
+    clusters, published = Clusters(), PublishedState("p.")
+    for number in range(CLUSTERS):
+        for event in life(number):
+            for offset, message in enumerate(publish(clusters, event)):
+                published.take(*message, place=(0, offset))
+    return clusters, published
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+def test_each_cluster_is_in_the_shard_where_the_job_looks(
+    lived: tuple[Clusters, PublishedState],
+    tmp_path: Path,
+    shards: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All states are equal, whatever the number of shards and of pieces."""
+    monkeypatch.setattr(recover_module, "PIECE_SIZE", 1_000)
+    clusters, published = lived
+    write_state(tmp_path / "state", published, shards=shards)
+    table = pq.read_table(tmp_path / "state")
+    rows = list(zip(*(table[name].to_pylist() for name in table.column_names), strict=True))
+    assert table.column_names == ["shard", "key", "value"]
+    assert {row[0] for row in rows} <= set(shard_labels(shards))
+    restored = read_shards(rows)
+    assert {name: picture(restored[name]) for name in restored} == {
+        name: picture(clusters[name]) for name in clusters
+    }
+
+
+def test_what_is_checked_is_the_state_itself(lived: tuple[Clusters, PublishedState]) -> None:
+    """In any order of keys: the latest value counts."""
+    clusters, published = lived
+    assert published.cluster_ids == sorted(clusters)
+    for name in Random(1).sample(published.cluster_ids, CLUSTERS):
+        assert picture(published.restored(name)) == picture(clusters[name])
+
+
+@pytest.mark.parametrize("key", [b"", b"nobody", b"\xff/spu/1", b"/spu/1"])
+def test_a_key_that_is_not_the_jobs_is_reported(key: bytes) -> None:
+    """Somebody else writes there; what he has overwritten is not known."""
+    reported = r"p\.assigner-state has under key .* \(partition 3, offset 7\) a key that is none"
+    with pytest.raises(DamagedOutputError, match=reported):
+        PublishedState("p.").take("assigner-state", key, b"x", place=(3, 7))
+
+
+def test_a_recovery_is_read_as_it_was_written() -> None:
+    """Another release may read it."""
+    recovery = Recovery(
+        release="9.9",
+        query="q",
+        prefix="p.",
+        checkpoint_id="new",
+        recovered_from=RecoveredFrom(checkpoint_id="old", batch=7),
+        positions={"p.spu-events": (PartitionPosition(partition=2, next=5),), "p.x": ()},
+        shards=3,
+        state_sha256="00",
+        topic_ids={"p.spu-events": "id"},
+    )
+    assert Recovery.from_json(recovery.to_json()) == recovery
+
+
+def test_a_partition_without_a_position_is_read_whole() -> None:
+    """It is new, or never had a message."""
+    positions = {"t": (PartitionPosition(partition=1, next=5),)}
+    assert starting_offsets(positions, "t", partitions=3) == {"0": -2, "1": 5, "2": -2}
+    assert starting_offsets(positions, "other", partitions=1) == {"0": -2}

@@ -1,0 +1,485 @@
+"""The pages: what they show of what was published, and that nothing foreign becomes markup."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+
+import pytest
+from flask.testing import FlaskClient
+from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Order
+from spu_assigner.stream.audit.cluster_report import cluster_report, spu_loads
+from spu_assigner.stream.audit.ui.app import make_app
+from spu_assigner.stream.audit.ui.known import (
+    ANSWERS_MAX,
+    DEAD_LETTERS_MAX,
+    ClusterDamagedError,
+    Known,
+)
+from spu_assigner.stream.audit.ui.live import ReadingHealth
+from spu_assigner.stream.audit.ui.views import NODES_MAX, Reports, ring_view, sliced
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP, TOPIC_STATUS
+from support.events.builders import Events
+from support.pages.ui_pages import Output, Still, known_of, outputs, read
+from support.pages.ui_story import story
+from support.shard.one_shard import Raw
+
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
+
+
+def client(
+    batches: Iterable[Sequence[Event | Raw]], *, health: ReadingHealth | None = None
+) -> FlaskClient:
+    return make_app(Still(known_of(outputs(batches)), health).as_live()).test_client()
+
+
+@pytest.fixture(scope="module")
+def pages() -> FlaskClient:
+    return client(story())
+
+
+def test_the_list_shows_what_each_cluster_has(pages: FlaskClient) -> None:
+    """One look says whether a cluster needs attention."""
+    page = read(pages, "/")
+    assert "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1" in page.text
+    assert "edge-lab 4 online 4 0 2 10 22 of 80 nothing" in page.text
+
+
+def test_the_ring_shows_members_and_those_outside_with_their_marks(pages: FlaskClient) -> None:
+    """Who takes no replicas must be distinguished from who does, and why."""
+    page = read(pages, "/clusters/prod-eu")
+    states = {
+        attributes["data-spu"]: attributes["data-state"]
+        for tag, attributes in page.tags
+        if tag == "g" and "data-spu" in attributes
+    }
+    outside = {spu: state for spu, state in states.items() if state != "online"}
+    assert outside == {"5": "offline", "18": "saturated", "19": "offline"}
+    assert len(states) == 19
+    assert "leads next" in page.text
+
+
+def test_a_leaving_spu_is_marked_in_ring_and_map() -> None:
+    """It still holds replicas that must go."""
+    events = Events()
+    batches = [
+        [events.join(0, capacity=4), events.create("t", 2, 1)],
+        [events.leave(0, mode=LeaveMode.DECOMMISSION)],
+    ]
+    pages = client(batches)
+    assert "1 leaving" in read(pages, "/clusters/c1").text
+    assert "leaving" in read(pages, "/clusters/c1/topics/t").text
+
+
+def test_a_cordoned_spu_is_marked_in_ring_table_and_answers() -> None:
+    """It is outside the ring though it is online."""
+    events = Events()
+    pages = client([[*events.joins(0, 1)], [events.cordon(1)]])
+    page = read(pages, "/clusters/c1")
+    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
+    assert [each["data-state"] for each in marked] == ["cordoned"]
+    assert "1 online 1 cordoned" in page.text
+    assert page.text.count("cordoned") >= 4  # pills, legend, ring event
+
+
+def test_a_demoted_spu_is_marked_and_stays_in_the_ring() -> None:
+    """It takes replicas; that it leads nothing is shown beside."""
+    events = Events()
+    page = read(client([[*events.joins(0, 1), events.demote(1)]]), "/clusters/c1")
+    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
+    assert [each["data-state"] for each in marked] == ["online"]
+    assert "online demoted" in page.text
+    assert "2 online" in page.text
+
+
+def test_taints_and_constraints_are_shown() -> None:
+    """They say why an SPU is empty, and what a topic may not have."""
+    events = Events()
+    rules = Constraints(require=("tier in (ssd, nvme)",), apart_from=("u",))
+    batch = [
+        events.join(0, labels={"tier": "ssd"}),
+        events.join(1, taints=(Taint("pool", "<b>", TaintEffect.NO_NEW_REPLICAS),)),
+        events.join(2),
+        events.create("u", policy=Policy.MANUAL, replicas=[{"id": 0, "replicas": [2]}]),
+        events.create("t", policy=Policy.BALANCED, constraints=rules),
+    ]
+    pages = client([batch])
+    page = read(pages, "/clusters/c1")
+    assert "1 cordoned" in page.text
+    assert "cordoned pool=<b>:no_new_replicas" in page.text
+    assert "Constraints requires tier in (ssd, nvme) apart from u Replica map" in (
+        read(pages, "/clusters/c1/topics/t").text
+    )
+    assert "Constraints" not in read(pages, "/clusters/c1/topics/u").text
+
+
+def test_resources_are_shown_where_spus_have_some() -> None:
+    """What is used of each, the dominant share, who has used one up, and what a topic needs."""
+    events = Events()
+    need = {"demand": {"disk": 40}, "leader_demand": {"cores": 3}}
+    batch = [
+        *events.joins(0, 1, resources={"disk": 40, "cores": 10}, capacity=4),
+        events.create("t", 1, 2, policy=Policy.BALANCED, **need),
+    ]
+    pages = client([batch])
+    page = read(pages, "/clusters/c1").text
+    assert "cores 3 of 10, disk 40 of 40 100.0% disk" in page
+    assert "cores 0 of 10, disk 40 of 40 100.0% disk" in page
+    assert "saturated of disk" in page
+    assert "2 online" in page  # It is no reason to leave the ring.
+    assert "Demand of a replica disk 40 cores 3 for a leader" in (
+        read(pages, "/clusters/c1/topics/t").text
+    )
+    plain = read(client([events.joins(2)]), "/clusters/c1").text
+    assert "Resources" not in plain
+
+
+def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
+    """It is what the operator came for."""
+    page = read(pages, "/clusters/prod-eu/topics/pinned")
+    assert "0 17 eu-west-1c 4 eu-west-1a 8 eu-west-1b" in page.text
+    assert "1 3 eu-west-1a 9 eu-west-1b 14 eu-west-1c" in page.text
+    leaders = [each for _, each in page.tags if "replica" in (each.get("class") or "").split()]
+    assert [(each["class"] or "").endswith("leader") for each in leaders] == [
+        True,
+        False,
+        False,
+    ] * 2
+
+
+def test_a_create_that_waits_says_for_what(pages: FlaskClient) -> None:
+    """It has no map, and a page all the same."""
+    page = read(pages, "/clusters/prod-eu/topics/archive")
+    assert "INSUFFICIENT_SPUS: replication_factor 24 needs 8 more SPUs" in page.text
+    assert "archive create 0 fluvio 4 24" in read(pages, "/clusters/prod-eu/waiting").text
+
+
+def test_answers_ring_changes_and_dead_letters_are_reported(pages: FlaskClient) -> None:
+    """What was refused is seen where one looks."""
+    page = read(pages, "/clusters/prod-eu")
+    assert "rejected TOPIC_EXISTS" in page.text
+    assert "18 saturated" in page.text
+    letters = read(pages, "/dead-letters")
+    assert "UNDECODABLE" in letters.text
+    assert '{"type":"topic_create","topic":"typed by hand"}' in letters.text
+
+
+def test_topics_are_searched_and_paged_on_the_server() -> None:
+    """A page of many topics is as small as one of few."""
+    events = Events()
+    creates = [events.create(f"topic-{number:04}") for number in range(120)]
+    pages = client([[events.join(0, capacity=500)], creates])
+    first = read(pages, "/clusters/c1/topics")
+    assert "1–50 of 120 topics" in first.text
+    assert "topic-0049" in first.text
+    assert "topic-0050" not in first.text
+    assert "101–120 of 120 topics" in read(pages, "/clusters/c1/topics?page=3").text
+    assert "101–120 of 120 topics" in read(pages, "/clusters/c1/topics?page=99").text
+    found = read(pages, "/clusters/c1/topics?q=C-011")
+    assert "1–10 of 10 topics" in found.text
+    assert "No topic's name contains" in read(pages, "/clusters/c1/topics?q=nothing").text
+
+
+@pytest.mark.parametrize("path", ["", "/clusters/c1", "/clusters/c1/topics/t", "/dead-letters"])
+def test_hostile_text_is_shown_and_never_markup(path: str) -> None:
+    """Racks, event ids and dead letters may hold anything that a producer writes."""
+    events = Events()
+    pages = client(
+        [
+            [events.join(number, rack=HOSTILE, event_id=f"{HOSTILE}{number}") for number in (0, 1)],
+            [
+                events.create("t", 1, 2, event_id=f"{HOSTILE}2"),
+                events.create("w", 1, 9, on_shortage=OnShortage.WAIT, event_id=f"{HOSTILE}3"),
+                (HOSTILE.encode(), HOSTILE.encode()),
+            ],
+        ]
+    )
+    answer = pages.get(path or "/")
+    page = read(pages, path or "/")
+    scripts = [each for tag, each in page.tags if tag == "script"]
+    assert [each.get("src") for each in scripts] == ["/static/ui.js"]
+    assert not [each for _, each in page.tags if any(name.startswith("on") for name in each)]
+    assert not re.search("[\u202e\x1b]", answer.text)
+    assert "alert(1)" not in re.sub("&lt;script&gt;alert\\(1\\)&lt;/script&gt;", "", answer.text)
+    if path:
+        assert "<script>alert(1)</script>" in page.text
+
+
+def test_names_in_addresses_and_searches_are_escaped(pages: FlaskClient) -> None:
+    """They come back in the page."""
+    for path in (
+        "/clusters/%3Cscript%3Ealert(1)%3C%2Fscript%3E",
+        "/clusters/prod-eu/topics/%3Cscript%3Ealert(1)",
+        "/?q=%22%3E%3Cscript%3Ealert(1)",
+        "/clusters/prod-eu?order=%3Cscript%3Ealert(1)",
+    ):
+        assert "<script>alert" not in pages.get(path).text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/clusters/none", 404, "there is no cluster 'none'"),
+        ("/clusters/prod-eu/topics/none", 404, "cluster 'prod-eu' has no topic 'none'"),
+        ("/clusters/none/topics/orders", 404, "there is no cluster 'none'"),
+        ("/nowhere", 404, "no such thing"),
+        ("/?page=0", 400, "page is '0'; expected a number from 1 on"),
+        ("/?page=99999999999999999999", 400, "expected a number"),
+        ("/?page=%D9%A3", 400, "expected a number"),
+        ("/clusters/prod-eu?order=x", 400, "order is 'x'; expected id, diagonal"),
+        ("/clusters/prod-eu/topics/orders/explain?partition=-1", 400, "partition is '-1'"),
+        (f"/clusters/prod-eu/topics?q={'x' * 300}", 400, "q has 300 characters"),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_reported(
+    pages: FlaskClient, path: str, status: int, words: str
+) -> None:
+    """A mistyped address is no fault of the server's."""
+    assert words in read(pages, path, status).text
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(pages: FlaskClient, method: str) -> None:
+    """The page is for looking."""
+    assert pages.open("/", method=method).status_code == 405
+
+
+def test_the_header_allows_nothing_from_elsewhere(pages: FlaskClient) -> None:
+    """What slipped through the escaping would still not run."""
+    for path in ("/", "/static/ui.css", "/plot.css", "/version", "/nowhere"):
+        answer = pages.get(path)
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self'")
+        assert "unsafe" not in policy
+        assert "http" not in re.sub("http://www.w3.org/[0-9/a-z]*", "", answer.text)
+
+
+def test_a_foreign_name_for_this_machine_is_refused() -> None:
+    """A page elsewhere could point its own name here, and read through the user's browser."""
+    still = Still(known_of(outputs(story()))).as_live()
+    assert make_app(still).test_client().get("/", headers={"Host": "evil.test"}).status_code == 400
+    for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
+        assert make_app(still).test_client().get("/", headers={"Host": host}).status_code == 200
+    others = make_app(still, is_loopback=False).test_client()
+    assert others.get("/", headers={"Host": "ui.example"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("health", "words"),
+    [
+        (
+            ReadingHealth(trouble="no Kafka broker answers", read=1, total=1, is_loaded=True),
+            "Nothing new is read. no Kafka broker answers",
+        ),
+        (ReadingHealth(read=1_000, total=4_000), "1,000 of 4,000 messages"),
+    ],
+)
+def test_a_page_says_when_it_is_not_up_to_date(health: ReadingHealth, words: str) -> None:
+    """What is shown may be old, or half of a picture."""
+    assert words in read(client(story(), health=health), "/clusters/prod-eu").text
+
+
+def test_a_version_changes_with_its_cluster_alone() -> None:
+    """A page renews itself when there is something new to it."""
+    events, others = Events(), Events("c2")
+    messages = outputs([[events.join(0)], [others.join(0)]])
+    known = known_of(messages)
+    pages = make_app(Still(known).as_live()).test_client()
+
+    def versions() -> tuple[str, ...]:
+        paths = ("/version", "/version?cluster_id=c1", "/version?cluster_id=c2")
+        return tuple(pages.get(path).get_json()["version"] for path in paths)
+
+    before = versions()
+    shown = read(pages, "/clusters/c1").tags
+    assert before[1] in [each.get("data-version") for _, each in shown]
+    for message in outputs([[others.join(0), others.join(1)]]):
+        known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
+    after = versions()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, False]
+
+
+def test_a_page_is_renewed_if_something_came_after_it_was_read() -> None:
+    """Else it would show what was, under the version of what is, until the next change."""
+    (late,) = [message for message in outputs([[Events().join(0)]]) if message.key() == b"c1/spu/0"]
+
+    class Listed(Known):
+        is_listed = False
+
+        @property
+        def cluster_ids(self) -> list[str]:
+            self.is_listed = True
+            return super().cluster_ids
+
+    class Busy(Still):
+        @contextmanager
+        def known(self) -> Iterator[Known]:
+            """The SPU joins when a page has read that there is no cluster."""
+            with super().known() as known:
+                yield known
+                if isinstance(known, Listed) and known.is_listed and known.version == 0:
+                    known.take(late.topic, late, is_loaded=True)  # type: ignore[arg-type]
+
+    pages = make_app(Busy(Listed()).as_live()).test_client()
+    shown = read(pages, "/")
+    assert "There is no cluster yet" in shown.text
+    (version,) = [each["data-version"] for _, each in shown.tags if "data-version" in each]
+    assert pages.get("/version").get_json()["version"] != version
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_what_is_known_is_what_was_published(is_loaded: bool) -> None:
+    """Read at once or message by message, decoded late or early: the same comes out."""
+    messages = outputs(story())
+    known = known_of(messages, is_loaded=is_loaded)
+    latest: dict[tuple[str, bytes], Output] = {}
+    for message in messages:
+        if message.topic in (REPLICA_MAP, ASSIGNER_STATE):
+            latest[message.topic, message.its_key or b""] = message
+    fresh = known_of(latest.values())
+    for cluster_id in ("prod-eu", "edge-lab"):
+        assert cluster_report(known.state(cluster_id)) == cluster_report(fresh.state(cluster_id))
+
+
+def test_a_damaged_message_takes_nothing_else_along() -> None:
+    """One bad value must not blind the page to a cluster."""
+    events = Events()
+    good = outputs([[events.join(0)], [events.create("t", 1)]])
+    bad = Output(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")
+    known = known_of([*good, bad], is_loaded=True)
+    pages = make_app(Still(known).as_live()).test_client()
+    assert "A message cannot be read; what was there before" in read(pages, "/clusters/c1").text
+    assert "Replica map" in read(pages, "/clusters/c1/topics/t").text
+    fix = next(each for each in good if each.topic == REPLICA_MAP)
+    known.take(fix.topic, fix, is_loaded=True)  # type: ignore[arg-type]
+    assert known.faults("c1") == []
+
+
+def test_a_cluster_that_cannot_be_read_is_reported_and_the_others_are_shown() -> None:
+    """Read in one go, the damage shows when it is looked at."""
+    good = outputs([[Events().join(0)], [Events("c2").join(0)]])
+    known = known_of([*good, Output(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")])
+    with pytest.raises(ClusterDamagedError, match="cluster 'c1' cannot be read"):
+        known.state("c1")
+    pages = make_app(Still(known).as_live()).test_client()
+    page = read(pages, "/")
+    assert "c1 What was published of it cannot be read." in page.text
+    assert "c2 1 online" in page.text
+    assert "spu-assigner verify" in read(pages, "/clusters/c1", 500).text
+
+
+def test_messages_under_foreign_keys_are_counted_and_passed_over() -> None:
+    """A message of another program on the topic is no cluster."""
+    keys = (b"", b"no-slash", b"<script>/t", b"\xff/t", b"../t")
+    known = known_of([Output(topic=REPLICA_MAP, its_key=key, its_value=b"x") for key in keys])
+    assert (known.foreign, known.cluster_ids) == (5, [])
+    page = read(make_app(Still(known).as_live()).test_client(), "/")
+    assert "5 messages on the job's topics are none of the job's" in page.text
+
+
+def test_what_is_kept_of_answers_is_bounded() -> None:
+    """A year of answers is not kept, only the last."""
+    events = Events()
+    letters: list[Event | Raw] = [(b"c1", b"x")] * (DEAD_LETTERS_MAX + 20)
+    refused = [events.create("t", 0) for _ in range(ANSWERS_MAX + 20)]
+    known = known_of(outputs([[events.join(0)], refused, letters]))
+    assert len(known.statuses("c1")) == ANSWERS_MAX
+    assert len(known.dead_letters()) == DEAD_LETTERS_MAX
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_answers_are_the_newest_of_all_partitions(seed: int) -> None:
+    """At the start one partition is read after the other, each from its oldest message on."""
+    events = Events()
+    requests = [[events.create(f"t{number}", 0)] for number in range(2 * ANSWERS_MAX)]
+    letters: list[list[Event | Raw]] = [[(b"c1", b"x")]] * (2 * DEAD_LETTERS_MAX)
+    found = [*outputs(requests), *outputs(letters)]
+    timed = [replace(each, time_ms=number + 1) for number, each in enumerate(found)]
+    draw = Random(seed)
+    partitions: list[list[Output]] = [[] for _ in range(4)]
+    for each in timed:
+        draw.choice(partitions).append(each)
+    known = known_of([each for partition in partitions for each in partition])
+    for shown, topic in ((known.statuses("c1"), TOPIC_STATUS), (known.dead_letters(), DEAD_LETTER)):
+        times = [each.time_ms for each in timed if each.topic == topic]
+        assert [each.time_ms for each in shown] == times[::-1][: len(shown)]
+    assert known.last_ms == timed[-1].time_ms
+
+
+def test_the_page_says_how_old_the_last_batch_is() -> None:
+    """That a job was killed a minute ago shows nowhere else."""
+    now_ms = time.time_ns() // 1_000_000
+    known = known_of(
+        [replace(each, time_ms=now_ms - 90_000) for each in outputs([[Events().join(0)]])]
+    )
+    pages = make_app(Still(known).as_live()).test_client()
+    assert re.search(r"last batch 1 min \d+ s ago", read(pages, "/").text)
+    assert pages.get("/version").get_json()["last_ms"] == now_ms - 90_000
+    assert "no batch yet" in read(make_app(Still(Known()).as_live()).test_client(), "/").text
+
+
+def test_a_report_that_costs_is_not_made_at_each_change() -> None:
+    """A large cluster that changes every second must not take all of a core."""
+    events = Events()
+    known = known_of(outputs([[events.join(0)]]))
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0  # A report takes one second.
+        return now
+
+    reports = Reports(clock)
+    first = reports.of(known, "c1")
+    for message in outputs([[events.join(0), events.join(1)]]):
+        known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
+    assert reports.of(known, "c1") is first
+    now += 5.0
+    assert reports.of(known, "c1").spus.total == 2
+
+
+def test_pages_of_a_list_are_whole_and_in_bounds() -> None:
+    """Nobody is left out between two pages."""
+    items = list(range(101))
+    assert [each for page in (1, 2, 3) for each in sliced(items, page).rows] == items
+    assert (sliced(items, 9).page, sliced([], 1).first, sliced([], 7).pages) == (3, 0, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, NODES_MAX, NODES_MAX + 1, 2_000])
+def test_a_ring_of_any_size_is_drawn(count: int) -> None:
+    """One by one as long as they can be distinguished, then by rack; nobody is left out."""
+    events = Events()
+    joins = [events.join(number, rack=f"r{number % 7}") for number in range(count)]
+    page = read(
+        client([[*joins, events.join(9_999), events.leave(9_999)]]), "/clusters/c1?order=id"
+    )
+    assert "1 offline" in page.text
+    groups = [each for tag, each in page.tags if tag == "g"]
+    drawn = [each["data-spu"] for each in groups if each.get("data-state") == "online"]
+    if count <= NODES_MAX:
+        assert drawn == [str(number) for number in range(count)]
+        pointers = [each for _, each in page.tags if each.get("class") == "pointer"]
+        assert len(pointers) == min(count, 1)
+    else:
+        assert drawn == []
+        assert sum(int(each.get("data-members") or 0) for each in groups) == count
+
+
+def test_the_order_that_assignments_follow_is_drawn_first() -> None:
+    """With a pointer to who leads next."""
+    events = Events()
+    joins = events.racks({"a": [0, 1], "b": [2, 3]})
+    state = known_of(outputs([[*joins, events.create("t", 3, 2, policy=Policy.FLUVIO)]])).state(
+        "c1"
+    )
+    ring = ring_view(state, spu_loads(state))
+    assert (ring.order, ring.chain_index) == (Order.DIAGONAL, 3)
+    order = state.ring.order(Order.DIAGONAL).tolist()
+    assert [load.spu_id for load in ring.members] == order
+    assert ring.lead == order[3]

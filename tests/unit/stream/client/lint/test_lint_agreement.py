@@ -1,0 +1,254 @@
+"""`spu-assigner lint` says what the core does: its errors are the lines that are refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.policies.manual_lists import ManualFault, list_faults, read_lists
+from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
+from spu_assigner.schemas.json_lines.lines import event_from_json
+from spu_assigner.stream.client.lint.event_file import EventLinter, faults_of_line
+from spu_assigner.stream.client.lint.findings import LintFinding
+from spu_assigner.stream.common.json_line_reading import event_of_line
+from support.events.poisons import LINES, Line
+from support.events.random_lives import as_json, life_of
+from support.project.case_share import ALL, share_of
+
+UNREADABLE = {fault.value.replace("_", "-") for fault in LineFault}
+# Rules that say more than the code of the core.
+CLOSER = ("not-more", "unknown-constraint-topic", "contradicting-constraints")
+# `test_poison` sends all of them through the core, in `make test` too.
+LARGE = {"half a million names: quadratic if compared", "8 MiB of lists: much memory"}
+POISONS = [poison for poison in LINES if ALL or poison.name not in LARGE]
+GARBAGE = [b"{", b"[1]", b"7", b"\xff", b'{"type":"spu_joined"}', b"", b" \r", b"\xef\xbb\xbf{}"]
+SLIPS: dict[str, list[Any]] = {
+    "partitions": [0, -1, 100_001, "x", 1.5, None, True, 10**30],
+    "replication_factor": [0, 33, 3, "x"],
+    "spu_id": [-1, 2**31, "0", None],
+    "cores": [0, 1025, 2**40, None],
+    "capacity": [-1, 2**31, "all"],
+    "rack": ["", "x" * 129, 1, "\ud800"],
+    "policy": ["manual", "best", 1, "kafka", "redpanda"],
+    "mode": ["gone", None],
+    "start_index": [-1, 2**31, 0, "x"],
+    "shift": [0, -1, "x"],
+    "on_shortage": ["wait", "never"],
+    "validate_only": [True, "yes"],
+    "max_moves": [-1, 2**31, None],
+    "max_bytes": [-1, 2**53, 10],
+    "band_percent": [-1, 1_001, None],
+    "band": [-1, 2, None],
+    "topic": ["a b", "", "..", "t0", 3],
+    "cluster_id": ["", "c 1", "c2", None],
+    "event_id": ["", "x" * 257, "e0", "e1", 5],
+    "labels": [{"a": 1, "b": 2}, [], {"a": "b"}],
+    "taints": [
+        {},
+        None,
+        [{"key": "k", "value": "v", "effect": "evict"}, {"key": "k", "value": "w", "effect": "no"}],
+        [{"key": "", "value": "", "effect": "evict"}],
+        [{"key": "k", "value": "v", "effect": "no_new_replicas"}],
+    ],
+    "constraints": [
+        [],
+        None,
+        {"x": 1},
+        {"require": ["a b"], "spread": [{"label": "", "max": "1"}]},
+        {"require": ["spu_id notin (1)"], "forbid": ["spu_id in (1, 2), !zone"]},
+        {"require": ["tier"], "forbid": ["tier"]},
+        {"require": ["spu_id in (1)"]},
+        {"require": ["!zone"], "spread": [{"label": "zone", "max": 1}]},
+        {"apart_from": ["t0"], "together_with": ["t0"]},
+        {"together_with": ["t0", "t1"]},
+        {"apart_from": ["t1", "nowhere"]},
+    ],
+    "type": ["spu_gone", None, "topic_delete"],
+    "unknown": [1],
+    "replicas": [
+        [],
+        {},
+        {"partitions": []},
+        [{"id": 0, "replicas": [0, 0]}],
+        [{"id": 1, "replicas": [0]}],
+        [{"id": 0, "replicas": [0, 1]}, {"id": 1, "replicas": [99]}],
+        [{"id": 0, "replicas": [True, "x"]}],
+        [[[[[[[[[]]]]]]]]],
+        [[0, 0], [0, 1]],
+        [[0, -1], []],
+        [[0, 99]],
+    ],
+}
+
+
+def lines_of(seed: int) -> list[bytes]:
+    """A random life, some of its lines spoilt."""
+    random = Random(seed)
+    life = life_of(seed)
+    lines = []
+    for event in life.events:
+        members = as_json(event)
+        for _ in range(random.choice([0, 0, 0, 0, 1, 1, 2])):
+            name = random.choice([*(members if random.random() < 0.8 else SLIPS)])
+            members[name] = random.choice(SLIPS.get(name, [None]))
+            if random.random() < 0.1:
+                del members[name]
+        lines.append(json.dumps(members).encode())
+        if random.random() < 0.05:
+            lines.append(random.choice(GARBAGE))
+        if random.random() < 0.05:
+            lines.append(lines[-1].replace(b"{", b'{"type":"x",', 1))
+    return lines
+
+
+def linted(lines: list[bytes], policy: Policy, *, whole: bool | None = True) -> list[LintFinding]:
+    """The errors."""
+    linter = EventLinter("file", default_policy=policy, whole=whole)
+    for number, line in enumerate(lines, start=1):
+        linter.take(number, line)
+    return [finding for finding in linter.result().findings if finding.rule.is_error]
+
+
+def code_of(answers: tuple[Answer, ...], event: Event) -> str | None:
+    """Why the event that was answered so is refused."""
+    for answer in answers:
+        match answer:
+            case TopicStatus(status=Status.REJECTED, cause=event.event_id):
+                return str(answer.code)
+            case RingEvent(change=RingChange.IGNORED, cause=event.event_id):
+                return str(answer.code)
+    return None
+
+
+def refused(lines: list[bytes], policy: Policy) -> dict[int, str]:
+    """What `simulate` does not do, by line: the code, or why there is none."""
+    assigner = Assigner(policy)
+    first: dict[tuple[str, str], Event] = {}
+    outcome: dict[int, str] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = event_of_line(line)
+        except DecodeError:
+            outcome[number] = "dead letter"
+            continue
+        if event is None:
+            continue
+        answers = assigner.apply(event)
+        key = event.cluster_id, event.event_id
+        if not answers:
+            earlier = replace(first[key], occurred_at=event.occurred_at)
+            outcome[number] = "copy" if earlier == event else "passed over"
+            continue
+        first[key] = event
+        code = code_of(answers, event)
+        if code is not None:
+            outcome[number] = code
+    return outcome
+
+
+def name_of(outcome: str) -> str:
+    """The rule's name of a refusal."""
+    return {"passed over": "event-id-reused"}.get(outcome, outcome.lower().replace("_", "-"))
+
+
+@settings(max_examples=share_of(400), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> None:
+    """No event is said to be refused that the core takes, and none is passed over in silence."""
+    lines, policy = lines_of(seed), life_of(seed).default_policy
+    undone = refused(lines, policy)
+    expected = {number: why for number, why in undone.items() if why != "copy"}
+    reported: dict[int, set[str]] = {}
+    for finding in linted(lines, policy):
+        reported.setdefault(finding.line, set()).add(finding.rule.name)
+    assert reported.keys() == expected.keys()
+    for number, outcome in expected.items():
+        if outcome == "dead letter":
+            assert reported[number] <= UNREADABLE, (number, reported[number])
+        else:
+            assert reported[number] & {name_of(outcome), *CLOSER}, (
+                number,
+                outcome,
+                reported[number],
+            )
+
+
+@settings(max_examples=share_of(300), deadline=None)
+@given(seed=st.integers(0, 2**32), share=st.floats(0, 1))
+def test_for_a_running_cluster_no_error_is_reported_that_may_be_none(
+    seed: int, share: float
+) -> None:
+    """A file goes on with running clusters: whatever these have had before, the core refuses what
+    is called an error.
+    """
+    lines, policy = lines_of(seed), life_of(seed).default_policy
+    cut = int(share * len(lines))
+    whole = refused(lines, policy)
+    for finding in linted(lines[cut:], policy, whole=False):
+        assert finding.line + cut in whole, finding
+
+
+@pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
+def test_a_poisoned_line_is_an_error_where_it_is_refused(poison: Line) -> None:
+    """What is hostile to `simulate` is so to a linter."""
+    line = poison.make()
+    expected = refused([line], Policy.BALANCED)
+    assert {finding.line for finding in linted([line], Policy.BALANCED)} == expected.keys()
+
+
+@settings(max_examples=share_of(300), deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_first_fault_of_a_line_is_among_all_that_are_reported(seed: int) -> None:
+    """Reading and linting use the same rules in the same words."""
+    for line in lines_of(seed):
+        error = refusal_of_line(line)
+        if error is not None:
+            faults = faults_of_line(line, error)
+            assert error.fault in [fault.fault for fault in faults]
+            if error.fault is not LineFault.REPEATED_FIELD:
+                assert error.message in [fault.message for fault in faults]
+
+
+def refusal_of_line(line: bytes) -> LineError | None:
+    """The fault that a line is a dead letter for."""
+    try:
+        event_of_line(line)
+    except LineError as error:
+        return error
+    return None
+
+
+def test_reading_a_line_stops_at_its_first_fault() -> None:
+    """It is a dead letter then; the rest is for a linter."""
+    with pytest.raises(LineError) as refusal:
+        event_from_json('{"type":"spu_joined","event_id":1,"cluster_id":2,"spu_id":3}')
+    assert refusal.value.field == "event_id"
+
+
+lists = st.recursive(
+    st.one_of(st.integers(-2, 4), st.booleans(), st.text(max_size=2), st.none()),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=8,
+)
+entries = st.fixed_dictionaries(
+    {"id": st.one_of(st.integers(0, 3), lists), "replicas": lists},
+    optional={"rack": lists},
+)
+
+
+@given(raw=st.one_of(st.lists(entries, max_size=4), st.fixed_dictionaries({"partitions": lists})))
+def test_every_fault_of_lists_begins_with_the_one_they_are_refused_for(raw: Any) -> None:
+    """The core names one, a linter all; lists without any are taken."""
+    faults = [*list_faults(raw)]
+    read = read_lists(raw)
+    assert isinstance(read, ManualFault) == bool(faults)
+    if faults:
+        assert read == faults[0]

@@ -1,0 +1,218 @@
+"""The AsyncAPI document: as the code says, valid, complete, and enough to read messages by."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from functools import reduce
+from io import BytesIO, StringIO
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import yaml
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+from jsonschema import Draft7Validator
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.stream.kafka.config.settings import SPECS
+from spu_assigner.stream.kafka.topics import TOPICS
+from support.kafka.registry_server import registry_client
+from support.project import contract as consumer
+from support.project.asyncapi import DOCUMENT, document, text
+from support.project.contract import Contract
+
+SPECIFICATION = Path(__file__).parents[3] / "data/asyncapi-specs/3.0.0.json.gz"
+VALIDATOR = Draft7Validator(json.loads(gzip.decompress(SPECIFICATION.read_bytes())))
+CONTRACT = Contract()
+MESSAGES: dict[str, Any] = CONTRACT.resolved(CONTRACT.document["components"]["messages"])
+WITH_VALUES = [name for name, each in MESSAGES.items() if "x-example-bytes" in each]
+
+
+def test_the_document_is_the_one_that_the_code_writes() -> None:
+    """Who changes a schema or a topic changes the contract, and sees it."""
+    is_so = DOCUMENT.read_bytes() == text().encode()
+    assert is_so, "asyncapi.yaml is not what the code says: run `make asyncapi`"
+
+
+def test_the_document_is_valid_asyncapi() -> None:
+    """AsyncAPI's own schema says so, its Kafka bindings and Avro's schema included."""
+    faults = [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document())]
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("servers/plaintext/protocol", None),
+        ("channels/replica-map/adress", "x"),
+        ("channels/replica-map/bindings/kafka/partitions", 0),
+        ("components/schemas/RingEvent.v1/schema/name", None),
+    ],
+)
+def test_a_spoilt_document_is_not_valid(place: str, value: str | int | None) -> None:
+    """The schema checks each part: servers, channels, bindings, Avro. None: the name is removed."""
+    described = document()
+    *above, name = place.split("/")
+    part = reduce(getitem, above, described)
+    if value is None:
+        del part[name]
+    else:
+        part[name] = value
+    assert not VALIDATOR.is_valid(described)
+
+
+def references(part: Any) -> Iterator[str]:
+    match part:
+        case {"$ref": str(reference)}:
+            yield reference
+        case dict():
+            for each in part.values():
+                yield from references(each)
+        case list():
+            for each in part:
+                yield from references(each)
+
+
+def test_no_text_is_a_number_for_a_reader_of_yaml_1_2() -> None:
+    """Such a reader takes `0000000018` for a number, where one of YAML 1.1 sees text."""
+    number = re.compile(
+        r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+    )
+
+    def texts(node: yaml.Node) -> Iterator[str]:
+        if isinstance(node, yaml.MappingNode):
+            for pair in node.value:
+                yield from (text for each in pair for text in texts(each))
+        elif isinstance(node, yaml.SequenceNode):
+            for each in node.value:
+                yield from texts(each)
+        elif not node.style and node.tag == "tag:yaml.org,2002:str":
+            yield node.value
+
+    plain = list(texts(yaml.compose(DOCUMENT.read_text("utf-8"), Loader=yaml.CSafeLoader)))
+    assert plain
+    assert [text for text in plain if number.fullmatch(text)] == []
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """The schema of AsyncAPI does not look."""
+    named = set(references(CONTRACT.document))
+    assert all(CONTRACT.find(reference) for reference in named)
+    there = {f"#/components/messages/{name}" for name in MESSAGES}
+    assert there <= named
+
+
+def test_every_topic_is_a_channel_with_its_settings() -> None:
+    """What `topics create` sets is what other tools may set by the document."""
+    channels = CONTRACT.document["channels"]
+    assert list(channels) == [spec.name for spec in TOPICS]
+    for spec in TOPICS:
+        binding = channels[spec.name]["bindings"]["kafka"]
+        settings = {
+            name: ",".join(value) if isinstance(value, list) else str(value)
+            for name, value in binding["topicConfiguration"].items()
+        }
+        assert settings == {**spec.required, **spec.tuning}
+        assert binding["x-required"] == list(spec.required)
+
+
+def test_every_topic_is_sent_to_or_received_from() -> None:
+    """The operations are a client's."""
+    sent = [each["channel"]["address"] for each in CONTRACT.operations("send").values()]
+    received = [each["channel"]["address"] for each in CONTRACT.operations("receive").values()]
+    assert sent == [f"{{prefix}}{spec.name}" for spec in TOPICS if spec.is_input]
+    assert received == [f"{{prefix}}{spec.name}" for spec in TOPICS if not spec.is_input]
+
+
+def test_the_defaults_that_the_document_names_are_those_of_the_settings() -> None:
+    """They are written by hand there."""
+    defaults = {spec.name: spec.default for spec in SPECS}
+    assert f"`SPU_ASSIGNER_WIRE`, `{defaults['wire']}` by default" in " ".join(
+        CONTRACT.document["info"]["description"].split()
+    )
+    assert (
+        CONTRACT.document["components"]["parameters"]["prefix"]["default"]
+        == (defaults["topic_prefix"])
+    )
+    for server in CONTRACT.document["servers"].values():
+        host, port = (server["variables"][name]["default"] for name in ("host", "port"))
+        assert f"{host}:{port}" == defaults["bootstrap_servers"]
+
+
+def test_every_version_of_every_schema_is_there_under_its_id() -> None:
+    """Topics keep messages of earlier releases; ids and fingerprints are those on the wire."""
+    entries = Registry.load().entries
+    assert sorted(CONTRACT.schemas) == [entry.id for entry in entries]
+    for entry in entries:
+        described = CONTRACT.schemas[entry.id]
+        canonical = to_parsing_canonical_form(described["schema"])
+        mark = fingerprint(canonical, "CRC-64-AVRO")
+        assert described["x-single-object-header"] == f"c301{mark}" == f"c301{entry.fingerprint}"
+        assert described["x-confluent-header"] == f"00{entry.id:08x}"
+        current = MESSAGES[entry.type_name]
+        assert entry.id in current["x-schema-ids"]
+        assert current["payload"] == CONTRACT.schemas[current["x-schema-ids"][0]]
+
+
+@pytest.mark.parametrize("name", WITH_VALUES)
+@pytest.mark.parametrize("wire", ["confluent", "single-object"])
+def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
+    """Read with the document alone, in both wire formats."""
+    message = MESSAGES[name]
+    data = message["x-example-bytes"][wire]
+    header, payload = next(
+        (header, schema)
+        for schema in (CONTRACT.schemas[each] for each in message["x-schema-ids"])
+        for header in [schema[CONTRACT.document["x-wire-formats"][wire]["header"]]]
+        if data.startswith(header)
+    )
+    assert header.startswith(CONTRACT.document["x-wire-formats"][wire]["magic"])
+    schema = fastavro.parse_schema(payload["schema"])
+    body = BytesIO(bytes.fromhex(data.removeprefix(header)))
+    text = StringIO()
+    fastavro.json_writer(text, schema, [fastavro.schemaless_reader(body, schema, None)])
+    assert body.read() == b""
+    assert json.loads(text.getvalue()) == message["examples"][0]["payload"]
+
+
+def test_the_stock_deserializer_reads_every_example() -> None:
+    """With a Schema Registry that was filled from the document."""
+    with registry_client(CONTRACT.avro_schemas) as client:
+        deserialize = AvroDeserializer(client)
+        for name in WITH_VALUES:
+            found: Any = deserialize(bytes.fromhex(MESSAGES[name]["x-example-bytes"]["confluent"]))
+            assert list(found) == list(MESSAGES[name]["examples"][0]["payload"])
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_headers_and_the_key_of_an_example_are_as_their_schemas_say(name: str) -> None:
+    """They are what the job writes; the schemas are written by hand."""
+    message = MESSAGES[name]
+    (example,) = message["examples"]
+    assert ("headers" in example) == ("headers" in message)
+    if "headers" in message:
+        Draft7Validator(message["headers"]).validate(example["headers"])
+        assert [*example["headers"]] == message["headers"]["allOf"][0]["required"]
+    key = message["bindings"]["kafka"]["key"]
+    (shown,) = key["examples"]
+    Draft7Validator(key).validate(shown)
+
+
+def test_the_consumer_knows_nothing_but_the_document() -> None:
+    """Else it would show nothing."""
+    tree = ast.parse(Path(consumer.__file__).read_text("utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    imported |= {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported
+    assert not [name for name in imported if (name or "").startswith(("spu_assigner", "support"))]

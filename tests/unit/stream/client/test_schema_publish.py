@@ -1,0 +1,190 @@
+"""Schemas in a Schema Registry, under the ids that messages carry."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka.schema_registry import SchemaRegistryClient as StockClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from spu_assigner.schemas.avro.registry import Registry
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream import cli
+from spu_assigner.stream.client.registry_publish import (
+    AUTH_VARIABLE,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+    compare,
+    publish,
+    subject_of,
+)
+from support.events.builders import Events
+from support.kafka.registry_server import RegistryState, registry_server, serving
+
+ENTRIES = Registry.load().entries
+IDS = [entry.id for entry in ENTRIES]
+
+
+@pytest.fixture
+def state() -> Iterator[RegistryState]:
+    state = RegistryState()
+    with registry_server(state) as url:
+        state.url = url
+        yield state
+
+
+def called(*words: str) -> Result:
+    return CliRunner().invoke(cli.cli, ["schemas", *words], catch_exceptions=False)
+
+
+def test_a_stock_deserializer_reads_an_event_by_a_registry_that_was_published_to(
+    state: RegistryState,
+) -> None:
+    """That is what it is for: the frame names an id, the registry gives its schema."""
+    publish(SchemaRegistryClient(state.url, {}))
+    event = Events().join(7, rack="a")
+    read = AvroDeserializer(StockClient({"url": state.url}))(
+        encode_event(event), SerializationContext("spu-events", MessageField.VALUE)
+    )
+    assert isinstance(read, dict)
+    assert (read["spu_id"], read["rack"], read["event_id"]) == (7, "a", event.event_id)
+
+
+def test_each_version_has_its_id_its_subject_and_its_number(state: RegistryState) -> None:
+    """Older messages name older versions; afterwards the subjects can be used as any other."""
+    found = publish(SchemaRegistryClient(state.url, {}))
+    assert [entry.id for entry in found.missing] == IDS
+    assert state.versions == {(subject_of(each), each.version): each.id for each in ENTRIES}
+    assert {number: json.loads(text) for number, text in state.schemas.items()} == {
+        entry.id: entry.schema for entry in ENTRIES
+    }
+    assert set(state.modes.values()) == {"READWRITE"}
+
+
+def test_a_second_call_writes_nothing(state: RegistryState) -> None:
+    """It is part of a deployment that runs again and again."""
+    publish(SchemaRegistryClient(state.url, {}))
+    state.asked.clear()
+    found = publish(SchemaRegistryClient(state.url, {}))
+    assert ([entry.id for entry in found.present], found.missing) == (IDS, [])
+    assert state.writes == []
+
+
+def test_a_call_that_was_cut_off_is_finished_by_the_next(state: RegistryState) -> None:
+    """Nothing half done that a second run would not finish; no subject is left open for imports."""
+    state.writes_left = 5
+    with pytest.raises(SchemaRegistryError, match=r"500 Error in the backend.*run this again"):
+        publish(SchemaRegistryClient(state.url, {}))
+    assert len(state.schemas) == 5
+    assert set(state.modes.values()) == {"READWRITE"}
+    state.writes_left = None
+    assert len(publish(SchemaRegistryClient(state.url, {})).missing) == len(IDS) - 5
+    assert sorted(state.schemas) == IDS
+
+
+def test_an_id_that_another_schema_has_is_refused_before_anything_is_written(
+    state: RegistryState,
+) -> None:
+    """A reader would take our messages for something else, or the other's for ours."""
+    state.schemas[IDS[-1]] = '{"type": "record", "name": "Order", "fields": []}'
+    last = ENTRIES[-1]
+    message = rf"{last.id} \({last.type_name} {last.version}\).*of this product's own"
+    with pytest.raises(SchemaRegistryError, match=message):
+        publish(SchemaRegistryClient(state.url, {}))
+    assert state.writes == []
+
+
+def test_the_status_of_check_says_whether_all_are_there(state: RegistryState) -> None:
+    """For a script, before readers are started."""
+    before = called("check", state.url, "--output", "json")
+    assert (before.exit_code, json.loads(before.output)) == (1, {"missing": IDS, "present": []})
+    assert state.writes == []
+    done = called("publish", state.url)
+    assert done.exit_code == 0
+    assert len(done.output.splitlines()) == len(IDS)
+    after = called("check", state.url, "--output", "json")
+    assert (after.exit_code, json.loads(after.output)) == (0, {"missing": [], "present": IDS})
+
+
+def test_credentials_are_sent_and_asked_for(
+    state: RegistryState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the environment: a command line can be seen by others."""
+    state.auth = "me:secret"
+    monkeypatch.delenv(AUTH_VARIABLE, raising=False)
+    refused = called("check", state.url)
+    assert refused.exit_code == 1
+    assert f"401 Unauthorized; set {AUTH_VARIABLE} to" in refused.output
+    monkeypatch.setenv(AUTH_VARIABLE, "me:secret")
+    assert called("check", state.url).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "auth", "said"),
+    [
+        ("http://registry.example:8081", "me:secret", "is not encrypted"),
+        ("https://registry.example", "secret", "expected user:password"),
+        ("ftp://registry.example", None, "no address of a Schema Registry"),
+        ("https://me:secret@registry.example", None, "no address of a Schema Registry"),
+    ],
+)
+def test_an_address_that_would_give_secrets_away_is_refused(
+    url: str, auth: str | None, said: str
+) -> None:
+    """And the secret is not in the message."""
+    with pytest.raises(SchemaRegistryError, match=said) as refused:
+        SchemaRegistryClient(url, {AUTH_VARIABLE: auth} if auth else {})
+    assert auth is None or auth not in str(refused.value)
+
+
+def test_an_unreachable_registry_is_reported_in_one_line() -> None:
+    """With what to do."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SchemaRegistryError) as refused:
+            compare(SchemaRegistryClient(url, {}))
+    message = str(refused.value)
+    assert message.startswith(f"the Schema Registry at {url} cannot be reached: ")
+    assert "check the address" in message
+    assert "\n" not in message
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Sends everybody to another address."""
+
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", "http://127.0.0.1:1/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is to be said of a request."""
+
+
+class _Page(_Elsewhere):
+    """Answers as any web server would."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("handler", "said"),
+    [(_Elsewhere, "refused GET /schemas/ids/1: 302"), (_Page, "not answered in JSON")],
+)
+def test_another_server_is_reported_as_no_registry(
+    handler: type[BaseHTTPRequestHandler], said: str
+) -> None:
+    """Credentials do not follow a redirect."""
+    with serving(handler) as url, pytest.raises(SchemaRegistryError, match=said):
+        compare(SchemaRegistryClient(url, {AUTH_VARIABLE: "me:secret"}))

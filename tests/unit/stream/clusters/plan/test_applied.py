@@ -1,0 +1,231 @@
+"""What is concluded from the records of topics: whose a topic is, and what is recorded next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.clusters.plan.applied import (
+    INTENT_MS_MAX,
+    AppliedRecords,
+    Notes,
+    adopted,
+    fold,
+    is_unmoved,
+    notes,
+    open_intents,
+    resolved,
+    seen,
+)
+from spu_assigner.stream.clusters.plan.decision import HIDDEN, make_plan
+from spu_assigner.stream.clusters.plan.model import (
+    ChangeKind,
+    KafkaCluster,
+    TopicChange,
+    TopicReason,
+    TopicsPlan,
+    Wanted,
+    rows_digest,
+)
+from spu_assigner.stream.clusters.plan.topic_sizes import _largest
+from support.job import plans
+from support.job.plans import kafka, maps, recorded, wanted
+
+NOW = 100 * INTENT_MS_MAX
+ROWS = ((1, 2), (2, 3))
+
+
+def record(origin: Origin, **fields: Any) -> AppliedTopic:
+    """Of the topic that `KAFKA` has."""
+    given = {"topic_id": None} if origin is Origin.INTENT else {}
+    of_rows = replace(plans.record("t", origin), recorded_at=NOW, lists=rows_digest(ROWS))
+    return replace(of_rows, **{**given, **fields})
+
+
+KAFKA = kafka({"t": [*ROWS]})
+OTHERWISE = kafka({"t": [[1, 2], [3, 2]]})
+NOTHING = kafka({})
+
+
+MAPPED = wanted(ROWS)
+DELETED = Wanted(replicas=None)
+RELEASED = Wanted(replicas=None, is_released=True, released_at=NOW)
+
+
+def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() -> None:
+    """Two runs at the same time: the intent of one must not hide what the other has made."""
+    made, intent = record(Origin.CREATED), record(Origin.INTENT)
+    found = fold([("t", record(Origin.FOUND)), ("t", made), ("t/intent", intent), ("u", None)])
+    assert found == AppliedRecords(records={"t": made}, intents={"t": intent})
+    assert (
+        fold([("t", made), ("t/intent", intent), ("t", None), ("t/intent", None)])
+        == AppliedRecords()
+    )
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "is_untouched", "cluster", "origin"),
+    [
+        (0, True, KAFKA, Origin.CREATED),
+        (INTENT_MS_MAX, True, KAFKA, Origin.CREATED),
+        (INTENT_MS_MAX + 1, True, KAFKA, Origin.FOUND),  # by somebody, since then
+        (0, False, KAFKA, Origin.FOUND),  # somebody's data are in it
+        (0, True, OTHERWISE, None),  # it is not what was intended
+        (0, True, NOTHING, None),
+    ],
+)
+def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
+    age_ms: int, is_untouched: bool, cluster: KafkaCluster, origin: Origin | None
+) -> None:
+    """Kafka had made the topic, and apply was killed before it could record that."""
+    applied = AppliedRecords(intents={"t": record(Origin.INTENT, recorded_at=NOW - age_ms)})
+    untouched = {"t"} if is_untouched else set()
+    now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
+    expected = () if origin is None else (record(origin),)
+    assert settled == expected
+    assert open_intents(applied, cluster) == [each.topic for each in expected]
+    assert now.is_made("t", "id-of-t") == (origin is Origin.CREATED)
+    assert now.is_known("t", "id-of-t") == (origin is not None)
+
+
+@pytest.mark.parametrize("origin", [Origin.CREATED, Origin.FOUND, Origin.RELEASED])
+def test_an_intent_of_a_topic_that_is_recorded_says_nothing(origin: Origin) -> None:
+    """It is another run's, or an old one's."""
+    applied = replace(recorded(record(origin)), intents={"t": record(Origin.INTENT)})
+    assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
+
+
+def test_a_topic_made_again_by_others_while_an_intent_is_open_is_looked_into() -> None:
+    """A record of an earlier topic of the name says nothing of this one."""
+    earlier = recorded(record(Origin.CREATED, topic_id="an-earlier-one"))
+    applied = replace(earlier, intents={"t": record(Origin.INTENT)})
+    _, settled = resolved(applied, KAFKA, untouched=set(), now_ms=NOW)
+    assert [each.origin for each in settled] == [Origin.FOUND]
+
+
+OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
+
+
+@pytest.mark.parametrize(
+    ("asked", "cluster", "before", "noted"),
+    [
+        # As mapped, and not known: found.
+        (MAPPED, KAFKA, [], Origin.FOUND),
+        (MAPPED, KAFKA, [record(Origin.SEEN)], Origin.FOUND),
+        (MAPPED, KAFKA, [record(Origin.RELEASED)], Origin.FOUND),
+        (MAPPED, KAFKA, [OTHER], Origin.FOUND),
+        # Known already, or not as mapped, or not there: nothing.
+        (MAPPED, KAFKA, [record(Origin.CREATED)], None),
+        (MAPPED, KAFKA, [record(Origin.FOUND)], None),
+        (MAPPED, OTHERWISE, [], None),
+        (MAPPED, NOTHING, [record(Origin.CREATED)], None),
+        # Released: no concern any more, and for good.
+        (RELEASED, KAFKA, [record(Origin.CREATED)], Origin.RELEASED),
+        (RELEASED, KAFKA, [record(Origin.FOUND)], Origin.RELEASED),
+        (RELEASED, KAFKA, [record(Origin.RELEASED)], None),
+        (RELEASED, KAFKA, [], None),
+        # Released and asked for again, with no apply between: not ours to delete.
+        (
+            replace(MAPPED, released_at=NOW),
+            KAFKA,
+            [record(Origin.CREATED)],
+            Origin.FOUND,
+        ),
+        (replace(MAPPED, released_at=NOW), KAFKA, [record(Origin.FOUND)], None),
+        # Deleted, and still there.
+        (DELETED, KAFKA, [record(Origin.CREATED)], None),
+        (DELETED, KAFKA, [], None),
+    ],
+)
+def test_what_apply_records_of_a_topic_that_it_finds(
+    asked: Wanted, cluster: KafkaCluster, before: list[AppliedTopic], noted: Origin | None
+) -> None:
+    """Before it changes anything."""
+    found = notes(maps({"t": asked}), cluster, recorded(*before), now_ms=NOW)
+    assert found == Notes(records=() if noted is None else (record(noted),))
+
+
+def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
+    """Else its name, asked for again, would seem to have lost its data."""
+    for asked in (DELETED, RELEASED):
+        found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
+        assert found == Notes(forgotten=("t",))
+    assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords(), now_ms=NOW)
+
+
+def test_a_topic_that_the_user_may_not_see_any_more_is_not_forgotten() -> None:
+    """It may be there, and then it is still one that apply made."""
+    hidden = replace(NOTHING, hidden=frozenset({"t"}))
+    made = recorded(record(Origin.CREATED))
+    assert notes(maps({"t": DELETED}), hidden, made, now_ms=NOW) == Notes()
+    plan = make_plan(maps({"t": DELETED}), hidden, applied=made, delete=True)
+    assert plan.staying == (TopicReason(topic="t", reason=HIDDEN),)
+
+
+def test_a_reserved_name_is_never_recorded() -> None:
+    """It is none of ours, whatever map there is."""
+    cluster = kafka({"__offsets": [*ROWS]})
+    assert Notes() == notes(maps({"__offsets": MAPPED}), cluster, AppliedRecords(), now_ms=NOW)
+
+
+def test_a_plan_records_what_it_sees_and_only_that() -> None:
+    """It takes nothing over, and overwrites nothing."""
+    found = notes(maps({"t": MAPPED}), KAFKA, AppliedRecords(), now_ms=NOW)
+    assert seen(found, AppliedRecords()) == (record(Origin.SEEN),)
+    for applied in (recorded(OTHER), AppliedRecords(intents={"t": record(Origin.INTENT)})):
+        assert not seen(found, applied)
+    released = notes(maps({"t": RELEASED}), KAFKA, recorded(record(Origin.CREATED)), now_ms=NOW)
+    assert not seen(released, recorded(record(Origin.CREATED)))
+
+
+def test_a_topic_that_is_changed_by_an_explicit_word_is_known_from_then_on() -> None:
+    """The word need not be given again, and gives no right to delete it."""
+    change = TopicChange(
+        topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=(*ROWS, (3, 1)), topic_id="id-of-t"
+    )
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
+    assert adopted(plan, AppliedRecords(), now_ms=NOW) == (record(Origin.FOUND),)
+    assert adopted(plan, recorded(record(Origin.CREATED)), now_ms=NOW) == ()
+
+
+def test_what_is_yet_to_move_when_a_topic_grows_is_recorded() -> None:
+    """Who it is of, and whether it may be deleted, stays as it was."""
+    after = ((9, 8), *ROWS[1:], (3, 1))
+    change = TopicChange(
+        topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=after, topic_id="id-of-t"
+    )
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
+    before = recorded(record(Origin.CREATED))
+    [found] = adopted(plan, before, now_ms=NOW)
+    assert replace(found, lists=before.records["t"].lists) == before.records["t"]
+    assert is_unmoved(found, 0, ROWS[0])
+    assert not is_unmoved(found, 1, ROWS[1])
+    assert not is_unmoved(found, 0, after[0])
+    assert adopted(plan, recorded(found), now_ms=NOW) == ()
+
+
+def log_dirs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str, Any]:
+    """What one broker reports: topic, partition, bytes."""
+    topics: dict[str, list[Mapping[str, Any]]] = {}
+    for topic, number, size in sizes:
+        topics.setdefault(topic, []).append(
+            {"partition_index": number, "partition_size": size, "is_future_key": is_future}
+        )
+    return {
+        "log_dirs": [
+            {"topics": [{"name": topic, "partitions": parts} for topic, parts in topics.items()]}
+        ]
+    }
+
+
+def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition() -> None:
+    """The largest: a follower may lag behind. What no broker reports is not known."""
+    answers = [
+        log_dirs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)),
+        log_dirs(("t", 0, 9), ("t", 1, 6)),
+        log_dirs(("t", 0, 99), is_future=True),
+    ]
+    assert _largest(answers, {"t": 2, "u": 2}) == {"t": 16}

@@ -1,0 +1,362 @@
+"""`spu-assigner whatif`: what it reads, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.cli import cli
+from spu_assigner.stream.job.checkpoint_reading import Inspection
+from support.events.builders import Events
+
+ROOT = Path(__file__).parents[5]
+READER = "spu_assigner.stream.job.checkpoint_reading.inspect_checkpoint"
+
+
+def documents(capacity: int = 5) -> list[Event]:
+    """The cluster of Fluvio's documents whose small racks may get overwhelmed."""
+    events = Events()
+    return [
+        *events.racks({"a": [0], "b": [1, 2], "c": [3, 4, 5]}, capacity=capacity),
+        events.create("t", 6, 3, policy=Policy.FLUVIO),
+    ]
+
+
+def lines_of(events: Sequence[Event]) -> str:
+    return "".join(f"{event_to_json(event)}\n" for event in events)
+
+
+def asked(lines: str, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["whatif", "--events", "-", *arguments], input=lines)
+
+
+def answered(lines: str, *arguments: str) -> dict[str, Any]:
+    done = asked(lines, *arguments, "--json")
+    assert done.stderr == ""
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    """The documents' example can be tried as it stands."""
+    page = (ROOT / "docs" / "whatif.md").read_text(encoding="utf-8")
+
+    def fence(name: str) -> str:
+        found = re.search(rf"<!-- {name} -->\n```\n(.*?)```\n<!-- /{name} -->", page, re.DOTALL)
+        assert found is not None
+        return found[1]
+
+    done = asked(fence("whatif-events"), "--fail", "rack=c")
+    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+    shown = fence("whatif-answer").partition("\n")[2].replace("events.jsonl", "-")
+    assert printed == shown.rstrip("\n")
+    assert done.exit_code == 1
+
+
+def test_a_rack_that_fails_is_reported_as_one_object() -> None:
+    """All fields, with the numbers of the documents' example."""
+    found = answered(lines_of(documents()), "--fail", "rack=c")
+    spus = found["failure"].pop("spus")
+    assert found == {
+        "format": 1,
+        "cluster_id": "c1",
+        "source": "-",
+        "fail": "rack=c",
+        "before": {
+            "spus": 6,
+            "online": 6,
+            "partitions": 6,
+            "replicas": 18,
+            "lost": 0,
+            "under_replicated": 0,
+            "capacity": 30,
+            "leaders": {"partitions": 6, "most": 1, "mean": 1.0},
+        },
+        "sweep": None,
+        "failure": {
+            "failed": [3, 4, 5],
+            "racks": ["c"],
+            "leaders_lost": 3,
+            "under_replicated": 6,
+            "lost": 0,
+            "lost_partitions": [],
+            "leaders": {"partitions": 6, "most": 3, "mean": 2.0},
+            "recreate": {
+                "replicas": 9,
+                "free_slots": 6,
+                "without_slot": 3,
+                "spus_to_add": 1,
+                "added_capacity": 5,
+            },
+            "resources": [],
+        },
+    }
+    assert spus[2] == {
+        "spu_id": 2,
+        "rack": "b",
+        "state": "online",
+        "capacity": 5,
+        "leaders_before": 1,
+        "leaders": 3,
+        "replicas": 3,
+        "share": 0.6,
+        "resources": {},
+        "dominant_before": 0.6,
+        "dominant": 0.6,
+        "dominant_resource": None,
+    }
+    assert [each["state"] for each in spus] == ["online"] * 3 + ["failed"] * 3
+
+
+def test_the_exit_status_says_whether_the_failure_is_survived() -> None:
+    """0 with slots for all; 1 without, or if a partition is lost; of all cases if all are asked."""
+    enough, short = lines_of(documents(6)), lines_of(documents(5))
+    assert asked(enough, "--fail", "any-1-rack").exit_code == 0
+    assert asked(short, "--fail", "any-1-rack").exit_code == 1
+    assert asked(short, "--fail", "rack=a").exit_code == 0
+    assert asked(enough, "--fail", "rack=b,c").exit_code == 1
+    assert asked(enough, "--fail", "any-1-spu").exit_code == 0
+    assert asked(enough, "--fail", "spu=0,1,2").exit_code == 0
+
+
+def with_resources() -> list[Event]:
+    """Each SPU leads two of eight partitions, of which a leader needs five times the cores."""
+    events = Events()
+    has = {"cores_milli": 4000, "disk_bytes": 1000}
+    return [
+        *events.racks({"a": [0], "b": [1, 2], "c": [3]}, capacity=50, resources=has),
+        events.create(
+            "t",
+            8,
+            3,
+            policy=Policy.BALANCED,
+            demand={"cores_milli": 200, "disk_bytes": 100},
+            leader_demand={"cores_milli": 1000},
+        ),
+    ]
+
+
+def test_new_leaders_can_need_more_of_a_resource_than_there_is() -> None:
+    """SPUs 0 and 3 are in all lists; without 1 and 2 they lead twice as many."""
+    found = answered(lines_of(with_resources()), "--fail", "rack=b")["failure"]
+    assert found["resources"] == [
+        {
+            "resource": "cores_milli",
+            "over": [0, 3],
+            "needed": 3200,  # 8 followers of 200, and twice 800 of those who are over
+            "free": 0,
+            "spus_to_add": 1,
+            "added_capacity": 4000,
+        },
+        {
+            "resource": "disk_bytes",
+            "over": [],
+            "needed": 800,
+            "free": 400,
+            "spus_to_add": 1,
+            "added_capacity": 1000,
+        },
+    ]
+    target, failed = found["spus"][0], found["spus"][1]
+    assert target["resources"] == {
+        "cores_milli": {"capacity": 4000, "before": 3200, "after": 4800},
+        "disk_bytes": {"capacity": 1000, "before": 800, "after": 800},
+    }
+    shares = ("dominant_before", "dominant", "dominant_resource")
+    assert [target[name] for name in shares] == [0.8, 1.2, "cores_milli"]
+    assert [failed[name] for name in shares] == [0.6, None, None]
+
+
+def test_resources_are_shown_and_count_for_the_exit_status() -> None:
+    """Slots there are enough for any rack; cores there are not when rack b fails."""
+    lines = lines_of(with_resources())
+    assert asked(lines, "--fail", "any-1-spu").exit_code == 0
+    done = asked(lines, "--fail", "any-1-rack")
+    assert done.exit_code == 1
+    assert "1 leave replicas without a slot, 1 put SPUs over capacity" in done.stdout
+    assert "over capacity      SPUs 0, 3 of cores_milli\n" in done.stdout
+    assert (
+        "cores_milli        3,200 needed; the other SPUs have 0 left; at least 1 SPU with 4,000 "
+        "each to add" in done.stdout
+    )
+    assert "80.0% → 120.0% cores_milli   cores_milli" in done.stdout
+
+
+def test_all_cases_are_counted_and_the_worst_is_shown() -> None:
+    """Of three racks two hold all that is left of a manual topic."""
+    events = Events()
+    given = [
+        *events.racks({"a": [0, 1], "b": [2, 3], "c": [4, 5]}, capacity=9),
+        events.manual("orders", [0, 1], [1, 0], [2, 5], [4, 5], policy=Policy.MANUAL),
+    ]
+    found = answered(lines_of(given), "--fail", "any-1-rack")
+    assert found["sweep"] == {
+        "cases": 3,
+        "losing": 2,
+        "over_capacity": 0,
+        "over_resources": 0,
+        "failed": [0, 1],
+    }
+    assert found["failure"]["failed"] == [0, 1]
+    assert found["failure"]["lost_partitions"] == [
+        {"topic": "orders", "partition": 0},
+        {"topic": "orders", "partition": 1},
+    ]
+    done = asked(lines_of(given), "--fail", "any-1-rack")
+    assert "3 (any-1-rack): 2 lose partitions, 0 leave replicas without a slot" in done.stdout
+    assert "lost               2 partitions: orders/0, orders/1" in done.stdout
+    assert done.exit_code == 1
+    one = answered(lines_of(given), "--fail", "any-1-spu")
+    assert (one["sweep"]["cases"], one["sweep"]["losing"]) == (6, 0)
+
+
+def test_a_cordoned_spu_has_no_free_slot_and_a_gone_one_is_not_there() -> None:
+    """What is left is counted of the SPUs that take new replicas."""
+    events = Events()
+    given = [
+        *events.joins(0, 1, 2, 3, 4, capacity=10),
+        events.create("t", 4, 2, policy=Policy.FLUVIO),
+        events.cordon(3),
+        events.leave(4, mode=LeaveMode.DECOMMISSION),
+    ]
+    found = answered(lines_of(given), "--fail", "spu=0")["failure"]
+    spus = {each["spu_id"]: each for each in found["spus"]}
+    assert [each["state"] for each in spus.values()] == ["failed", "online", "online", "cordoned"]
+    assert list(spus) == [0, 1, 2, 3]
+    free = 20 - spus[1]["replicas"] - spus[2]["replicas"]
+    assert found["recreate"]["free_slots"] == free
+
+
+def test_the_spus_to_add_are_of_the_size_that_is_named() -> None:
+    """By default of the size that most have."""
+    lines = lines_of(documents())
+    for size, count in ((1, 3), (2, 2), (3, 1)):
+        found = answered(lines, "--fail", "rack=c", "--added-capacity", str(size))
+        recreate = found["failure"]["recreate"]
+        assert (recreate["spus_to_add"], recreate["added_capacity"]) == (count, size)
+
+
+def test_a_long_table_begins_with_the_largest_shares() -> None:
+    """And says how many more there are; JSON has them all."""
+    events = Events()
+    lines = lines_of(
+        [*events.joins(*range(150)), events.manual("t", [120, 130], policy=Policy.MANUAL)]
+    )
+    done = asked(lines, "--fail", "spu=120")
+    rows = [line.split() for line in done.stdout.partition("──\n")[2].splitlines()]
+    assert [row[0] for row in rows[:3]] == ["130", "0", "1"]
+    assert "… 50 more (--json has all)" in done.stdout
+    assert len(answered(lines, "--fail", "spu=120")["failure"]["spus"]) == 150
+
+
+def test_a_checkpoint_is_read_as_inspect_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cluster of several, by name."""
+    asked_for: list[str] = []
+    assigner = Assigner(Policy.FLUVIO)
+    for event in (*documents(), *Events("c2").joins(0)):
+        assigner.apply(event)
+
+    def read(place: str) -> Inspection:
+        asked_for.append(place)
+        return Inspection(
+            checkpoint=place,
+            query_id=None,
+            batch=7,
+            batch_time_ms=None,
+            batches_kept=(7,),
+            shards=1,
+            input_offsets={},
+            clusters=assigner.clusters,
+        )
+
+    monkeypatch.setattr(READER, read)
+    arguments = ["whatif", "--checkpoint", "/data/c", "--fail", "rack=c"]
+    done = CliRunner().invoke(cli, [*arguments, "--cluster", "c1", "--json"])
+    found = json.loads(done.stdout)
+    assert found["source"] == "batch 7 of checkpoint /data/c"
+    assert found["failure"]["recreate"]["without_slot"] == 3
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert "has 2 clusters; expected one: name it with --cluster (c1, c2)" in done.stderr
+    assert asked_for == ["/data/c"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fail", "rack=z"], "no rack 'z' in cluster 'c1'; it has racks 'a', 'b', 'c'"),
+        (["--fail", "spu=3,9"], "no SPU 9 in cluster 'c1'; it has SPUs 0, 1, 2, 3, 4, 5"),
+        (["--fail", "spu=x"], "'spu=x' is no failure; expected rack=NAME[,…], spu=ID[,…]"),
+        (["--fail", "spu="], "'spu=' is no failure"),
+        (["--fail", "spu=99999999999999999999"], "is no failure"),
+        (["--fail", "rack="], "'rack=' is no failure"),
+        (["--fail", "any-2-spus"], "any-1-rack or any-1-spu"),
+        ([], "Missing option '--fail'"),
+        (["--fail", "spu=1", "--cluster", "c2"], "- has no cluster 'c2'; it has c1"),
+        (["--fail", "spu=1", "--checkpoint", "c"], "--checkpoint and --events exclude each other"),
+        (["--fail", "spu=1", "--added-capacity", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_answered_is_status_2_and_says_what_to_do(
+    arguments: list[str], said: str
+) -> None:
+    """One line, with what was found and what is expected."""
+    done = asked(lines_of(documents()), *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("", "- has no cluster yet"),
+        ("{}\n", "line 1 of -: "),
+        ('\n{"type":"ring_event"}\n', "line 2 of -: "),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(lines: str, said: str) -> None:
+    """Nothing is left out in silence."""
+    done = asked(lines, "--fail", "spu=1")
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("events", "fail", "said"),
+    [
+        (
+            [Events().join(0), Events(first=9).leave(0)],
+            "any-1-spu",
+            "finds no online SPU in cluster 'c1'; it has 1 that are offline",
+        ),
+        (Events().joins(0, 1), "any-1-rack", "none of its SPUs has a rack: name SPUs with spu="),
+        (
+            [Events().join(0, rack="a"), Events(first=9).leave(0)],
+            "any-1-rack",
+            "finds no rack with an online SPU in cluster 'c1'; it has racks 'a'",
+        ),
+    ],
+)
+def test_a_kind_without_a_case_is_refused(events: list[Event], fail: str, said: str) -> None:
+    """An answer of no case would look like a good one."""
+    done = asked(lines_of(events), "--fail", fail)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_rack_with_a_comma_in_its_name_can_fail() -> None:
+    """The whole text is looked up first."""
+    events = Events()
+    lines = lines_of(events.racks({"a,b": [0], "a": [1], "b": [2]}))
+    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == [0]
+    lines = lines_of(Events().racks({"a": [1], "b": [2]}))
+    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == [1, 2]

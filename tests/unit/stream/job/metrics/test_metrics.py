@@ -1,0 +1,578 @@
+"""What the job counts: by shard, by batch, and as Prometheus reads it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.client import HTTPConnection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
+from spu_assigner.core.base.records import TopicStatus
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.codec import decode_record
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState
+from spu_assigner.stream.job.metrics.counters import (
+    CLUSTERS_SHOWN,
+    NAMES_IN_A_DESCRIPTION,
+    OTHERS,
+    PREFIX,
+    BatchReport,
+    Metrics,
+    add_job,
+    largest_clusters,
+)
+from spu_assigner.stream.job.metrics.health import (
+    HELD_SECONDS_MAX,
+    SILENCE_SECONDS_MAX,
+    JobHealth,
+    StartStep,
+)
+from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
+from spu_assigner.stream.job.metrics.watcher import HeldInput, Watch
+from spu_assigner.stream.job.shard import batch as shard_batch_module
+from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
+from spu_assigner.stream.job.shard.figures import Figures, figures_of
+from spu_assigner.stream.job.shard.tally import Answered, Tally
+from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
+from spu_assigner.stream.kafka.open_transactions import HeldMessages
+from support.events.builders import Events
+from support.shard.one_shard import OneShard
+
+_FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
+_TALLIES = st.builds(
+    Tally,
+    events=st.integers(0, 2**40),
+    answers=st.dictionaries(
+        st.tuples(st.text(max_size=9), st.text(max_size=9), st.text(max_size=9)),
+        st.integers(0, 2**40),
+    ).map(Counter),
+    dead_letters=st.dictionaries(st.text(max_size=9), st.integers(0, 2**40)).map(Counter),
+    repeated=st.integers(0, 2**40),
+    clusters=st.dictionaries(st.text(max_size=9), _FIGURES),
+    shares=st.dictionaries(st.text(max_size=9), st.dictionaries(st.text(max_size=9), st.floats(0))),
+    cluster_count=st.integers(0, 2**40),
+)
+
+
+class CountedShard(OneShard):
+    """A shard of which each batch gives its tally, and the messages."""
+
+    def send(self, *sent: Event | bytes) -> tuple[Tally, list[Bundle]]:
+        bundles = self.bundles((b"x", each) if isinstance(each, bytes) else each for each in sent)
+        assert [bool(bundle.tally) for bundle in bundles] == [False] * (len(bundles) - 1) + [True]
+        return Tally.of_bytes(bundles[-1].tally), bundles
+
+
+def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
+    """Status and code of each message of `topic-status`."""
+    records = [
+        decode_record(message.value or b"")
+        for bundle in bundles
+        for message in bundle.messages()
+        if message.kind == MessageKind.TOPIC_STATUS
+    ]
+    return Counter(
+        (record.status.value, "" if record.code is None else record.code.value)
+        for record in records
+        if isinstance(record, TopicStatus)
+    )
+
+
+def report(**changed: object) -> BatchReport:
+    whole = BatchReport(
+        batch=0,
+        messages=5,
+        is_replay=False,
+        events={"topic-events": 2},
+        tallies={},
+        positions={("topic-events", 0): 2},
+        committed_at=1_000.0,
+        parts={"send": 0.25},
+    )
+    return replace(whole, **changed)  # type: ignore[arg-type]
+
+
+def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """What a scrape shows: name and label values to value."""
+    text = generate_latest(metrics.registry).decode()
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_each_answer_is_counted_by_request_status_and_code() -> None:
+    """What is counted without a look at it, the usual creates, and what with one, are together."""
+    shard, events = CountedShard(), Events()
+    tally, bundles = shard.send(
+        *events.joins(0, 1),
+        events.create("a", 3, 2),
+        events.create("b", 3, 2),
+        events.create("big", 1, 5),
+        events.create("later", 1, 3, on_shortage=OnShortage.WAIT),
+        events.delete("a"),
+        events.release("b"),
+        b"no event",
+    )
+    assert tally.answers == {
+        ("create", "assigned", ""): 2,
+        ("create", "rejected", "INSUFFICIENT_SPUS"): 1,
+        ("create", "waiting", "INSUFFICIENT_SPUS"): 1,
+        ("delete", "deleted", ""): 1,
+        ("release", "released", ""): 1,
+    }
+    assert tally.dead_letters == {"UNDECODABLE": 1}
+    assert tally.events == 9
+    counted = Counter[tuple[str, str]]()
+    for (_, status, code), count in tally.answers.items():
+        counted[status, code] += count
+    assert counted == statuses(bundles)
+    served, _ = shard.send(events.join(2))
+    assert served.answers == {("earlier", "assigned", ""): 1}
+
+
+def test_a_repeated_event_is_no_answer() -> None:
+    """It is counted as what it is."""
+    shard, events = CountedShard(), Events()
+    join, create = events.join(0), events.create("a", 1, 1)
+    shard.send(join, create)
+    tally, _ = shard.send(join, create)
+    assert (tally.answers, tally.repeated, tally.events) == ({}, 2, 2)
+
+
+def test_a_batch_measures_the_clusters_it_touched() -> None:
+    """Saturated, offline and waiting are counted as they are after the batch."""
+    shard, events, other = CountedShard(), Events(), Events("c2", first=100)
+    shard.send(*other.joins(0, 1))
+    tally, _ = shard.send(
+        events.join(0, capacity=2),
+        *events.joins(1, 2),
+        events.leave(2, mode=LeaveMode.OFFLINE),
+        events.create("a", 2, 2),
+        events.create("b", 1, 5, on_shortage=OnShortage.WAIT),
+    )
+    capacity = 2 + 6_998
+    assert tally.clusters == {
+        "c1": Figures(
+            ring=1,
+            saturated=1,
+            offline=1,
+            capacity=capacity,
+            used=4,
+            replicas=4,
+            partitions=2,
+            topics=1,
+            waiting=1,
+        )
+    }
+    assert tally.clusters["c1"].share == 4 / capacity
+    assert tally.cluster_count == 2
+
+
+def test_figures_count_what_the_maps_hold() -> None:
+    """Also while counting is put off, and with replicas on SPUs that are offline."""
+    shard, events = CountedShard(), Events()
+    shard.send(*events.joins(0, 1, 2, 3), *(events.create(f"t{n}", 3, 2) for n in range(50)))
+    shard.send(events.leave(1, mode=LeaveMode.OFFLINE), events.delete("t7"))
+    state: ClusterState = shard.clusters["c1"]
+    lists = [row for topic in state.topics.values() for row in topic.replicas.lists().tolist()]
+    held = [spu for row in lists for spu in row]
+    figures = figures_of(state)
+    assert figures.replicas == len(held) == 49 * 6
+    assert figures.used == sum(spu != 1 for spu in held)
+    assert (figures.partitions, figures.topics) == (49 * 3, 49)
+
+
+def test_what_is_too_much_for_one_batch_is_measured_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A batch that touches every cluster costs no more than a part of them."""
+    monkeypatch.setattr(shard_batch_module, "MEASURED_MAX", 3)
+    shard = CountedShard()
+    names = [f"c{number}" for number in range(7)]
+    first, _ = shard.send(*(Events(name).join(0) for name in names))
+    second, _ = shard.send(b"no event")
+    third, _ = shard.send(b"no event")
+    assert [list(each.clusters) for each in (first, second, third)] == [
+        names[:3],
+        names[3:6],
+        names[6:],
+    ]
+    assert first.cluster_count == 7
+
+
+@given(_TALLIES)
+def test_a_tally_comes_back_as_it_was(tally: Tally) -> None:
+    """It goes from a shard's process to the driver."""
+    assert Tally.of_bytes(tally.to_bytes()) == tally
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[]", b"\xff", b'{"events": 1}'])
+def test_other_bytes_are_no_tally(data: bytes) -> None:
+    """Of another release, for instance."""
+    with pytest.raises(InvariantError, match="no tally"):
+        Tally.of_bytes(data)
+
+
+def test_a_batch_counts_when_it_is_committed() -> None:
+    """By shards together."""
+    metrics = Metrics(clock=lambda: 1_007.5)
+    one: Counter[Answered] = Counter({("create", "assigned", ""): 3})
+    two: Counter[Answered] = Counter({("create", "assigned", ""): 2, ("grow", "rejected", "X"): 1})
+    metrics.report(
+        report(tallies={0: Tally(answers=one), 4: Tally(answers=two, dead_letters=Counter(B=2))})
+    )
+    found = scraped(metrics)
+    expected = {
+        ("answers_total", "", "create", "assigned"): 5,
+        ("answers_total", "X", "grow", "rejected"): 1,
+        ("dead_letters_total", "B"): 2,
+        ("events_total", "topic-events"): 2,
+        ("messages_sent_total",): 5,
+        ("batches_total",): 1,
+        ("replays_skipped_total",): 0,
+        ("marker_batch",): 0,
+        ("marker_age_seconds",): 7.5,
+        ("batch_part_seconds_total", "send"): 0.25,
+    }
+    found = {(name.removeprefix(PREFIX), *labels): found[name, *labels] for name, *labels in found}
+    assert {place: found[place] for place in expected} == expected
+
+
+def test_a_batch_that_was_sent_before_is_a_replay_and_nothing_else() -> None:
+    """The process before has counted it, or might have: twice would be wrong in either case."""
+    metrics = Metrics()
+    metrics.begin(batch=3, at=900.0, positions={("topic-events", 0): 2})
+    figures = Figures(ring=3, replicas=7)
+    answers: Counter[Answered] = Counter({("create", "assigned", ""): 3})
+    tally = Tally(answers=answers, clusters={"c1": figures}, cluster_count=2)
+    metrics.report(report(batch=3, is_replay=True, tallies={0: tally}))
+    found = scraped(metrics)
+    assert not [name for name in found if name[0].startswith("spu_assigner_answers")]
+    assert found["spu_assigner_replays_skipped_total",] == 1
+    assert found["spu_assigner_batches_total",] == 0
+    assert found["spu_assigner_cluster_ring_size", "c1"] == 3  # as it is after the batch
+    assert found["spu_assigner_clusters", "unmeasured"] == 1
+
+
+def test_only_the_largest_clusters_have_a_name() -> None:
+    """Labels stay few with a hundred thousand clusters; the rest is one sum."""
+    metrics, count = Metrics(), CLUSTERS_SHOWN + 30
+    clusters = {f"c{n:03}": Figures(replicas=n, capacity=2 * n, used=n) for n in range(count)}
+    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
+    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
+    found = scraped(metrics)
+    named = [name[1] for name in found if name[0] == "spu_assigner_cluster_replicas"]
+    assert named == [*(f"c{n:03}" for n in range(30, count)), OTHERS]
+    assert found["spu_assigner_cluster_replicas", OTHERS] == sum(range(30))
+    assert found["spu_assigner_cluster_capacity_share", OTHERS] == 0.5
+    assert (
+        found["spu_assigner_clusters", "measured"] == count - 1
+    )  # Nothing is kept of an empty one.
+
+
+def test_the_largest_share_of_each_resource_is_that_of_the_last_batch() -> None:
+    """A cluster that has none any more has no series; the others together have none at all."""
+    metrics, figures = Metrics(), {"c1": Figures(), "c2": Figures()}
+    shares = {"c1": {"disk_bytes": 0.5}, "c2": {"disk_bytes": 1.25, "cores_milli": 0.0}}
+    metrics.report(report(tallies={0: Tally(clusters=figures, shares=shares)}))
+    metrics.report(report(tallies={0: Tally(clusters={"c1": Figures()})}))
+    found = {
+        name[1:]: value
+        for name, value in scraped(metrics).items()
+        if name[0] == "spu_assigner_cluster_resource_share"
+    }
+    assert found == {("c2", "disk_bytes"): 1.25, ("c2", "cores_milli"): 0.0}
+
+
+@given(st.dictionaries(st.text(max_size=3), _FIGURES), st.integers(0, 5))
+def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: int) -> None:
+    """Whatever has a name: the sum stays."""
+    everything = Figures()
+    for figures in clusters.values():
+        everything += figures
+    found = largest_clusters(clusters, everything, limit)
+    counted = Figures()
+    for figures in found.values():
+        counted += figures
+    assert counted == everything
+    assert len(found) <= limit + 1
+
+
+def test_lag_is_what_no_committed_batch_has_read() -> None:
+    """By the marker and by Spark, whichever is further; nothing read: from the first offset on."""
+    metrics = Metrics()
+    metrics.begin(batch=0, at=0.0, positions={("e", 0): 10, ("e", 1): 10})
+    metrics.progress({"sources": [{"endOffset": {"e": {"1": 12}}}]})
+    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)})
+    lag = {name[1:]: value for name, value in scraped(metrics).items() if "lag" in name[0]}
+    assert lag == {("0", "e"): 5, ("1", "e"): 0, ("2", "e"): 5, ("3", "e"): 0}
+    metrics.ends(None)
+    assert not [name for name in scraped(metrics) if "lag" in name[0]]
+
+
+def test_a_batch_s_time_is_reported_with_its_parts() -> None:
+    """As Spark measures it."""
+    metrics = Metrics()
+    operators = [{"numRowsTotal": 4, "memoryUsedBytes": 100}]
+    durations = {"triggerExecution": 450, "addBatch": 300, "walCommit": 5}
+    for _ in range(2):
+        metrics.progress({"durationMs": durations, "stateOperators": operators})
+    metrics.progress({"durationMs": {"triggerExecution": 500_000}})
+    found = scraped(metrics)
+    assert found["spu_assigner_batch_seconds_bucket", "0.3"] == 0
+    assert found["spu_assigner_batch_seconds_bucket", "0.5"] == 2
+    assert found["spu_assigner_batch_seconds_bucket", "120.0"] == 2
+    assert found["spu_assigner_batch_seconds_bucket", "+Inf"] == 3
+    assert found["spu_assigner_batch_seconds_sum",] == pytest.approx(500.9)
+    assert found["spu_assigner_batch_part_seconds_total", "add_batch"] == pytest.approx(0.6)
+    assert found["spu_assigner_state_rows",] == 4
+
+
+def test_the_run_that_moves_partitions_is_measured() -> None:
+    """Where nothing was ever moved there is no series: 0 would claim to know."""
+    run = MovesRun(
+        cluster_id="c1",
+        run_id="r",
+        holder="",
+        state=MovesState.RUNNING,
+        recorded_at=90_000,
+        wave=1,
+        moves=(),
+        throttles=(),
+        moves_total=8,
+        moves_done=5,
+        moves_failed=1,
+        bytes_total=100,
+        bytes_done=60,
+        began_at=0,
+        bytes_failed=10,
+    )
+    found = scraped(Metrics(clock=lambda: 100.0, moves=lambda: run))
+    assert {name: value for name, value in found.items() if "moves" in name[0]} == {
+        ("spu_assigner_moves", "pending"): 2,
+        ("spu_assigner_moves", "done"): 5,
+        ("spu_assigner_moves", "failed"): 1,
+        ("spu_assigner_moves_bytes", "pending"): 30,
+        ("spu_assigner_moves_bytes", "done"): 60,
+        ("spu_assigner_moves_bytes", "failed"): 10,
+        ("spu_assigner_moves_running",): 1,
+        ("spu_assigner_moves_record_age_seconds",): 10,
+    }
+    assert not [name for name in scraped(Metrics()) if "moves" in name[0]]
+
+
+def test_what_is_foreign_is_escaped() -> None:
+    """A name with quotes, a break and a backslash comes back as it is, and is one sample."""
+    metrics, name = Metrics(), 'a"b\\c\nspu_assigner_live 7'
+    add_job(metrics, JobHealth("q"), query="q")
+    clusters = {name: Figures(ring=2)}
+    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=1)}))
+    found = scraped(metrics)
+    assert found["spu_assigner_cluster_ring_size", name] == 2
+    assert found["spu_assigner_live",] == 1
+
+
+def test_a_description_is_short() -> None:
+    """Spark's UI holds one for each of its last jobs."""
+    metrics = Metrics()
+    assert metrics.description("q", 0) == (
+        "q, <br/>batch = 0, <br/>clusters of the batch before = none yet, <br/>"
+        "answered before = nothing"
+    )
+    answers: Counter[Answered] = Counter({("create", "assigned", ""): 3, ("a", "rejected", "X"): 1})
+    clusters = {f"c{n}": Figures() for n in range(10, 10 + NAMES_IN_A_DESCRIPTION + 5)}
+    metrics.report(report(tallies={0: Tally(answers=answers, clusters=clusters)}))
+    counted = metrics.description("q", 1)
+    assert "c19 and 5 more" in counted
+    assert counted.endswith("answered before = 3 assigned, 1 rejected")
+
+
+def test_ready_is_said_when_every_step_is_done() -> None:
+    """Before, the answer names what is missing; the process lives meanwhile."""
+    health = JobHealth("q")
+    for step in StartStep:
+        assert not health.ready().ok
+        assert step.value in str(health.ready().body["reason"])
+        assert health.live().ok
+        health.done(step)
+    assert health.ready().ok
+    assert health.ready().body["reason"] is None
+
+
+def test_a_query_without_a_sign_of_life_is_stuck() -> None:
+    """A restart fixes it; while the job starts nobody expects one."""
+    now = 50.0
+    health = JobHealth("q", clock=lambda: now)
+    now += 2 * SILENCE_SECONDS_MAX
+    assert health.live().ok
+    health.done(StartStep.QUERY)
+    now += SILENCE_SECONDS_MAX
+    assert health.live().ok
+    now += 1
+    assert not health.live().ok
+    assert not health.ready().ok
+    assert "no sign of life from the query for 301 s" in str(health.live().body["reason"])
+    health.sign(batch=4)
+    assert health.live().body["last_batch"] == 4
+    assert health.live().ok
+
+
+def test_an_input_that_is_held_back_for_long_is_not_ready_and_says_why() -> None:
+    """A restart fixes nothing, so it stays live; the time counts from the same message on."""
+    now = 0.0
+    health, held = JobHealth("q"), HeldInput(clock=lambda: now)
+    for step in StartStep:
+        health.done(step)
+    first = HeldMessages(topic="spu-events", partition=1, stable=4, end=6)
+    for now, found in ((0.0, first), (59.0, first), (60.0, first)):
+        held.look([found])
+        health.hold(held.reason())
+        assert health.ready().ok == (now < HELD_SECONDS_MAX)
+    assert held.seconds() == {("spu-events", 1): 60.0}
+    reason = health.ready().body["reason"]
+    assert "partition 1 of spu-events: offsets 4 to 5 are held back" in reason
+    assert "for 60 s" in reason
+    assert health.live().ok
+    held.look([HeldMessages(topic="spu-events", partition=1, stable=6, end=9)])  # another one
+    health.hold(held.reason())
+    assert health.ready().ok
+    held.look([])
+    assert held.seconds() == {}
+
+
+def test_how_long_the_input_is_held_back_is_measured() -> None:
+    metrics = Metrics()
+    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12)}, {("e", 1): 7.5})
+    found = scraped(metrics)
+    name = "spu_assigner_held_back_seconds"
+    assert (found[name, "0", "e"], found[name, "1", "e"]) == (0.0, 7.5)
+
+
+def test_an_ended_query_is_neither_live_nor_ready_until_it_is_resumed() -> None:
+    """The first reason is the one that helps."""
+    health = JobHealth("q")
+    for step in StartStep:
+        health.done(step)
+    health.ended("Spark's JVM does not answer")
+    health.ended("the query has ended")
+    for verdict in (health.live(), health.ready()):
+        assert (verdict.ok, verdict.body["reason"]) == (False, "Spark's JVM does not answer")
+    health.resumed()
+    assert health.live().ok
+    assert health.ready().ok
+
+
+Ask = Callable[..., tuple[int, str, bytes]]
+
+
+@pytest.fixture
+def health() -> JobHealth:
+    return JobHealth("q")
+
+
+@pytest.fixture
+def ask(health: JobHealth) -> Iterator[Ask]:
+    """A server on a free port; gives status, type and body."""
+    listening = listen(Settings.load(flags={"metrics_port": "0"}, environ={}))
+    assert listening is not None
+    metrics = Metrics()
+    add_job(metrics, health, query="q")
+    server = MetricsServer(listening, application(metrics.registry, health))
+
+    def asked(path: str, method: str = "GET") -> tuple[int, str, bytes]:
+        request = urllib.request.Request(server.url + path, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers["Content-Type"], error.read()
+
+    yield asked
+    server.close()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(server.url, timeout=5)
+
+
+def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: JobHealth) -> None:
+    """Health as JSON with a status that an orchestrator acts on."""
+    status, kind, body = ask("/metrics")
+    assert status == 200
+    assert kind.startswith("text/plain; version=")
+    assert b"\nspu_assigner_ready 0.0\n" in body
+    assert ask("/live")[:2] == (200, "application/json")
+    status, _, body = ask("/ready")
+    assert status == 503
+    assert json.loads(body)["ready"] is False
+    for step in StartStep:
+        health.done(step)
+    assert ask("/ready")[0] == 200
+    assert ask("/metrics", "HEAD")[::2] == (200, b"")
+    assert ask("/metrics", "POST")[0] == 405
+    assert ask("/secret/../../etc/passwd")[0] == 404
+    assert ask("/%ff%00<script>")[::2] == (404, b"there are /metrics, /live, /ready\n")
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/live", "/ready", "/nowhere"])
+def test_a_foreign_name_for_this_machine_is_refused(health: JobHealth, path: str) -> None:
+    """A page elsewhere could point its own name here, and read through the user's browser."""
+    registry = Metrics().registry
+    asked = application(registry, health).test_client()
+    for host in ("evil.test", "evil.test:4060", "localhost.evil.test", "10.0.0.7", "[", ""):
+        answer = asked.get(path, headers={"Host": host})
+        assert answer.status_code == 400
+        assert "expected localhost or 127.0.0.1" in answer.text
+    for host in ("localhost:4060", "LOCALHOST", "127.0.0.1", "[::1]:4060"):
+        assert asked.get(path, headers={"Host": host}).status_code in (200, 404, 503)
+    others = application(registry, health, is_loopback=False).test_client()
+    assert others.get(path, headers={"Host": "10.0.0.7:4060"}).status_code in (200, 404, 503)
+
+
+def test_a_job_refuses_foreign_names_where_only_this_machine_can_ask() -> None:
+    """In a container it listens on all addresses, and Prometheus calls it by another name."""
+    for host, status in (("127.0.0.1", 400), ("0.0.0.0", 200)):
+        flags = {"metrics_port": "0", "metrics_host": host}
+        watch = Watch(Settings.load(flags=flags, environ={}))
+        port = (watch.url or "").split(":")[2].partition("/")[0]
+        connection = HTTPConnection("127.0.0.1", int(port), timeout=30)
+        connection.request("GET", "/metrics", headers={"Host": "job.example"})
+        assert connection.getresponse().status == status
+        connection.close()
+        watch.close()
+
+
+def test_a_port_that_is_taken_gives_way_to_the_next() -> None:
+    """Two jobs on one machine, with the same settings."""
+    first = listen(Settings.load(flags={"metrics_port": "0"}, environ={}))
+    assert first is not None
+    with first:
+        port = first.getsockname()[1]
+        second = listen(Settings.load(flags={"metrics_port": str(port)}, environ={}))
+        assert second is not None
+        with second:
+            assert second.getsockname()[1] != port
+            assert second.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("off", ["off", ""])
+def test_metrics_can_be_switched_off(off: str) -> None:
+    """By a word, or by nothing."""
+    assert listen(Settings.load(flags={"metrics_port": off}, environ={})) is None
+
+
+def test_an_address_of_another_machine_is_refused_by_name() -> None:
+    """192.0.2.0/24 is nobody's."""
+    settings = Settings.load(flags={"metrics_host": "192.0.2.1"}, environ={})
+    with pytest.raises(SettingsError, match=r"'192\.0\.2\.1', port 4060, .*--metrics-host"):
+        listen(settings)

@@ -1,0 +1,160 @@
+"""The lock of jars, and what becomes of a jar that is not what the lock says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from spu_assigner.stream.local.jvm.jars import (
+    GROUPS,
+    ROOTS,
+    Group,
+    Jar,
+    JarError,
+    ensure_all,
+    proxy_options,
+    read_lock,
+)
+from spu_assigner.stream.local.jvm.java import JavaError, ensure_java
+
+_GROUP: Group = "spark-local"
+_CONTENT = b"the jar's bytes"
+
+_POM = (
+    "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
+    "<artifactId>tool</artifactId><version>1.0</version></project>"
+)
+
+
+def _jar(content: bytes = _CONTENT) -> Jar:
+    return Jar(
+        coordinate="org.example:tool:1.0",
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+    )
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A world whose only repository is a folder with one jar, and an empty cache."""
+    try:
+        java = ensure_java()
+    except JavaError as reason:
+        pytest.skip(str(reason))
+    repository = tmp_path / "repository"
+    module = repository / "org" / "example" / "tool" / "1.0"
+    module.mkdir(parents=True)
+    (module / "tool-1.0.jar").write_bytes(_CONTENT)
+    (module / "tool-1.0.pom").write_text(_POM, encoding="utf-8")
+    settings = tmp_path / "settings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="here"/><resolvers>'
+        f'<ibiblio name="here" m2compatible="true" root="{repository.as_uri()}"/>'
+        "</resolvers></ivysettings>",
+        encoding="utf-8",
+    )
+    return {
+        "JAVA_HOME": str(java.home),
+        "SPU_ASSIGNER_CACHE": str(tmp_path / "cache"),
+        "SPU_ASSIGNER_IVY_SETTINGS": str(settings),
+    }
+
+
+def _ensure(environ: dict[str, str], jars: Sequence[Jar]) -> list[Path]:
+    return ensure_all([_GROUP], environ, lock={_GROUP: jars})[_GROUP]
+
+
+def test_the_lock_holds_every_root_with_a_hash() -> None:
+    """A root without a locked jar would be a class not found, much later."""
+    lock = read_lock()
+    assert tuple(lock) == GROUPS
+    for group, roots in ROOTS.items():
+        coordinates = {jar.coordinate for jar in lock[group]}
+        assert {root.coordinate for root in roots} <= coordinates
+        assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in lock[group])
+        assert len({jar.file_name for jar in lock[group]}) == len(lock[group])
+    assert len(lock["broker"]) == 46  # Kafka's 45 and what makes it log
+
+
+def test_a_damaged_lock_is_refused(tmp_path: Path) -> None:
+    """Without the lock nothing may be run."""
+    path = tmp_path / "lock.json"
+    path.write_text(json.dumps({"groups": {_GROUP: [{"coordinate": "a:b:1"}]}}), encoding="utf-8")
+    with pytest.raises(JarError, match="is no lock of jars"):
+        read_lock(path)
+
+
+def test_a_jar_is_fetched_once_and_then_found(environ: dict[str, str], tmp_path: Path) -> None:
+    """The second start needs no network; another user's executor may read the driver's cache."""
+    (path,) = _ensure(environ, [_jar()])
+    assert path.read_bytes() == _CONTENT
+    assert path.stat().st_mode & 0o444 == 0o444
+    assert path.parent.stat().st_mode & 0o555 == 0o555
+    shutil.rmtree(tmp_path / "repository")
+    assert _ensure(environ, [_jar()]) == [path]
+
+
+def test_a_jar_with_another_hash_is_refused_and_not_kept(environ: dict[str, str]) -> None:
+    """Whatever changed it on the way may have changed it for the worse."""
+    with pytest.raises(JarError, match=r"org\.example:tool:1\.0 has SHA-256 .*: deleted"):
+        _ensure(environ, [_jar(b"what was locked")])
+    assert list(Path(environ["SPU_ASSIGNER_CACHE"]).rglob("*.jar")) == []
+
+
+def test_a_jar_damaged_in_the_cache_is_fetched_again(environ: dict[str, str]) -> None:
+    """Disks fail, and a cache is touched by many; the same size must not hide it."""
+    (path,) = _ensure(environ, [_jar()])
+    path.write_bytes(_CONTENT[::-1])
+    assert [found.read_bytes() for found in _ensure(environ, [_jar()])] == [_CONTENT]
+
+
+def test_what_cannot_be_fetched_is_named_with_what_to_do(environ: dict[str, str]) -> None:
+    """Without a network, or with a misspelt path of Ivy's settings, in one line."""
+    absent = Jar(coordinate="org.example:absent:2.0", sha256="0" * 64, size=1)
+    with pytest.raises(JarError) as caught:
+        _ensure(environ, [absent])
+    message = str(caught.value)
+    assert message.startswith("org.example:absent:2.0 could not be fetched (")
+    assert "SPU_ASSIGNER_IVY_SETTINGS" in message
+    assert "\n" not in message
+    environ["SPU_ASSIGNER_IVY_SETTINGS"] = "/nowhere/settings.xml"
+    with pytest.raises(JarError, match=r"SPU_ASSIGNER_IVY_SETTINGS is '/nowhere/settings\.xml'"):
+        _ensure(environ, [_jar()])
+
+
+def test_two_at_once_share_one_fetch(environ: dict[str, str]) -> None:
+    """Two terminals, or parallel tests, on an empty cache."""
+    found: list[list[Path]] = []
+    fetches: list[str] = []
+
+    def run() -> None:
+        jars = {_GROUP: [_jar()]}
+        found.append(ensure_all([_GROUP], environ, lock=jars, report=fetches.append)[_GROUP])
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found[0] == found[1]
+    assert len(fetches) == 1
+    left = sorted(path.name for path in Path(environ["SPU_ASSIGNER_CACHE"]).iterdir())
+    assert left == [".lock", "ivy.log", "jars"]
+
+
+def test_the_proxy_of_the_environment_is_said_to_java() -> None:
+    """Java does not look there, and behind a proxy nothing else works."""
+    environ = {"https_proxy": "http://proxy.example:3128", "HTTP_PROXY": "http://other.example"}
+    assert proxy_options(environ) == [
+        "-Dhttp.proxyHost=other.example",
+        "-Dhttp.proxyPort=80",
+        "-Dhttps.proxyHost=proxy.example",
+        "-Dhttps.proxyPort=3128",
+    ]
+    assert proxy_options({}) == []

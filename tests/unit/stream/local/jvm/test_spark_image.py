@@ -1,0 +1,150 @@
+"""The archive of Spark's classes: of one Java and one class path, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from spu_assigner.stream.job.run import spark_class_archive as spark_image
+from spu_assigner.stream.local.jvm import spark_class_archive as lookup
+from spu_assigner.stream.local.jvm.java import Java
+
+JARS = [Path("a.jar"), Path("b.jar")]
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Java:
+    home = tmp_path / "java"
+    home.mkdir()
+    (home / "release").write_text('JAVA_VERSION="17.0.1"')
+    (home / "bin").mkdir()
+    (home / "bin" / "java").symlink_to("/bin/true")
+    return Java(home=home, version=17, source="PATH")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"SPU_ASSIGNER_CACHE": str(tmp_path / "cache")}
+
+
+def test_it_is_of_one_java_and_one_class_path(java: Java, environ: dict[str, str]) -> None:
+    assert lookup.jvm_options(java, JARS, environ) == []
+    folder = lookup.archive_folder(java, JARS, environ)
+    folder.mkdir(parents=True)
+    (folder / "classes.jsa").write_bytes(b"")
+    option, *_ = lookup.jvm_options(java, JARS, environ)
+    assert option == f"-XX:SharedArchiveFile={folder / 'classes.jsa'}"
+    assert lookup.jvm_options(java, JARS[::-1], environ) == []
+    (java.home / "release").write_text('JAVA_VERSION="17.0.2"')
+    assert lookup.jvm_options(java, JARS, environ) == []
+
+
+def test_it_is_of_the_jars_as_they_are(
+    java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM that finds a jar of another time passes the archive over and says nothing."""
+    package = tmp_path / "pyspark"
+    ours, sparks = tmp_path / "ours.jar", package / "jars" / "spark.jar"
+    sparks.parent.mkdir(parents=True)
+    monkeypatch.setattr(lookup, "pyspark_folder", lambda: package)
+    for jar in (ours, sparks):
+        jar.write_bytes(b"")
+    folders = [lookup.archive_folder(java, [ours], environ)]
+    for jar in (ours, sparks):
+        os.utime(jar, (1, 1))
+        folders.append(lookup.archive_folder(java, [ours], environ))
+    assert len(set(folders)) == 3
+
+
+def test_what_cannot_be_made_is_reported_and_done_without(
+    java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert not spark_image.ensure_spark_image(java, JARS, environ, reported.append)
+    log = Path(environ["SPU_ASSIGNER_CACHE"]) / "spark_class_archive.log"
+    assert reported[-1] == (
+        "Spark starts without an archive of its classes: the run that makes it ended with status "
+        f"1; its log is {log}"
+    )
+    assert log.is_file()
+    assert lookup.jvm_options(java, JARS, environ) == []
+    assert list(Path(environ["SPU_ASSIGNER_CACHE"]).glob(".scratch-*")) == []
+
+
+def test_a_run_that_takes_too_long_names_what_to_do(
+    java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set-up is not complete then: it tries again."""
+    monkeypatch.setattr(spark_image, "MAKE_SECONDS_MAX", 0.1)
+    reported: list[str] = []
+    found = {**os.environ, **environ}
+    assert not spark_image.ensure_spark_image(java, JARS, found, reported.append)
+    assert "did not end within 0 s and was ended; when the machine has less to do" in reported[-1]
+    assert "`python -m spu_assigner.stream.setup` tries again; its log is /" in reported[-1]
+    assert lookup.jvm_options(java, JARS, environ) == []
+
+
+def test_a_java_without_an_archive_of_its_own_classes_is_named_at_once(
+    java: Java, environ: dict[str, str]
+) -> None:
+    """A jlinked Java has none; the run would take half a minute, and end with nothing."""
+    java.executable.unlink()
+    java.executable.symlink_to("/bin/false")
+    reported: list[str] = []
+    assert spark_image.ensure_spark_image(java, JARS, environ, reported.append)  # no better later
+    assert reported == [
+        "Spark starts without an archive of its classes: this Java has no archive of its own "
+        f"classes, on which others are built; `{java.executable} -Xshare:dump` makes it"
+    ]
+
+
+WORKER = "Streaming TransformWithStateInPandas Python worker Completed execution of batch 3"
+TRACEBACK = """Traceback (most recent call last):
+  File "x.py", line 1, in <module>
+    start()
+OSError: [Errno 28] No space left on device
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (f"spark_image: the broker did not start\n{WORKER}\n", "the broker did not start"),
+        (f"{WORKER}\n{TRACEBACK}{WORKER}\n", "OSError: [Errno 28] No space left on device"),
+        (
+            f"[0.017s][warning][cds] -XX:ArchiveClassesAtExit is unsupported\n{WORKER}\n",
+            "-XX:ArchiveClassesAtExit is unsupported",
+        ),
+        (f"[9.1s][warning][cds,dynamic] Unable to write\n{WORKER}\n", "Unable to write"),
+        (f"{WORKER}\n", None),
+        ("", None),
+    ],
+)
+def test_the_cause_of_a_failure_is_not_the_last_line_of_a_log(log: str, cause: str | None) -> None:
+    """Spark's workers go on to report while they are stopped."""
+    assert spark_image.cause_in(log) == cause
+
+
+def test_archives_of_environments_that_are_gone_are_removed(
+    java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = tmp_path / "cache" / "spark"
+    for name in ("gone", "renewed", "there"):
+        (images / name).mkdir(parents=True)
+        (images / name / "classes.jsa").write_bytes(b"")
+        package = tmp_path / name
+        jar = package / "jars" / "spark.jar"
+        jar.parent.mkdir(parents=True)
+        jar.write_bytes(b"")
+        os.utime(jar, (1, 1))
+        note = "\n".join(lookup.package_key(package))
+        (images / name / "pyspark-folder").write_text(note)
+    shutil.rmtree(tmp_path / "gone")
+    os.utime(tmp_path / "renewed" / "jars" / "spark.jar", (2, 2))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    spark_image.ensure_spark_image(java, JARS, environ)
+    assert [path.name for path in images.iterdir()] == ["there"]
