@@ -7,9 +7,9 @@ of all that passed is the number of replicas that are elsewhere.
 Rules:
 - What can go in one step goes first, many at once (`ReplicaPool.deal`): nothing costs less.
 - Then paths follow one by one, as long as one makes the sum of the squared distances outside the
-  bands smaller: one that makes it the least, of those one of the least cost, of those one with the
-  fewest steps. No circle of transfers ever costs less than nothing, so the end is the least sum at
-  the least cost.
+  bands smaller, or takes moves back: one that makes it the least, of those one of the least cost,
+  of those one with the fewest steps. No circle of transfers ever costs less than nothing, so the
+  end is the least sum at the least cost.
 
 Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive shortest paths) and
 14.5 (convex costs).
@@ -40,7 +40,8 @@ def even_out(
     """
     flow = _Flow(pool, counts, bands, looks_max)
     flow.deal()
-    while flow.is_outside() and (hops := flow.shortest_path()):
+    least = bands.moves(counts)
+    while (flow.is_outside() or pool.moved() > least) and (hops := flow.shortest_path()):
         flow.transfer(hops)
     return flow.counts, pool.looks >= looks_max
 
@@ -113,7 +114,7 @@ class _Flow:
         return starts, np.where(self.counts < self._limits, ends, FAR)
 
     def is_outside(self) -> bool:
-        """Whether any SPU is outside its band; else there is no path that costs less than 0."""
+        """Whether any SPU is outside its band; else paths can only take moves back."""
         return bool(self._penalties(self.counts).any())
 
     def _penalties(self, counts: CountArray) -> CountArray:

@@ -200,6 +200,10 @@ class ReplicaPool:
             self._tables.pop(spu, None)
         self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
 
+    def moved(self) -> int:
+        """How many replicas are elsewhere, or have changed places in their list."""
+        return int((self._now != self._at_first).sum())
+
     def changes(self) -> list[Step]:
         """What is elsewhere now, by row.
 

@@ -61,6 +61,17 @@ def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tupl
     return outside, cost % HEAVY
 
 
+def test_a_move_that_a_later_one_makes_needless_is_taken_back() -> None:
+    """All are in their bands after five moves, and could be after four."""
+    cluster = Cluster(
+        racks={spu_id: int(spu_id in (3, 4)) for spu_id in range(7)},
+        capacities={0: 3, 1: 3, 2: 1, 3: 1, 4: 4},
+        topics=[[[2, 0, 1, 3], [0], [1, 2]], [[3, 2, 0]]],
+        other={},
+    )
+    assert len(cluster.plan().moves) == 4
+
+
 @settings(max_examples=share_of(1_000), deadline=None)
 @given(clusters())
 def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> None:
