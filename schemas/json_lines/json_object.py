@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -34,9 +35,21 @@ def members_of(line: str | bytes) -> dict[str, Any]:
     return _object(line, _DECODER)
 
 
-def lenient_members(line: str | bytes) -> dict[str, Any]:
-    """The same where a name may be repeated and a number may be none, to look for other faults."""
-    return _object(line, _LENIENT)
+def lenient_members(line: str | bytes, note: Callable[[LineError], None]) -> dict[str, Any]:
+    """The same where names are repeated and numbers are none, to look for other faults, too.
+
+    Each repeated name is noted; a number that is none is NaN or infinite, which no field may hold.
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                note(repeated_field(name))
+            found[name] = value
+        return found
+
+    return _object(line, json.JSONDecoder(object_pairs_hook=members, parse_int=_lenient_integer))
 
 
 def strict_value(text: str) -> Any:
@@ -47,11 +60,6 @@ def strict_value(text: str) -> Any:
         ValueError, RecursionError: no JSON, too many digits, or nested too deeply.
     """
     return _DECODER.decode(text)
-
-
-def lenient_value(text: str) -> Any:
-    """The value of a text, read as leniently."""
-    return _LENIENT.decode(text)
 
 
 def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
@@ -129,7 +137,6 @@ def _lenient_integer(text: str) -> float:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
 )
-_LENIENT: Final = json.JSONDecoder(parse_int=_lenient_integer)
 
 
 def quoted(value: object) -> str:
