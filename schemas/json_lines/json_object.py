@@ -45,7 +45,7 @@ def lenient_members(line: str | bytes, note: Callable[[LineError], None]) -> dic
         found: dict[str, Any] = {}
         for name, value in pairs:
             if name in found:
-                note(repeated_field(name))
+                note(_repeated_field(name))
             found[name] = value
         return found
 
@@ -71,13 +71,12 @@ def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
         value = decoder.decode(text)
     except UnicodeDecodeError as error:
         said = f"byte {error.start} is no UTF-8; expected one JSON object in UTF-8"
-        before = error.object[: error.start].decode("utf-8")
-        raise LineError(LineFault.NO_JSON, said, position=len(before)) from error
+        raise LineError(LineFault.NO_JSON, said) from error
     except json.JSONDecodeError as error:
         said = f"no JSON at character {error.pos}: {error.msg}; expected one JSON object"
         if text.startswith("\ufeff"):
             said = "the line begins with a byte order mark (BOM); expected one JSON object alone"
-        raise LineError(LineFault.NO_JSON, said, position=error.pos) from error
+        raise LineError(LineFault.NO_JSON, said) from error
     except RecursionError as error:
         said = "nested too deeply; expected one JSON object"
         raise LineError(LineFault.TOO_DEEP, said) from error
@@ -90,22 +89,22 @@ def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     return value
 
 
-def repeated_field(name: str, position: int | None = None) -> LineError:
+def _repeated_field(name: str) -> LineError:
     """A member's name is given again in one object."""
     said = f"field {quoted(name)} is given more than once; expected it once"
-    return LineError(LineFault.REPEATED_FIELD, said, field=name, position=position)
+    return LineError(LineFault.REPEATED_FIELD, said, field=name)
 
 
-def no_number(text: str, *, field: str = "", position: int | None = None) -> LineError:
+def _no_number(text: str) -> LineError:
     """A number is none of JSON's, or has too many digits."""
     said = f"found {text[:QUOTE_LENGTH_MAX]}; expected a whole number"
-    return LineError(LineFault.WRONG_VALUE, said, field=field, position=position)
+    return LineError(LineFault.WRONG_VALUE, said)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise repeated_field(_first_twice(pairs))
+        raise _repeated_field(_first_twice(pairs))
     return members
 
 
@@ -120,13 +119,13 @@ def _first_twice(pairs: list[tuple[str, Any]]) -> str:
 
 
 def _not_a_number(constant: str) -> NoReturn:
-    raise no_number(constant)
+    raise _no_number(constant)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise no_number(text)
+        raise _no_number(text)
     return number
 
 
