@@ -68,10 +68,9 @@ def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, for
     "moves" who went and came in a repair or rebalance; "not_in_ring" who could not be chosen;
     "recomputed" that the placement was repeated with the same outcome.
 
-    With --check each fault has its line, field and code, and a fix: lines that are no events, all
-    that the core would reject, and, as warnings, what it accepts and is probably not intended. A
-    cluster in which no SPU joins is taken to be running: what depends on its SPUs and earlier
-    topics is not checked.
+    With --check the faults come instead: lines that are no events, what the core would reject, and,
+    as warnings, what is probably not intended; each with line, field, code and fix. Of a cluster in
+    which no SPU joins, what depends on its SPUs and earlier topics is not checked.
 
     Exit status: 0 when every line was an event (a rejection is an answer, not an error), 1 when one
     was not or, with --check, would be rejected, 2 for wrong usage.

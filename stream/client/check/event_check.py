@@ -8,7 +8,6 @@ is probably not intended is a warning.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -130,49 +129,46 @@ class EventCheck:
     def _refusals(self, first: Refusal) -> Iterator[Refusal]:
         """The first refusal, then those that show with legal values in place of the others."""
         asked = replace(self.event, event_id=_UNUSED_ID)
-        tried: Counter[Code] = Counter()
+        tried: set[Code] = set()
         refusal: Refusal | None = first
-        while refusal is not None:
-            code, message = refusal
-            legal = [
-                values
-                for each in ADVICE[code].legal
-                if (values := {n: v for n, v in each.items() if hasattr(asked, n)})
-            ]
-            is_own = refusal is first or bool(legal) or self._is_of_lists(code)
-            if is_own and not tried[code]:  # Else the legal value led to it.
-                yield code, message
-            if tried[code] == len(legal):
+        while refusal is not None and refusal[0] not in tried:
+            code, _ = refusal
+            tried.add(code)
+            legal = {n: v for n, v in ADVICE[code].legal.items() if hasattr(asked, n)}
+            if (
+                refusal is first or legal or self._is_of_lists(code)
+            ):  # Else a legal value led to it.
+                yield refusal
+            if not legal:
                 return
-            asked = replace(asked, **legal[tried[code]])
-            tried[code] += 1
+            asked = replace(asked, **legal)
             records = decide(self.cluster.state, asked, default_policy=self.default_policy)
             refusal = _refusal_of(asked, records)
 
     def _report_refused(self, code: Code, message: str) -> None:
-        count = 0
-        if self._is_of_lists(code):  # The core names the first of their faults.
-            for fault in self._list_faults():
-                count += 1
-                self.report(fault.code, fault.message, self._field_of_lists(fault))
-        if not count:
-            earlier = self.cluster.topics.get(getattr(self.event, "topic", ""))
-            is_named = earlier is not None and code in (Code.TOPIC_EXISTS, Code.TOPIC_UNKNOWN)
-            self.report(
-                code, f"{message} ({earlier})" if is_named else message, _field(code, message)
-            )
+        lists = getattr(self.event, "replicas", None)
+        prefix = "replicas.partitions" if isinstance(lists, dict) else "replicas"
+        is_said = False
+        for fault in self._list_faults() if self._is_of_lists(code) else ():
+            is_said = True  # The core names the first of them.
+            self.report(fault.code, fault.message, field_of(prefix, fault.path))
+        if is_said:
+            return
+        earlier = self.cluster.topics.get(getattr(self.event, "topic", ""))
+        if earlier is not None and code in (Code.TOPIC_EXISTS, Code.TOPIC_UNKNOWN):
+            message = f"{message} ({earlier})"
+        self.report(code, message, _field(code, message))
 
     def _is_of_lists(self, code: Code) -> bool:
         """Whether replica lists of the event can be rejected so."""
-        counts = (Code.INVALID_PARTITIONS, Code.INVALID_REPLICATION_FACTOR)
         match self.event:
-            case TopicAdopted():
-                has_lists = True
-            case TopicCreate(replicas=lists, policy=policy):
-                has_lists = lists is not None and policy in (None, Policy.MANUAL)
+            case (
+                TopicAdopted() | TopicCreate(policy=None | Policy.MANUAL, replicas=list() | dict())
+            ):
+                counts = (Code.INVALID_PARTITIONS, Code.INVALID_REPLICATION_FACTOR)
+                return code.startswith("MANUAL_") or code in counts
             case _:
-                has_lists = False
-        return has_lists and (code.startswith("MANUAL_") or code in counts)
+                return False
 
     def _list_faults(self) -> Iterator[ManualFault]:
         """Every fault of the event's replica lists."""
@@ -184,12 +180,6 @@ class EventCheck:
         elif isinstance(event, TopicCreate):
             yield from list_faults(event.replicas)
             yield from spu_faults(state, whole_lists(event.replicas))
-
-    def _field_of_lists(self, fault: ManualFault) -> str:
-        lists = getattr(self.event, "replicas", None)
-        return field_of(
-            "replicas.partitions" if isinstance(lists, dict) else "replicas", fault.path
-        )
 
     def _report_answers(self, records: Sequence[Record]) -> None:
         """What the core says of an event that it accepts."""

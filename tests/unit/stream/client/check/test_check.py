@@ -68,7 +68,6 @@ GOOD: Final = {
         "replication_factor": 2,
         "policy": "kafka",
         "start_index": 1,
-        "shift": 1,
         "validate_only": False,
     },
     "join": {"type": "spu_joined", "rack": "a", "cores": 2, "capacity": 9, "labels": {"x": "y"}},
@@ -80,7 +79,6 @@ FAULTS: Final[dict[str, list[tuple[str, Any, str]]]] = {  # field, value, code
         ("replication_factor", 33, "INVALID_REPLICATION_FACTOR"),
         ("replication_factor", 1.5, "WRONG_VALUE"),
         ("start_index", -1, "INVALID_START_INDEX"),
-        ("shift", -1, "INVALID_SHIFT"),
         ("validate_only", 1, "WRONG_VALUE"),
         ("policy", "best", "WRONG_VALUE"),
         ("topic", "a b", "ILLEGAL_NAME"),
@@ -369,6 +367,10 @@ CASES: Final[dict[str, tuple[list[Any], list[tuple[int, str, str]]]]] = {
             (5, "WRONG_VALUE", "constraints.require[1]"),
             (5, "ABSENT_FIELD", "constraints.spread[0]"),
         ],
+    ),
+    "a shift out of its limits": (
+        [E.create("t", policy=Policy.KAFKA, start_index=1, shift=-1, replication_factor=33)],
+        [(1, "INVALID_REPLICATION_FACTOR", "replication_factor"), (1, "INVALID_SHIFT", "shift")],
     ),
     "constraints of another policy": (
         [E.join(0), E.create("t", policy=Policy.KAFKA, constraints=ON_SSD)],
