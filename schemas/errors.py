@@ -51,12 +51,9 @@ class LineFault(StrEnum):
 class LineError(DecodeError):
     """A line makes no event, and where it goes wrong."""
 
-    def __init__(
-        self, fault: LineFault, message: str, *, field: str = "", position: int | None = None
-    ) -> None:
+    def __init__(self, fault: LineFault, message: str, *, field: str = "") -> None:
         self.fault = fault
         self.field = field  # empty: the line as a whole
-        self.position = position  # character of the line, from 0, where it is known
         super().__init__(DeadLetterCode.BAD_EVENT, message)
 
 

@@ -28,10 +28,9 @@ PROGRAM: Final = "spu-assigner"
 
 # command: (its module, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
-    "simulate": ("client.simulate", "Answer events from a file, without Kafka or Spark."),
-    "lint": (
-        "client.lint.command",
-        "Find faults of event files and replica lists before they are sent.",
+    "simulate": (
+        "client.simulate",
+        "Answer the events of a file, or check them, without Kafka or Spark.",
     ),
     "run": ("job.run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
@@ -34,9 +35,21 @@ def members_of(line: str | bytes) -> dict[str, Any]:
     return _object(line, _DECODER)
 
 
-def lenient_members(line: str | bytes) -> dict[str, Any]:
-    """The same where a name may be repeated and a number may be none, to look for other faults."""
-    return _object(line, _LENIENT)
+def lenient_members(line: str | bytes, note: Callable[[LineError], None]) -> dict[str, Any]:
+    """The same where names are repeated and numbers are none, to look for other faults, too.
+
+    Each repeated name is noted; a number that is none is NaN or infinite, which no field may hold.
+    """
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                note(_repeated_field(name))
+            found[name] = value
+        return found
+
+    return _object(line, json.JSONDecoder(object_pairs_hook=members, parse_int=_lenient_integer))
 
 
 def strict_value(text: str) -> Any:
@@ -49,11 +62,6 @@ def strict_value(text: str) -> Any:
     return _DECODER.decode(text)
 
 
-def lenient_value(text: str) -> Any:
-    """The value of a text, read as leniently."""
-    return _LENIENT.decode(text)
-
-
 def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     if len(line) > MANUAL_FILE_SIZE_MAX:
         said = f"the line has {len(line)} characters; at most {MANUAL_FILE_SIZE_MAX} are read"
@@ -63,13 +71,12 @@ def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
         value = decoder.decode(text)
     except UnicodeDecodeError as error:
         said = f"byte {error.start} is no UTF-8; expected one JSON object in UTF-8"
-        before = error.object[: error.start].decode("utf-8")
-        raise LineError(LineFault.NO_JSON, said, position=len(before)) from error
+        raise LineError(LineFault.NO_JSON, said) from error
     except json.JSONDecodeError as error:
         said = f"no JSON at character {error.pos}: {error.msg}; expected one JSON object"
         if text.startswith("\ufeff"):
             said = "the line begins with a byte order mark (BOM); expected one JSON object alone"
-        raise LineError(LineFault.NO_JSON, said, position=error.pos) from error
+        raise LineError(LineFault.NO_JSON, said) from error
     except RecursionError as error:
         said = "nested too deeply; expected one JSON object"
         raise LineError(LineFault.TOO_DEEP, said) from error
@@ -82,22 +89,22 @@ def _object(line: str | bytes, decoder: json.JSONDecoder) -> dict[str, Any]:
     return value
 
 
-def repeated_field(name: str, position: int | None = None) -> LineError:
+def _repeated_field(name: str) -> LineError:
     """A member's name is given again in one object."""
     said = f"field {quoted(name)} is given more than once; expected it once"
-    return LineError(LineFault.REPEATED_FIELD, said, field=name, position=position)
+    return LineError(LineFault.REPEATED_FIELD, said, field=name)
 
 
-def no_number(text: str, *, field: str = "", position: int | None = None) -> LineError:
+def _no_number(text: str) -> LineError:
     """A number is none of JSON's, or has too many digits."""
     said = f"found {text[:QUOTE_LENGTH_MAX]}; expected a whole number"
-    return LineError(LineFault.WRONG_VALUE, said, field=field, position=position)
+    return LineError(LineFault.WRONG_VALUE, said)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise repeated_field(_first_twice(pairs))
+        raise _repeated_field(_first_twice(pairs))
     return members
 
 
@@ -112,13 +119,13 @@ def _first_twice(pairs: list[tuple[str, Any]]) -> str:
 
 
 def _not_a_number(constant: str) -> NoReturn:
-    raise no_number(constant)
+    raise _no_number(constant)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise no_number(text)
+        raise _no_number(text)
     return number
 
 
@@ -129,7 +136,6 @@ def _lenient_integer(text: str) -> float:
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_unique, parse_constant=_not_a_number, parse_float=_finite
 )
-_LENIENT: Final = json.JSONDecoder(parse_int=_lenient_integer)
 
 
 def quoted(value: object) -> str:

@@ -6,14 +6,13 @@ say, which names the first fault.
 
 from __future__ import annotations
 
-import codecs
 import json
 from pathlib import Path
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX
-from spu_assigner.schemas.errors import LineError, LineFault
+from spu_assigner.schemas.errors import LineError
 from spu_assigner.schemas.json_lines.json_object import (
     REASSIGNMENT,
     is_reassignment,
@@ -38,16 +37,6 @@ class AssignmentFileError(AssignerError):
         super().__init__(f"replica assignment {str(path)!r} {reason}")
 
 
-class NoAssignmentError(AssignerError):
-    """Bytes are no replica lists."""
-
-    def __init__(self, fault: LineFault, reason: str, position: int | None = None) -> None:
-        self.fault = fault
-        self.reason = reason  # what follows the file's name in a message
-        self.position = position  # character of the text, from 0, where it is known
-        super().__init__(reason)
-
-
 def read_assignment(path: Path) -> Any:
     """The manual lists of a file, as they are there.
 
@@ -60,41 +49,25 @@ def read_assignment(path: Path) -> Any:
     except FileRefusedError as error:
         raise AssignmentFileError(path, error.reason) from error
     try:
-        return assignment_of(data)
-    except NoAssignmentError as error:
-        raise AssignmentFileError(path, error.reason) from error
-
-
-def assignment_of(data: bytes) -> Any:
-    """The manual lists of a file's bytes, as they are there.
-
-    Raises:
-        NoAssignmentError: no JSON of either form.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-        value = strict_value(text)
+        value = strict_value(data.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
-        mark = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
-        at = mark + error.start  # The codec counts from behind the mark.
-        position = len(data[mark:at].decode())
-        said = f"is no UTF-8 at byte {at}"
-        raise NoAssignmentError(LineFault.NO_JSON, said, position) from error
+        said = f"is no UTF-8 at byte {error.start}; expected {FORMS}"
+        raise AssignmentFileError(path, said) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        said = f"is no JSON at {where}: {error.msg}"
-        raise NoAssignmentError(LineFault.NO_JSON, said, error.pos) from error
+        said = f"is no JSON at {where}: {error.msg}; expected {FORMS}"
+        raise AssignmentFileError(path, said) from error
     except RecursionError as error:
-        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP) from error
+        raise AssignmentFileError(path, TOO_DEEP) from error
     except (LineError, ValueError) as error:
         reason = error.message if isinstance(error, LineError) else str(error)
-        raise NoAssignmentError(LineFault.WRONG_VALUE, f"cannot be read: {reason}") from error
+        raise AssignmentFileError(path, f"cannot be read: {reason}; expected {FORMS}") from error
     if is_reassignment(value):
-        raise NoAssignmentError(LineFault.WRONG_VALUE, f"{REASSIGNMENT}; expected {FORMS}")
+        raise AssignmentFileError(path, f"{REASSIGNMENT}; expected {FORMS}")
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     lists = value["partitions"] if is_object else value
     if not isinstance(lists, list):
-        raise NoAssignmentError(LineFault.WRONG_VALUE, f"is neither form; expected {FORMS}")
+        raise AssignmentFileError(path, f"is neither form; expected {FORMS}")
     if is_deeper_than(value, MANUAL_DEPTH_MAX):
-        raise NoAssignmentError(LineFault.TOO_DEEP, TOO_DEEP)
+        raise AssignmentFileError(path, TOO_DEEP)
     return value

@@ -3,7 +3,8 @@
 Events come in as JSON Lines, answers go out as JSON Lines, each as soon as its line is there. A
 line that is no event becomes a dead letter in its place and the rest goes on; a blank line is
 passed over. With `--explain` each replica map is followed by a line for each partition that it set
-(`client/explanation.py` has their form) and carries its reason.
+(`client/explanation.py` has their form) and carries its reason. With `--check` the faults of all
+lines come out instead of answers (`client/check`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,22 @@ DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Pol
     is_flag=True,
     help='Give each map its "reason", and say after it why each list is as it is.',
 )
-def simulate(file: Path, policy: str, is_explained: bool) -> int:
+@click.option(
+    "--check",
+    "is_check",
+    is_flag=True,
+    help="Print every fault of the file, with a fix, instead of answers.",
+)
+@click.option(
+    "--output",
+    "-o",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Of --check: text for people, or one JSON object a line.",
+)
+def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, form: str) -> int:
     """Answer the events of FILE (or of standard input) without Kafka or Spark.
 
     FILE holds one event a line, as JSON; each answer is printed as one line of JSON. A line that is
@@ -52,10 +68,19 @@ def simulate(file: Path, policy: str, is_explained: bool) -> int:
     "moves" who went and came in a repair or rebalance; "not_in_ring" who could not be chosen;
     "recomputed" that the placement was repeated with the same outcome.
 
-    Exit status: 0 when every line was an event (a refusal is an answer, not an error), 1 when one
-    was not, 2 for wrong usage.
+    With --check the faults come instead: lines that are no events, what the core would reject, and,
+    as warnings, what is probably not intended; each with line, field, code and fix. Of a cluster in
+    which no SPU joins, what depends on its SPUs and earlier topics is not checked.
+
+    Exit status: 0 when every line was an event (a rejection is an answer, not an error), 1 when one
+    was not or, with --check, would be rejected, 2 for wrong usage.
     """
     with reading(file) as source:
+        if is_check:
+            from spu_assigner.stream.client.check.file_check import check_lines
+
+            name = "<stdin>" if str(file) == "-" else str(file)
+            return check_lines(source, name, Policy(policy), is_json=form == "json")
         return answer_lines(source, sys.stdout.buffer, Policy(policy), explain=is_explained)
 
 

@@ -104,7 +104,6 @@ PARTS: Final = (
         name="simulate", results=("simulate",), minutes=0.2, whole=_pytest("test_simulate_bench.py")
     ),
     Part(name="doctor", results=("doctor",), minutes=5, whole=_pytest("test_doctor_bench.py")),
-    Part(name="lint", results=("lint",), minutes=0.3, whole=_pytest("test_lint_bench.py")),
     Part(
         name="resources",
         results=("resources",),

@@ -18,7 +18,6 @@ PARTS = ("core", "schemas", "stream")
 # What each command is called with, so that it gets to its work; none: it works without the extra.
 CALLS = {
     "simulate": None,
-    "lint": None,
     "completion": None,
     "doctor": None,  # reports each missing package by its code
     "produce": ["spu-joined", "--cluster", "c1", "--spu-id", "1"],

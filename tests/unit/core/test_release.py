@@ -232,7 +232,7 @@ def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:
     )
 
 
-def test_lint_refers_to_the_line_that_releases(tmp_path: Path) -> None:
+def test_a_check_refers_to_the_line_that_releases(tmp_path: Path) -> None:
     """A grow or delete behind it is refused; and Kafka keeps the name."""
     lines = [
         '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
@@ -243,8 +243,9 @@ def test_lint_refers_to_the_line_that_releases(tmp_path: Path) -> None:
     ]
     file = tmp_path / "events.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines))
-    found = CliRunner().invoke(cli, ["lint", str(file)]).stdout.splitlines()
-    assert [line.partition(" ")[2] for line in found[:-1]] == [
-        "E402 topic: no topic 'a.b' in cluster 'c1' (line 3 releases it)",
-        "W508 topic: 'a_b' and 'a.b' are one name to Kafka, which refuses one",
+    found = CliRunner().invoke(cli, ["simulate", "--check", str(file)]).stdout.splitlines()
+    faults = [line.partition(" ")[2] for line in found if line.startswith(str(file))]
+    assert faults == [
+        "TOPIC_UNKNOWN topic: no topic 'a.b' in cluster 'c1' (line 3 releases it)",
+        "COLLIDING_NAMES topic: 'a_b' and 'a.b' differ in dots and underscores alone",
     ]

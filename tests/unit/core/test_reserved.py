@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -176,8 +177,8 @@ def test_the_job_reserves_the_names_with_its_prefix_and_the_audit_replays_it() -
     assert [how for how, _, _ in report.how()] == [How.REPLAYED]
 
 
-def test_lint_reports_a_reserved_name_with_a_code_of_its_own(tmp_path: Path) -> None:
-    """With its other faults, as the core would refuse it; manual lists are looked through too."""
+def test_a_check_reports_a_reserved_name_with_its_other_faults(tmp_path: Path) -> None:
+    """As the core would reject it; manual lists are looked through too."""
     lines = [
         '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
         '{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"__t"}',
@@ -188,13 +189,13 @@ def test_lint_reports_a_reserved_name_with_a_code_of_its_own(tmp_path: Path) -> 
     ]
     file = tmp_path / "events.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines))
-    found = CliRunner().invoke(cli, ["lint", str(file)])
-    codes = [tuple(line.split()[1:3]) for line in found.stdout.splitlines()[:-1]]
+    found = CliRunner().invoke(cli, ["simulate", "--check", "-o", "json", str(file)])
+    faults = [json.loads(line) for line in found.stdout.splitlines()[:-1]]
     assert found.exit_code == 1
-    assert sorted(codes) == [
-        ("E201", "partitions:"),
-        ("E213", "topic:"),
-        ("E213", "topic:"),
-        ("E213", "topic:"),
-        ("E305", "replicas[0].replicas[1]:"),
+    assert [(fault["line"], fault["code"], fault["field"]) for fault in faults] == [
+        (2, "RESERVED_NAME", "topic"),
+        (3, "INVALID_PARTITIONS", "partitions"),
+        (3, "RESERVED_NAME", "topic"),
+        (4, "RESERVED_NAME", "topic"),
+        (4, "MANUAL_DUPLICATE_SPU", "replicas[0].replicas[1]"),
     ]

@@ -111,10 +111,10 @@ def _event_blocks() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("lines", [pytest.param(text, id=at) for at, text in _event_blocks()])
 def test_each_file_of_events_has_no_fault(lines: str, tmp_path: Path) -> None:
-    """The linter finds nothing, and each request is granted."""
+    """The check finds nothing, and each request is granted."""
     file = tmp_path / "events.jsonl"
     file.write_text(lines, encoding="utf-8")
-    done = CliRunner().invoke(cli, ["lint", str(file)])
+    done = CliRunner().invoke(cli, ["simulate", "--check", str(file)])
     assert (done.exit_code, done.stdout.split(":")[0]) == (0, "nothing found"), done.output
     done = CliRunner().invoke(cli, ["simulate", str(file)])
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -226,7 +226,6 @@ _NOT_OF_THE_JOB = {
     "InvalidEventError",  # a dead letter
     "InvalidStateError",  # for who embeds the core
     "LineError",  # a dead letter
-    "NoAssignmentError",  # produce
     "NoCheckpointError",
     "NotThereError",
     "OtherProgramError",

@@ -30,7 +30,6 @@ _WORDS_MIN = 3  # fewer in a `raise` are no message: it was put together elsewhe
 # What a user never meets as it is, with the reason.
 _PARTS = {
     "FileRefusedError": "its reason stands in the message of whoever reads the file",
-    "NoAssignmentError": "likewise; `lint` shows it beside line and column",
     "SchemaError": "what is wrong with an .avsc, for whoever edits it, beside its place",
     "InvariantError": "a fault of the product: only the state's fingerprint helps",
 }

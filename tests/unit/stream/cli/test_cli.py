@@ -59,7 +59,6 @@ def test_every_command_of_the_contract_is_there() -> None:
     assert {" ".join(path) for path in paths(cli)} >= {
         "run",
         "simulate",
-        "lint",
         "watch",
         "topics create",
         "topics check",
@@ -218,8 +217,8 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
             ],
         ),
         ("spu-assigner wh", 1, ["whatif"]),
-        ("spu-assigner li", 1, ["lint"]),
-        ("spu-assigner lint --st", 2, ["--strict"]),
+        ("spu-assigner simu", 1, ["simulate"]),
+        ("spu-assigner simulate --ch", 2, ["--check"]),
     ],
 )
 def test_the_completion_completes(words: str, count: int, completed: list[str]) -> None:

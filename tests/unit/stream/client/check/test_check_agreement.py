@@ -1,4 +1,4 @@
-"""`spu-assigner lint` says what the core does: its errors are the lines that are refused."""
+"""`simulate --check` says what `simulate` does: its errors are the lines that are rejected."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.policies.manual_lists import ManualFault, list_faults, read_lists
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
-from spu_assigner.schemas.json_lines.lines import event_from_json
-from spu_assigner.stream.client.lint.event_file import EventLinter, faults_of_line
-from spu_assigner.stream.client.lint.findings import LintFinding
+from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.stream.client.check.codes import WARNINGS
+from spu_assigner.stream.client.check.faults import CheckFault
+from spu_assigner.stream.client.check.file_check import FileCheck, faults_of_line
 from spu_assigner.stream.common.json_line_reading import event_of_line
+from support.events.builders import Events
 from support.events.poisons import LINES, Line
 from support.events.random_lives import as_json, life_of
 from support.project.case_share import ALL, share_of
 
-UNREADABLE = {fault.value.replace("_", "-") for fault in LineFault}
-# Rules that say more than the code of the core.
-CLOSER = ("not-more", "unknown-constraint-topic", "contradicting-constraints")
+UNREADABLE = {fault.name for fault in LineFault}
 # `test_poison` sends all of them through the core, in `make test` too.
 LARGE = {"half a million names: quadratic if compared", "8 MiB of lists: much memory"}
 POISONS = [poison for poison in LINES if ALL or poison.name not in LARGE]
@@ -109,12 +109,13 @@ def lines_of(seed: int) -> list[bytes]:
     return lines
 
 
-def linted(lines: list[bytes], policy: Policy, *, whole: bool | None = True) -> list[LintFinding]:
-    """The errors."""
-    linter = EventLinter("file", default_policy=policy, whole=whole)
+def errors_of(lines: list[bytes], policy: Policy) -> tuple[list[CheckFault], list[str]]:
+    """The errors, and the clusters that are taken to be running."""
+    check = FileCheck(policy)
     for number, line in enumerate(lines, start=1):
-        linter.take(number, line)
-    return [finding for finding in linter.result().findings if finding.rule.is_error]
+        check.take(number, line)
+    faults, _, _, running = check.result()
+    return [fault for fault in faults if fault.code not in WARNINGS], running
 
 
 def code_of(answers: tuple[Answer, ...], event: Event) -> str | None:
@@ -154,31 +155,42 @@ def refused(lines: list[bytes], policy: Policy) -> dict[int, str]:
     return outcome
 
 
-def name_of(outcome: str) -> str:
-    """The rule's name of a refusal."""
-    return {"passed over": "event-id-reused"}.get(outcome, outcome.lower().replace("_", "-"))
-
-
 @settings(max_examples=share_of(400), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> None:
-    """No event is said to be refused that the core takes, and none is passed over in silence."""
-    lines, policy = lines_of(seed), life_of(seed).default_policy
-    undone = refused(lines, policy)
-    expected = {number: why for number, why in undone.items() if why != "copy"}
+    """No event is said to be rejected that the core takes, and none is skipped in silence."""
+    lines, policy = (
+        [event_to_json(Events().join(0)).encode(), *lines_of(seed)],
+        life_of(seed).default_policy,
+    )
+    expected = {number: why for number, why in refused(lines, policy).items() if why != "copy"}
     reported: dict[int, set[str]] = {}
-    for finding in linted(lines, policy):
-        reported.setdefault(finding.line, set()).add(finding.rule.name)
-    assert reported.keys() == expected.keys()
+    errors, running = errors_of(lines, policy)
+    for fault in errors:
+        reported.setdefault(fault.line, set()).add(fault.code)
+    unchecked = {number for number, line in enumerate(lines, 1) if is_of(line, running)}
+    assert reported.keys() - unchecked == expected.keys() - unchecked
     for number, outcome in expected.items():
+        if number in unchecked:
+            continue
+        codes = reported[number]
         if outcome == "dead letter":
-            assert reported[number] <= UNREADABLE, (number, reported[number])
+            assert codes <= UNREADABLE, (number, codes)
         else:
-            assert reported[number] & {name_of(outcome), *CLOSER}, (
+            assert ("EVENT_ID_REUSED" if outcome == "passed over" else outcome) in codes, (
                 number,
                 outcome,
-                reported[number],
+                codes,
             )
+
+
+def is_of(line: bytes, clusters: list[str]) -> bool:
+    """Whether a line is an event of one of these clusters."""
+    try:
+        event = event_of_line(line)
+    except DecodeError:
+        return False
+    return event is not None and event.cluster_id in clusters
 
 
 @settings(max_examples=share_of(300), deadline=None)
@@ -186,28 +198,31 @@ def test_errors_are_exactly_the_lines_that_the_core_does_not_do(seed: int) -> No
 def test_for_a_running_cluster_no_error_is_reported_that_may_be_none(
     seed: int, share: float
 ) -> None:
-    """A file goes on with running clusters: whatever these have had before, the core refuses what
-    is called an error.
+    """A file without joins goes on with running clusters: whatever these have had before, the core
+    rejects what is called an error.
     """
     lines, policy = lines_of(seed), life_of(seed).default_policy
     cut = int(share * len(lines))
-    whole = refused(lines, policy)
-    for finding in linted(lines[cut:], policy, whole=False):
-        assert finding.line + cut in whole, finding
+    rest = [b"" if b"spu_joined" in line else line for line in lines[cut:]]
+    whole = refused([*lines[:cut], *rest], policy)
+    errors, _ = errors_of(rest, policy)
+    for fault in errors:
+        assert fault.line + cut in whole, fault
 
 
 @pytest.mark.parametrize("poison", POISONS, ids=lambda poison: poison.name)
 def test_a_poisoned_line_is_an_error_where_it_is_refused(poison: Line) -> None:
-    """What is hostile to `simulate` is so to a linter."""
+    """What is hostile to `simulate` is so to its check."""
     line = poison.make()
     expected = refused([line], Policy.BALANCED)
-    assert {finding.line for finding in linted([line], Policy.BALANCED)} == expected.keys()
+    errors, running = errors_of([line], Policy.BALANCED)
+    assert running or {fault.line for fault in errors} == expected.keys()
 
 
 @settings(max_examples=share_of(300), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_first_fault_of_a_line_is_among_all_that_are_reported(seed: int) -> None:
-    """Reading and linting use the same rules in the same words."""
+    """Reading and checking use the same rules in the same words."""
     for line in lines_of(seed):
         error = refusal_of_line(line)
         if error is not None:
@@ -227,7 +242,7 @@ def refusal_of_line(line: bytes) -> LineError | None:
 
 
 def test_reading_a_line_stops_at_its_first_fault() -> None:
-    """It is a dead letter then; the rest is for a linter."""
+    """It is a dead letter then; the rest is for --check."""
     with pytest.raises(LineError) as refusal:
         event_from_json('{"type":"spu_joined","event_id":1,"cluster_id":2,"spu_id":3}')
     assert refusal.value.field == "event_id"
@@ -246,7 +261,7 @@ entries = st.fixed_dictionaries(
 
 @given(raw=st.one_of(st.lists(entries, max_size=4), st.fixed_dictionaries({"partitions": lists})))
 def test_every_fault_of_lists_begins_with_the_one_they_are_refused_for(raw: Any) -> None:
-    """The core names one, a linter all; lists without any are taken."""
+    """The core names one, --check all; lists without any are taken."""
     faults = [*list_faults(raw)]
     read = read_lists(raw)
     assert isinstance(read, ManualFault) == bool(faults)

@@ -1,4 +1,0 @@
-"""`lint`: faults of event files and replica lists before they are sent.
-
-Imports `client` and `common`.
-"""
