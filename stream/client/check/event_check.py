@@ -25,8 +25,8 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Record, RingChange, RingEvent, Status, TopicStatus, Wait
+from spu_assigner.core.decision.checks import spu_faults, unknown_spus
 from spu_assigner.core.decision.machine import decide, step
-from spu_assigner.core.decision.manual_placement import spu_faults, unknown_spus
 from spu_assigner.core.policies.manual_lists import (
     ManualFault,
     entries_of,
