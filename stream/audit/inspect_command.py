@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Final
 
 import click
-from spu_assigner.stream.kafka.config.command_options import settings_options
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.config.command_options import load_settings, settings_options
 
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
 
@@ -39,7 +37,6 @@ def inspect(
     cluster_id: str | None,
     topic: str | None,
     form: str,
-    config: Path | None,
 ) -> int:
     """Show what a job knows: clusters, SPUs, topics, what waits; from its checkpoint.
 
@@ -50,7 +47,7 @@ def inspect(
 
     if topic is not None and cluster_id is None:
         raise click.UsageError("--topic goes with --cluster")
-    place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
+    place = load_settings({"checkpoint": checkpoint}).checkpoint
     found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
     clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
     if form == "json":

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.command_options import (
     is_broker_named,
+    load_settings,
     settings_options,
     target_options,
 )
@@ -95,7 +95,6 @@ def doctor(
     timeout: float | None,
     strict: bool,
     form: str,
-    config: Path | None,
     target_connection: Connection | None,
     **flags: Any,
 ) -> int:
@@ -114,7 +113,7 @@ def doctor(
 
     settings: Settings | SettingsError
     try:
-        settings = Settings.load(flags=flags, file=config)
+        settings = load_settings(flags)
     except SettingsError as reason:
         settings, is_named = reason, True
     else:

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -35,7 +34,7 @@ KEY_SHOWN: Final = 300  # bytes
     show_default=True,
     help="Tables for people, or one JSON object.",
 )
-def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int:
+def verify(*, strict: bool, form: str, **flags: Any) -> int:
     """Audit the outputs: against the markers, and against a replay of the inputs.
 
     Reads all topics of the job from their beginnings. Every message must belong to a batch that has
@@ -52,7 +51,7 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
     from spu_assigner.stream.audit.verify.audit import verify as audit
     from spu_assigner.stream.audit.verify.reading import Spool, read_history
 
-    settings = load_client_settings(flags, config)
+    settings = load_client_settings(flags)
     connection = settings.connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)

@@ -25,7 +25,6 @@ CONNECTION_OPTIONS: Final = frozenset(
     {
         "bootstrap_servers",
         "topic_prefix",
-        "config",
         "target_bootstrap_servers",
         "target_config",
     }

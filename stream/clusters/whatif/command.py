@@ -120,7 +120,6 @@ def _source(
     checkpoint: str | None,
     events: Path | None,
     policy: str,
-    config: Path | None,
     **broker: Any,
 ) -> WhatifSource:
     """The cluster, from the one place that was named."""
@@ -131,8 +130,8 @@ def _source(
     if events is not None:
         return of_events(events, cluster_id, Policy(policy))
     if checkpoint is not None:
-        return of_checkpoint(checkpoint, config, cluster_id)
-    return of_kafka(config=config, cluster_id=cluster_id, **broker)
+        return of_checkpoint(checkpoint, cluster_id)
+    return of_kafka(cluster_id=cluster_id, **broker)
 
 
 def _show(report: WhatifReport) -> None:

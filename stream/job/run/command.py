@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.kafka.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.kafka.config.command_options import (
+    is_broker_named,
+    load_settings,
+    settings_options,
+)
 from spu_assigner.stream.kafka.config.local_broker import HOME
 from spu_assigner.stream.kafka.config.security import Protocol
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -50,7 +54,6 @@ def run(
     once: bool,
     create_topics: bool,
     data: Path | None,
-    config: Path | None,
     **flags: Any,
 ) -> int:
     """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
@@ -62,7 +65,7 @@ def run(
 
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_settings(flags)
     is_named = is_broker_named(flags, settings)
     if is_named and data is not None:
         raise click.UsageError("--data is for the embedded broker, and a broker is named")

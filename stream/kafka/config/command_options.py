@@ -22,7 +22,7 @@ from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.local_broker import local_broker
-from spu_assigner.stream.kafka.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
+from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_target
 
 Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
@@ -92,15 +92,9 @@ def broker_options(command: Command) -> Command:
     """How to reach Kafka; the command is given it as `connection`."""
 
     @wraps(command)
-    def connected(
-        *,
-        bootstrap_servers: str | None,
-        topic_prefix: str | None,
-        config: Path | None,
-        **given: Any,
-    ) -> Any:
+    def connected(*, bootstrap_servers: str | None, topic_prefix: str | None, **given: Any) -> Any:
         flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-        connection = load_client_settings(flags, config).connection()
+        connection = load_client_settings(flags).connection()
         if connection.security.warning is not None:
             click.echo(f"warning: {connection.security.warning}", err=True)
         return command(connection=connection, **given)
@@ -159,9 +153,9 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings, by default for all, and one for a settings file.
+    """An option for each of these settings, by default for all.
 
-    The command is given each by its name, None where it was not given, and the file as `config`.
+    The command is given each by its name, None where it was not given.
     """
     options = [
         click.option(
@@ -176,27 +170,37 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         # No secret: a command line is seen by everybody on the machine.
         if not spec.is_secret and (not names or spec.name in names)
     ]
-    file = click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        help=f"A settings file; also {FILE_VARIABLE}.",
-    )
 
     def decorated(command: Command) -> Command:
-        for option in (file, *reversed(options)):
+        for option in reversed(options):
             command = option(command)
         return command
 
     return decorated
 
 
-def load_client_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
+def settings_file() -> Path | None:
+    """The settings file that was given before the command."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.find_root().params.get("config")
+
+
+def load_settings(flags: Mapping[str, Any]) -> Settings:
+    """The settings of a command, also of the settings file that was given.
+
+    Args:
+        flags: as `settings_options` gives them.
+    """
+    return Settings.load(flags=flags, file=settings_file())
+
+
+def load_client_settings(flags: Mapping[str, Any]) -> Settings:
     """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
 
     Args:
         flags: as `settings_options` gives them.
     """
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_settings(flags)
     if is_broker_named(flags, settings) or (address := local_broker()) is None:
         return settings
     return replace(settings, bootstrap_servers=address)

@@ -119,6 +119,7 @@ def test_each_commands_help_is_light() -> None:
             "'--cluster' requires an argument (see spu-assigner drain --help)",
         ),
         (["--nothing"], "No such option '--nothing'"),
+        (["watch", "--config", "x"], "'--config' goes before the command: spu-assigner --config …"),
         (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),
         ([*CREATE, "--partitions", "many"], "'many' is not a valid integer"),
