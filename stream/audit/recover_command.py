@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence nobody.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@settings_options("query_name", "bootstrap_servers", "topic_prefix")
+@settings_options("bootstrap_servers", "topic_prefix")
 @output_option
 def recover(*, skip_lost: bool, dry_run: bool, yes: bool, output: str, **flags: Any) -> int:
     """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.

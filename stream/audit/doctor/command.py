@@ -88,7 +88,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     help="Explain a code, with what to do; checks nothing.",
 )
 @target_options
-@settings_options()
+@settings_options("bootstrap_servers", "topic_prefix", "checkpoint")
 def doctor(
     *,
     role: str,
@@ -98,7 +98,7 @@ def doctor(
     target_connection: Connection | None,
     **flags: Any,
 ) -> int:
-    """Diagnose start-up failures, with a fix for each: give it the options of `run`.
+    """Diagnose start-up failures, with a fix for each: with the settings of `run`.
 
     Checks Java, Python and packages, jars, disk and ports; the broker, rights, topics; the
     checkpoint, and whether it fits what is in Kafka; with --role applier or mover also the Kafka

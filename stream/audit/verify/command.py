@@ -21,7 +21,7 @@ KEY_SHOWN: Final = 300  # bytes
 
 
 @click.command("verify")
-@settings_options("query_name", "bootstrap_servers", "topic_prefix")
+@settings_options("bootstrap_servers", "topic_prefix")
 @click.option(
     "--strict", is_flag=True, help="End with 1 also where something could not be checked."
 )

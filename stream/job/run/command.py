@@ -26,7 +26,7 @@ from spu_assigner.stream.kafka.config.command_options import (
 )
 from spu_assigner.stream.kafka.config.local_broker import HOME
 from spu_assigner.stream.kafka.config.security import Protocol
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import FLAGS, Settings
 
 if TYPE_CHECKING:
     from spu_assigner.stream.common.interrupts import Interrupts
@@ -47,7 +47,7 @@ PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
     help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
     "--demo a temporary folder]",
 )
-@settings_options()
+@settings_options(*FLAGS)
 def run(
     *,
     demo: bool,
@@ -59,7 +59,8 @@ def run(
     """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
 
     Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
-    starts a Kafka broker of its own.
+    starts a Kafka broker of its own. Users, TLS, memory and the rest are settings without an
+    option: docs/settings.md.
     """
     from spu_assigner.stream.job.run.launch import LaunchPlan, launched
 

@@ -153,7 +153,7 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings, by default for all.
+    """An option for each of these settings.
 
     The command is given each by its name, None where it was not given.
     """
@@ -167,8 +167,7 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
             + (f" [default: {spec.default}]" if spec.default else ""),
         )
         for spec in SPECS
-        # No secret: a command line is seen by everybody on the machine.
-        if not spec.is_secret and (not names or spec.name in names)
+        if spec.name in names
     ]
 
     def decorated(command: Command) -> Command:
