@@ -21,7 +21,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     is_broker_named,
     load_settings,
     settings_options,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -87,7 +87,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     callback=_explain,
     help="Explain a code, with what to do; checks nothing.",
 )
-@target_options
+@with_target
 @settings_options("bootstrap_servers", "topic_prefix", "checkpoint")
 def doctor(
     *,

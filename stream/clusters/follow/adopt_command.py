@@ -16,7 +16,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     amounts,
     broker_options,
     cluster_option,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -83,7 +83,7 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON object.")
 @broker_options
-@target_options
+@with_target
 def adopt(
     *,
     connection: Connection,

@@ -28,7 +28,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     Command,
     OneForErrors,
     broker_options,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
@@ -93,7 +93,7 @@ def _plan_options(command: Command) -> Command:
     """Whose maps, of which topics, and where; the command is given it as `request`."""
 
     @broker_options
-    @target_options
+    @with_target
     @wraps(command)
     def requested(
         *, connection: Connection, target_connection: Connection | None, **given: Any

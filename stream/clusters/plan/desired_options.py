@@ -25,8 +25,6 @@ CONNECTION_OPTIONS: Final = frozenset(
     {
         "bootstrap_servers",
         "topic_prefix",
-        "target_bootstrap_servers",
-        "target_config",
     }
 )
 _PLAN: Final = CONNECTION_OPTIONS | {"desired", "cluster_id", "is_json", "out", "read_only"}

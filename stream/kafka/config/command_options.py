@@ -102,39 +102,25 @@ def broker_options(command: Command) -> Command:
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
 
 
-def target_options(command: Command) -> Command:
+def with_target(command: Command) -> Command:
     """The Kafka cluster whose topics are meant; the command is given it as `target_connection`.
 
-    It is None where that is the job's.
+    It is None where that is the job's: the environment names no other one.
     """
 
-    @click.option(
-        "--target-bootstrap-servers",
-        metavar="HOST:PORT",
-        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
-        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
-    )
-    @click.option(
-        "--target-config",
-        type=click.Path(path_type=Path),
-        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
-    )
     @wraps(command)
-    def targeted(
-        *, target_bootstrap_servers: str | None, target_config: Path | None, **given: Any
-    ) -> Any:
-        target = _target(target_bootstrap_servers, target_config)
+    def targeted(**given: Any) -> Any:
+        target = _target()
         with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
             return command(target_connection=target, **given)
 
     return targeted
 
 
-def _target(servers: str | None, config: Path | None) -> Connection | None:
-    if servers is None and config is None and not has_target():
+def _target() -> Connection | None:
+    if not has_target():
         return None
-    flags = {"bootstrap_servers": servers}
-    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
+    connection = Settings.load(is_target=True).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: target: {connection.security.warning}", err=True)
     return connection
