@@ -18,12 +18,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import is_any_running
+from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 
 PROGRAM: Final = "spu-assigner"
 
@@ -63,7 +63,7 @@ _COMMANDS: Final = {
 }
 
 
-class Commands(click.Group):
+class Commands(SharedOptionsGroup):
     """A group whose commands are imported when called, and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -115,7 +115,7 @@ class Commands(click.Group):
             status = 2
         except click.UsageError as error:
             command = _called(args) if error.ctx is None else error.ctx.command_path
-            message = _placed(error) or error.format_message().rstrip(".")
+            message = error.format_message().rstrip(".")
             click.echo(f"{command}: {message} (see {command} --help)", err=True)
             status = error.exit_code
         except click.ClickException as error:
@@ -145,28 +145,15 @@ class Commands(click.Group):
     "3 no answer in time; 130 interrupted.",
 )
 @click.version_option(package_name=PROGRAM, message="%(prog)s %(version)s")
-@click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A settings file; also SPU_ASSIGNER_CONFIG.",
-)
 def cli(**_shared: object) -> None:
     """Assign replicas of partitions to storage nodes (SPUs), from events on Kafka.
 
     \b
     spu-assigner run --demo        see it work: broker, job and the documents' examples
     spu-assigner simulate FILE     the same decisions without Kafka or Spark
+
+    Commands that connect take the options below, before or after the command.
     """
-
-
-def _placed(error: click.UsageError) -> str | None:
-    """What to do with an option of all commands that was given after one of them."""
-    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
-        return None
-    if error.option_name not in {name for each in cli.params for name in each.opts}:
-        return None
-    return f"Option {error.option_name!r} goes before the command: {PROGRAM} {error.option_name} …"
 
 
 def _called(args: Sequence[str] | None) -> str:

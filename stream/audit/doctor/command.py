@@ -20,6 +20,7 @@ from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.command_options import (
     is_broker_named,
     load_settings,
+    output_option,
     settings_options,
     with_target,
 )
@@ -70,15 +71,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     f"{SECONDS_MAX:.0f}; {S3_SECONDS_MAX:.0f} with a checkpoint on S3; more on a busy machine]",
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
-@click.option(
-    "--output",
-    "-o",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or one JSON object.",
-)
+@output_option
 @click.option(
     "--explain",
     metavar="CODE",
@@ -94,7 +87,7 @@ def doctor(
     role: str,
     timeout: float | None,
     strict: bool,
-    form: str,
+    output: str,
     target_connection: Connection | None,
     **flags: Any,
 ) -> int:
@@ -131,7 +124,7 @@ def doctor(
     reports = run_checks(target, limit)
     severities = [finding.rule.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
-    if form == "json":
+    if output == "json":
         summary = {"role": role, "right": not faults, "faults": faults, "warnings": warnings}
         click.echo(json.dumps({**summary, "checks": [report.as_json() for report in reports]}))
     else:

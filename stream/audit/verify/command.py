@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.kafka.config.command_options import load_client_settings, settings_options
+from spu_assigner.stream.kafka.config.command_options import (
+    load_client_settings,
+    output_option,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
@@ -25,16 +29,8 @@ KEY_SHOWN: Final = 300  # bytes
 @click.option(
     "--strict", is_flag=True, help="End with 1 also where something could not be checked."
 )
-@click.option(
-    "--output",
-    "-o",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Tables for people, or one JSON object.",
-)
-def verify(*, strict: bool, form: str, **flags: Any) -> int:
+@output_option
+def verify(*, strict: bool, output: str, **flags: Any) -> int:
     """Audit the outputs: against the markers, and against a replay of the inputs.
 
     Reads all topics of the job from their beginnings. Every message must belong to a batch that has
@@ -71,7 +67,7 @@ def verify(*, strict: bool, form: str, **flags: Any) -> int:
             lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
         )
         report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
-    if form == "json":
+    if output == "json":
         click.echo(json.dumps(_json(report), ensure_ascii=False))
     else:
         _show(report)

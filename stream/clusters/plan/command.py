@@ -16,7 +16,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.clusters.plan.applied import adopted, seen
 from spu_assigner.stream.clusters.plan.desired_options import (
-    CONNECTION_OPTIONS,
     desired_apply,
     desired_plan,
     given_but,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "cluster_id"}
+_CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
 
 
 class NotConfirmedError(AssignerError):

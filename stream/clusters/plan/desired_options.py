@@ -21,21 +21,8 @@ if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-CONNECTION_OPTIONS: Final = frozenset(
-    {
-        "bootstrap_servers",
-        "topic_prefix",
-    }
-)
-_PLAN: Final = CONNECTION_OPTIONS | {"desired", "cluster_id", "is_json", "out", "read_only"}
-_APPLY: Final = CONNECTION_OPTIONS | {
-    "desired",
-    "plan_file",
-    "cluster_id",
-    "is_json",
-    "is_sure",
-    "wait",
-}
+_PLAN: Final = frozenset({"desired", "cluster_id", "is_json", "out", "read_only"})
+_APPLY: Final = frozenset({"desired", "plan_file", "cluster_id", "is_json", "is_sure", "wait"})
 
 _desired: Final = click.option(
     "--desired",

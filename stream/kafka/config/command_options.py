@@ -19,6 +19,12 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
+from spu_assigner.stream.common.shared_options import (
+    SHARED_NAMES,
+    shared_value,
+    taken_by,
+    takes,
+)
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.local_broker import local_broker
@@ -26,9 +32,6 @@ from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_targe
 
 Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
-
-_METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
-_SHORT: Final = {"bootstrap_servers": ["-b"]}
 
 
 class BytesType(click.ParamType[int]):
@@ -54,6 +57,8 @@ FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 class OneForErrors(click.Command):
     """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+
+    usage_status = 1
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -139,24 +144,25 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings.
+    """An option for each of these settings, where it has none on the group, and `--config`.
 
     The command is given each by its name, None where it was not given.
     """
     options = [
         click.option(
             spec.flag,
-            *_SHORT.get(spec.name, ()),
             spec.name,
-            metavar=_METAVARS.get(spec.name, "TEXT"),
+            metavar="TEXT",
             help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
             + (f" [default: {spec.default}]" if spec.default else ""),
         )
         for spec in SPECS
-        if spec.name in names
+        if spec.name in names and spec.name not in SHARED_NAMES
     ]
 
     def decorated(command: Command) -> Command:
+        vars(command)["shared_options"] = taken_by(command) | {"config"}
+        command = takes(*(name for name in names if name in SHARED_NAMES))(command)
         for option in reversed(options):
             command = option(command)
         return command
@@ -165,9 +171,9 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
 
 
 def settings_file() -> Path | None:
-    """The settings file that was given before the command."""
-    context = click.get_current_context(silent=True)
-    return None if context is None else context.find_root().params.get("config")
+    """The settings file that the call names."""
+    file: Path | None = shared_value("config")
+    return file
 
 
 def load_settings(flags: Mapping[str, Any]) -> Settings:
@@ -203,15 +209,8 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
 
 
 def output_option(command: Command) -> Command:
-    """Text for people, or lines of JSON for programs."""
-    return click.option(
-        "--output",
-        "-o",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Text for people, or one JSON object a line.",
-    )(command)
+    """Text for people, or lines of JSON for programs; the command is given it as `output`."""
+    return takes("output")(command)
 
 
 def amounts(

@@ -35,6 +35,7 @@ from spu_assigner.stream.audit.doctor.command import _texts, doctor
 from spu_assigner.stream.audit.doctor.target_checks import _ended_early, split_moves
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import begun_run
+from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import EXPECTED
@@ -42,6 +43,8 @@ from spu_assigner.stream.local.jvm.java import EXPECTED
 PACKAGE = Path(machine_checks.__file__).parent
 DOCUMENT = Path(__file__).parents[5] / "docs/doctor.md"
 LATER = 60.0
+
+COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
 
 
 def call(*arguments: str, **environ: str) -> Result:
@@ -51,7 +54,7 @@ def call(*arguments: str, **environ: str) -> Result:
         ports = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
         patch.setattr("os.environ", {**kept, **ports, **environ})
         return CliRunner().invoke(
-            doctor, ["--timeout", str(LATER), *arguments], standalone_mode=False
+            COMMANDS, ["doctor", "--timeout", str(LATER), *arguments], standalone_mode=False
         )
 
 
