@@ -16,6 +16,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     amounts,
     broker_options,
     cluster_option,
+    json_option,
     with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -81,7 +82,7 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     help="Give up when nothing was answered for so long.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@json_option
 @broker_options
 @with_target
 def adopt(

@@ -21,12 +21,14 @@ from spu_assigner.stream.clusters.plan.desired_options import (
     given_but,
 )
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
+from spu_assigner.stream.common.shared_options import shared_value
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
     FILE,
     Command,
     OneForErrors,
     broker_options,
+    json_option,
     with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -113,7 +115,7 @@ def _plan_options(command: Command) -> Command:
 
 
 @click.command("plan", cls=OneForErrors)
-@click.option("--json", "is_json", is_flag=True, help="One JSON object, with all lists.")
+@json_option
 @click.option(
     "--out",
     metavar="FILE",
@@ -214,7 +216,7 @@ def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | 
 
 @click.command("apply")
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
 @click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
 @click.option(
@@ -354,7 +356,10 @@ def _require_cancel_alone() -> None:
     Raises:
         click.UsageError: it names what is.
     """
-    if others := given_but(_CANCEL):
+    others = given_but(_CANCEL)
+    if shared_value("output") == "json":
+        others.append("--output")
+    if others:
         raise click.UsageError(
             "--cancel takes back what is under way, and nothing beside it: leave out "
             f"{', '.join(others)}"

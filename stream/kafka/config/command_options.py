@@ -213,6 +213,16 @@ def output_option(command: Command) -> Command:
     return takes("output")(command)
 
 
+def json_option(command: Command) -> Command:
+    """As `output_option`; the command is told whether JSON is asked for, as `is_json`."""
+
+    @wraps(command)
+    def chosen(*, output: Form, **given: Any) -> Any:
+        return command(is_json=output == "json", **given)
+
+    return output_option(chosen)
+
+
 def amounts(
     option: str, what: str, *, required: bool = False, checked: bool = False
 ) -> Callable[[Command], Command]:

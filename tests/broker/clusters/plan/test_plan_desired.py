@@ -105,7 +105,7 @@ def test_lists_that_wait_for_spus_are_not_asked_for_again(
                 f"? t  the lists of partitions 0, 1 wait for SPUs or slots{more}"
             )
     assert sent(settings) == before
-    planned = desired("plan", "t", 2, 2, "--json")
+    planned = desired("plan", "t", 2, 2, "-o", "json")
     assert [event["type"] for event in json.loads(planned.stdout)["events"]] == [
         "topic_replication"
     ]
