@@ -32,7 +32,7 @@ _COMMANDS: Final = {
     "simulate": ("client.simulate", "Answer events from a file, without Kafka or Spark."),
     "lint": (
         "client.lint.command",
-        "Find faults of event files and replica lists before they are sent.",
+        "Find faults of event files before they are sent.",
     ),
     "run": ("job.run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),

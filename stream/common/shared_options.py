@@ -20,8 +20,8 @@ OUTPUT_DEFAULT: Final = "table"
 SHARED: Final = (
     click.Option(
         ["--bootstrap-servers", "-b"],
-        metavar="HOST:PORT",
-        help="Kafka's brokers; also KAFKA_BOOTSTRAP_SERVERS.  [default: 127.0.0.1:9092]",
+        metavar="SERVERS",
+        help="Kafka's brokers, HOST:PORT; also KAFKA_BOOTSTRAP_SERVERS.",
     ),
     click.Option(
         ["--topic-prefix"],

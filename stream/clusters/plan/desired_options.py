@@ -28,7 +28,7 @@ _desired: Final = click.option(
     "--desired",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Topics as they are to be, in YAML: events for the job instead of changes in Kafka.",
+    help="Topics as they are to be, in YAML: sends events instead of changing Kafka.",
 )
 
 
