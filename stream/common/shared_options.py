@@ -92,6 +92,8 @@ class SharedOptionsGroup(click.Group):
         if taken:
             spelt = ", ".join(option.opts[0] for option in taken)
             command.epilog = f"Also {spelt}: see {ctx.command_path} --help."
+        if ctx.resilient_parsing:  # A shell asks, and this process answers nothing else.
+            command.params.extend(taken)
         try:
             shared, own = _divided(args[place + 1 :], taken, ctx)
             rest = super().parse_args(ctx, [*args[:place], *shared, args[place], *own])

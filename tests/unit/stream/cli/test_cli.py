@@ -231,6 +231,7 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
         ("spu-assigner wh", 1, ["whatif"]),
         ("spu-assigner li", 1, ["lint"]),
         ("spu-assigner lint --st", 2, ["--strict"]),
+        ("spu-assigner topics check --topic-p", 3, ["--topic-prefix"]),
     ],
 )
 def test_the_completion_completes(words: str, count: int, completed: list[str]) -> None:
