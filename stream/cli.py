@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import is_any_running
+from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 
 PROGRAM: Final = "spu-assigner"
 
@@ -61,7 +62,7 @@ _COMMANDS: Final = {
 }
 
 
-class Commands(click.Group):
+class Commands(SharedOptionsGroup):
     """A group whose commands are imported when called, and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -143,12 +144,14 @@ class Commands(click.Group):
     "3 no answer in time; 130 interrupted.",
 )
 @click.version_option(package_name=PROGRAM, message="%(prog)s %(version)s")
-def cli() -> None:
+def cli(**_shared: object) -> None:
     """Assign replicas of partitions to storage nodes (SPUs), from events on Kafka.
 
     \b
     spu-assigner run --demo        see it work: broker, job and the documents' examples
     spu-assigner simulate FILE     the same decisions without Kafka or Spark
+
+    Commands that connect take the options below, before or after the command.
     """
 
 

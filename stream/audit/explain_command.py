@@ -12,7 +12,7 @@ from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.kafka.config.command_options import (
     broker_options,
     output_option,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -59,7 +59,7 @@ class PartitionUnknownError(AssignerError):
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @output_option
 @broker_options
-@target_options
+@with_target
 def explain(
     *,
     cluster: str,
@@ -76,8 +76,8 @@ def explain(
     why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
     rebalance: the SPUs that lost and received replicas. It also reports what cannot be known.
 
-    A partition that is being moved has a line; --target-bootstrap-servers names the Kafka cluster
-    that has the record of the moves, if it is not the job's.
+    A partition that is being moved has a line; SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS names the
+    Kafka cluster that has the record of the moves, if it is not the job's.
 
     With --output json one line for each partition and each retained revision that set its list
     (type "explanation"; its fields are those of `simulate --explain`), or what the topic waits for

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Final
 
 import click
-from spu_assigner.stream.kafka.config.command_options import settings_options
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.config.command_options import (
+    load_settings,
+    output_option,
+    settings_options,
+)
 
 WIDTH: Final = 160  # of tables, where there is no terminal to ask
 
@@ -23,23 +25,14 @@ WIDTH: Final = 160  # of tables, where there is no terminal to ask
 )
 @click.option("--cluster", "cluster_id", help="This cluster alone, in detail.")
 @click.option("--topic", help="The map of this topic of the cluster.")
-@click.option(
-    "--output",
-    "-o",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Tables for people, or one JSON object.",
-)
+@output_option
 def inspect(
     *,
     checkpoint: str | None,
     batch: int | None,
     cluster_id: str | None,
     topic: str | None,
-    form: str,
-    config: Path | None,
+    output: str,
 ) -> int:
     """Show what a job knows: clusters, SPUs, topics, what waits; from its checkpoint.
 
@@ -50,10 +43,10 @@ def inspect(
 
     if topic is not None and cluster_id is None:
         raise click.UsageError("--topic goes with --cluster")
-    place = Settings.load(flags={"checkpoint": checkpoint}, file=config).checkpoint
+    place = load_settings({"checkpoint": checkpoint}).checkpoint
     found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
     clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
-    if form == "json":
+    if output == "json":
         click.echo(json.dumps(report_json(found, clusters), ensure_ascii=False))
         return 0
     from rich.console import Console

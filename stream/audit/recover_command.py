@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,11 +29,9 @@ if TYPE_CHECKING:
 )
 @click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence nobody.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@settings_options("query_name", "bootstrap_servers", "topic_prefix")
+@settings_options("bootstrap_servers", "topic_prefix")
 @output_option
-def recover(
-    *, skip_lost: bool, dry_run: bool, yes: bool, config: Path | None, output: str, **flags: Any
-) -> int:
+def recover(*, skip_lost: bool, dry_run: bool, yes: bool, output: str, **flags: Any) -> int:
     """Make a new checkpoint out of the topics replica-map, assigner-state and assigner-commits.
 
     For a checkpoint that is lost or damaged, or to change the number of shards. A job of this query
@@ -43,7 +40,7 @@ def recover(
     """
     from spu_assigner.stream.audit import rebuild
 
-    settings = load_client_settings(flags, config)
+    settings = load_client_settings(flags)
     if dry_run:
         report = rebuild.survey(settings, skip_lost=skip_lost)
     else:

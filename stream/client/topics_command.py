@@ -8,9 +8,12 @@ from typing import Final
 
 import click
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Role
-from spu_assigner.stream.kafka.config.command_options import broker_options, output_option
+from spu_assigner.stream.kafka.config.command_options import (
+    broker_options,
+    load_settings,
+    output_option,
+)
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topics import PARTITIONS
 
 _ROLES: Final = [role.value for role in Role]
@@ -96,7 +99,6 @@ def check(output: str, connection: Connection) -> int:
     help="Of an applier or adopter: a topic that a replica map names, or is to; call it once for "
     "each.",
 )
-@click.option("--query-name", help="The job's; also SPU_ASSIGNER_QUERY_NAME.")
 @output_option
 @broker_options
 def list_acls(
@@ -106,14 +108,13 @@ def list_acls(
     group: str,
     cluster_id: str,
     mapped_topic: str,
-    query_name: str | None,
     output: str,
     connection: Connection,
 ) -> int:
     """Print the least rights of each role, as lines of kafka-acls. Asks no broker."""
     from spu_assigner.stream.kafka.acls import acls, commands
 
-    query = Settings.load(flags={"query_name": query_name}).query_name
+    query = load_settings({}).query_name
     for each in Role if role is None else [Role(role)]:
         given = acls(
             each,

@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +19,10 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.command_options import (
     is_broker_named,
+    load_settings,
+    output_option,
     settings_options,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -70,15 +71,7 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     f"{SECONDS_MAX:.0f}; {S3_SECONDS_MAX:.0f} with a checkpoint on S3; more on a busy machine]",
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
-@click.option(
-    "--output",
-    "-o",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or one JSON object.",
-)
+@output_option
 @click.option(
     "--explain",
     metavar="CODE",
@@ -87,19 +80,18 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     callback=_explain,
     help="Explain a code, with what to do; checks nothing.",
 )
-@target_options
-@settings_options()
+@with_target
+@settings_options("bootstrap_servers", "topic_prefix", "checkpoint")
 def doctor(
     *,
     role: str,
     timeout: float | None,
     strict: bool,
-    form: str,
-    config: Path | None,
+    output: str,
     target_connection: Connection | None,
     **flags: Any,
 ) -> int:
-    """Diagnose start-up failures, with a fix for each: give it the options of `run`.
+    """Diagnose start-up failures, with a fix for each: with the settings of `run`.
 
     Checks Java, Python and packages, jars, disk and ports; the broker, rights, topics; the
     checkpoint, and whether it fits what is in Kafka; with --role applier or mover also the Kafka
@@ -114,7 +106,7 @@ def doctor(
 
     settings: Settings | SettingsError
     try:
-        settings = Settings.load(flags=flags, file=config)
+        settings = load_settings(flags)
     except SettingsError as reason:
         settings, is_named = reason, True
     else:
@@ -132,7 +124,7 @@ def doctor(
     reports = run_checks(target, limit)
     severities = [finding.rule.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
-    if form == "json":
+    if output == "json":
         summary = {"role": role, "right": not faults, "faults": faults, "warnings": warnings}
         click.echo(json.dumps({**summary, "checks": [report.as_json() for report in reports]}))
     else:

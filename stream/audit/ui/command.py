@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.own_names import is_loopback
-from spu_assigner.stream.kafka.config.command_options import broker_options, target_options
+from spu_assigner.stream.kafka.config.command_options import broker_options, with_target
 from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ class AddressError(AssignerError):
     help="0: any that is free.",
 )
 @broker_options
-@target_options
+@with_target
 def ui(
     *, host: str, port: int, connection: Connection, target_connection: Connection | None
 ) -> int:
     """Show clusters, rings, loads, topics and their maps in a browser, as they are now.
 
     Reads what the job publishes, with a consumer's rights; changes nothing. The page follows what
-    comes by itself. With --target-bootstrap-servers, it shows the moves of that Kafka cluster.
-    Ctrl-C ends it.
+    comes by itself. With SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS, it shows the moves of that Kafka
+    cluster. Ctrl-C ends it.
     """
     from spu_assigner.stream.audit.ui.app import make_app
     from spu_assigner.stream.audit.ui.live import Live

@@ -83,7 +83,7 @@ def verify(
     if others and not chain.entries:
         raise VerifyError(
             f"there is no marker of query {history.query!r}; expected one of {', '.join(others)}: "
-            "name it with --query-name, or another prefix with --topic-prefix"
+            "name it with SPU_ASSIGNER_QUERY_NAME, or another prefix with --topic-prefix"
         )
     for name in others:
         report.not_checked(f"query {name!r} writes to the same topics; its batches are left out")

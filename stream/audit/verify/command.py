@@ -6,12 +6,15 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.kafka.config.command_options import load_client_settings, settings_options
+from spu_assigner.stream.kafka.config.command_options import (
+    load_client_settings,
+    output_option,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
@@ -22,20 +25,12 @@ KEY_SHOWN: Final = 300  # bytes
 
 
 @click.command("verify")
-@settings_options("query_name", "bootstrap_servers", "topic_prefix")
+@settings_options("bootstrap_servers", "topic_prefix")
 @click.option(
     "--strict", is_flag=True, help="End with 1 also where something could not be checked."
 )
-@click.option(
-    "--output",
-    "-o",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Tables for people, or one JSON object.",
-)
-def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int:
+@output_option
+def verify(*, strict: bool, output: str, **flags: Any) -> int:
     """Audit the outputs: against the markers, and against a replay of the inputs.
 
     Reads all topics of the job from their beginnings. Every message must belong to a batch that has
@@ -52,7 +47,7 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
     from spu_assigner.stream.audit.verify.audit import verify as audit
     from spu_assigner.stream.audit.verify.reading import Spool, read_history
 
-    settings = load_client_settings(flags, config)
+    settings = load_client_settings(flags)
     connection = settings.connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
@@ -72,7 +67,7 @@ def verify(*, config: Path | None, strict: bool, form: str, **flags: Any) -> int
             lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
         )
         report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
-    if form == "json":
+    if output == "json":
         click.echo(json.dumps(_json(report), ensure_ascii=False))
     else:
         _show(report)

@@ -208,7 +208,7 @@ def desired_lines(plan: DesiredPlan) -> Iterator[str]:
     for name in found.extra[:NAMES_MAX]:
         yield f". {printable(name)}  is in the cluster and not in the file; it stays"
     if (more := len(found.extra) - NAMES_MAX) > 0:
-        yield f". {counted(more, 'more topic')} likewise; --json names all"
+        yield f". {counted(more, 'more topic')} likewise; -o json names all"
     if found.unchanged:
         yield f"= {found.unchanged} topic{'s' if found.unchanged > 1 else ''} as desired"
     parts = [f"{counts[kind]} {what}" for kind, what in _KINDS.items()]

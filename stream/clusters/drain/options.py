@@ -11,7 +11,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     Command,
     broker_options,
     cluster_option,
-    target_options,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -40,7 +40,7 @@ def carrying_out(command: Command) -> Command:
 
     @moves_options
     @broker_options
-    @target_options
+    @with_target
     @wraps(command)
     def requested(
         *,

@@ -188,7 +188,7 @@ class _AdoptRun:
             if not self._request.accept_cluster:
                 kafka_cluster = self._look.kafka_cluster
                 require_cluster(
-                    reader.announced, kafka_cluster, address="--target-bootstrap-servers"
+                    reader.announced, kafka_cluster, address="SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS"
                 )
         joins = new_joins(self._request, self._look, announced, origin=origin)
         meant = {

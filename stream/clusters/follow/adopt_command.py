@@ -16,7 +16,8 @@ from spu_assigner.stream.kafka.config.command_options import (
     amounts,
     broker_options,
     cluster_option,
-    target_options,
+    json_option,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -40,7 +41,7 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     "--pinned/--not-pinned",
     "pinned",
     default=None,
-    help="Whether rebalances leave them where they are.  [default: as before; of new ones no]",
+    help="Whether rebalances leave them.  [default: as before, else no]",
 )
 @click.option(
     "--policy",
@@ -51,14 +52,12 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     "--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of brokers that join."
 )
 @click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of brokers that join.")
-@amounts(
-    "--resources", "What brokers that join have of a resource, such as disk_bytes.", checked=True
-)
+@amounts("--resources", "What they have of a resource, such as disk_bytes.", checked=True)
 @click.option(
     "--overwrite",
     is_flag=True,
-    help="Take Kafka's side, too, where a map was changed, deleted or released here and Kafka has "
-    "not followed yet, and where a topic holds fewer bytes than were reserved for it.",
+    help="Take Kafka's side, too, where a map was changed or released here and Kafka has not "
+    "followed yet, and where a topic holds fewer bytes than reserved.",
 )
 @click.option(
     "--forget-gone",
@@ -81,9 +80,9 @@ NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
     help="Give up when nothing was answered for so long.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@json_option
 @broker_options
-@target_options
+@with_target
 def adopt(
     *,
     connection: Connection,
@@ -105,8 +104,8 @@ def adopt(
     sends nothing. Where an SPU has the resource disk_bytes, the events also say how many bytes a
     partition holds, and topics that hold over 10 % more or fewer than is known are sent again.
 
-    Left out are Kafka's own topics (`__*`) and the product's; topics of which Kafka is reassigning
-    partitions; and those that differ because their map was changed here: `plan` shows these.
+    Left out are Kafka's own topics (`__*`), the product's, those that Kafka is reassigning, and
+    those that differ because their map was changed here: `plan` shows these.
 
     \b
     + SPU, topic  joins, is adopted: it has no map

@@ -55,8 +55,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 @click.option(
     "--watch-config",
     type=click.Path(path_type=Path),
-    help="A settings file of theirs: addresses, TLS and users. The environment does not count for "
-    "them then.",
+    help="A settings file of theirs alone: addresses, TLS and users.",
 )
 @click.option(
     "--grace",
@@ -65,7 +64,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     callback=_duration(0.0),
     default="60s",
     show_default=True,
-    help="A broker leaves when it was missing for so long; more than a restart takes.",
+    help="How long a broker is missing before it leaves.",
 )
 @click.option(
     "--interval",
@@ -101,8 +100,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     is_flag=False,
     flag_value="*",
     multiple=True,
-    help="Adopt topics, too, that others make, grow, reassign or delete; all, or such; may be "
-    "repeated.",
+    help="Adopt topics, too, that others make or change; all, or such.",
 )
 @click.option(
     "--exclude-topics",
@@ -114,8 +112,7 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
 @click.option(
     "--place-new",
     is_flag=True,
-    help="With --topics: have the job place topics that others make from now on, and move them "
-    "there while they are empty.",
+    help="With --topics: have the job place topics that others make from now on.",
 )
 @click.option(
     "--allow-mass-leave",
@@ -148,20 +145,15 @@ def follow(
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
-    What was announced before is read from the topics, so a restart, or a second process, announces
-    nothing twice. Of several processes for a cluster one leads; another takes over when it ends.
-    SPUs that others joined, or made to leave, are left alone. While the watched cluster cannot be
-    seen nobody leaves, nor if more than half of the brokers are missing at once.
+    A restart, or a second process, announces nothing twice; of several processes one leads. SPUs
+    that others joined, or made to leave, are left alone. While the watched cluster cannot be seen
+    nobody leaves, nor if more than half of the brokers are missing at once.
 
     With --topics, topics without a map, and those that others changed, are adopted as they are, as
-    `adopt` does it; adopted topics that were deleted in Kafka are released. What a map has ahead of
-    Kafka is left to `plan` and `apply`.
+    `adopt` does it; adopted topics that were deleted in Kafka are released. With --place-new a new
+    topic is placed by the default policy instead, and moved there, while nothing was written to it.
 
-    With --place-new a topic that somebody makes while this command leads is placed by the default
-    policy instead, and moved there, as long as nothing was ever written to it. Otherwise, or if the
-    job rejects it, it is adopted as it is.
-
-    With --output json the events go to standard output as `simulate` reads them.
+    With -o json the events go to standard output as `simulate` reads them.
 
     Exit status: 0 done (--once), also where another process leads; 1 failed, or with --once leaves
     held back; 2 wrong usage; 130 and 143 interrupted.

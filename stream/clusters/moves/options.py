@@ -30,8 +30,7 @@ _OPTIONS: Final = (
         "--concurrency",
         metavar="N",
         type=click.IntRange(1, 1_000),
-        help=f"Moves of a broker at once, in or out; {CONCURRENCY} by default, fewer "
-        "under a --throttle below 5 MB/s.",
+        help=f"Moves of a broker at once; {CONCURRENCY}, fewer under a low --throttle.",
     ),
     click.option(
         "--throttle",
@@ -50,7 +49,7 @@ _OPTIONS: Final = (
         "--max-under-replicated",
         metavar="N",
         type=click.IntRange(0, 1_000_000),
-        help="Never let more partitions be under-replicated, those that are moved included.",
+        help="Never let more partitions be under-replicated.",
     ),
     click.option(
         "--forget-throttle",
@@ -58,8 +57,7 @@ _OPTIONS: Final = (
         metavar="BROKER",
         type=click.IntRange(0, SPU_ID_MAX),
         multiple=True,
-        help="Do not wait for this broker, which never comes back, to remove its throttle; may be "
-        "repeated.",
+        help="A broker that never comes back: its throttle is not waited for.",
     ),
 )
 

@@ -16,19 +16,20 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.clusters.plan.applied import adopted, seen
 from spu_assigner.stream.clusters.plan.desired_options import (
-    CONNECTION_OPTIONS,
     desired_apply,
     desired_plan,
     given_but,
 )
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
+from spu_assigner.stream.common.shared_options import shared_value
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
     FILE,
     Command,
     OneForErrors,
     broker_options,
-    target_options,
+    json_option,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "cluster_id"}
+_CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
 
 
 class NotConfirmedError(AssignerError):
@@ -67,18 +68,17 @@ _OPTIONS = (
         "--foreign",
         metavar="GLOB",
         multiple=True,
-        help="Change such topics though apply did not make them; may be repeated. They are "
-        "never deleted.",
+        help="Change such topics though apply did not make them, but never delete them.",
     ),
     click.option(
         "--recreate",
         is_flag=True,
-        help="Create topics again that were in Kafka and are gone; they are empty then.",
+        help="Create topics again, empty, that were in Kafka and are gone.",
     ),
     click.option(
         "--delete",
         is_flag=True,
-        help="Delete topics that apply made and whose replica maps were deleted; no others.",
+        help="Delete topics that apply made and whose replica maps were deleted.",
     ),
     click.option(
         "--reassignment-file",
@@ -93,7 +93,7 @@ def _plan_options(command: Command) -> Command:
     """Whose maps, of which topics, and where; the command is given it as `request`."""
 
     @broker_options
-    @target_options
+    @with_target
     @wraps(command)
     def requested(
         *, connection: Connection, target_connection: Connection | None, **given: Any
@@ -114,7 +114,7 @@ def _plan_options(command: Command) -> Command:
 
 
 @click.command("plan", cls=OneForErrors)
-@click.option("--json", "is_json", is_flag=True, help="One JSON object, with all lists.")
+@json_option
 @click.option(
     "--out",
     metavar="FILE",
@@ -125,8 +125,7 @@ def _plan_options(command: Command) -> Command:
     "--throttle",
     metavar="RATE",
     type=BYTE_RATE,
-    help="Estimate how long the moves take at so many bytes per second to and from each broker, "
-    "such as 50MB/s.",
+    help="Estimate how long the moves take at this rate of each broker, such as 50MB/s.",
 )
 @click.option(
     "--read-only",
@@ -146,8 +145,7 @@ def plan(
 ) -> int:
     """Show what would make Kafka's topics as the replica maps of a cluster say. Changes none.
 
-    SPU ids are the ids of Kafka's brokers. Only the assignment of replicas is compared: topics are
-    created with the brokers' settings, and the settings of those that exist are not looked at.
+    SPU ids are the ids of Kafka's brokers. Only the assignment of replicas is compared, no setting.
 
     \b
     + topic  is created with exactly its map; one that was there and is gone only with --recreate
@@ -160,11 +158,8 @@ def plan(
     ? topic  waits for SPUs or slots; what is in Kafka stays
     = count  of topics that are as mapped
 
-    Then it shows how many bytes are to be copied and what each broker holds before and after,
-    counted over all topics in Kafka; and how many topics there have no map.
-
-    Where applied-topics exists and this user may write to it, topics that are as mapped are
-    recorded as seen, so that a later run notices when they are gone.
+    Then: the bytes to copy, what each broker holds before and after, and how many topics have no
+    map. Topics that are as mapped are recorded in applied-topics as seen, if it is there.
 
     With --desired it shows instead which events the job is to be sent so that the cluster has the
     topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays.
@@ -215,7 +210,7 @@ def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | 
 
 @click.command("apply")
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "is_json", is_flag=True, help="One JSON object.")
+@json_option
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
 @click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
 @click.option(
@@ -240,27 +235,18 @@ def apply(
 ) -> int:
     """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
 
-    Does what `spu-assigner plan` shows: creates topics with exactly their maps, adds partitions,
-    deletes topics (with --delete). Kafka is asked about everything before anything is done. What it
-    refuses is reported, and all else goes on; a second run does what is left.
+    Does what `spu-assigner plan` shows, with --moves to existing partitions, too: in waves, under a
+    throttle that is always removed; the next run resumes one that was killed. What Kafka refuses is
+    reported, and all else goes on.
 
-    The topic applied-topics, beside the mapped ones, keeps which topics apply has made, by Kafka's
-    ids of them. No others are deleted; and before any is, its records and bytes are shown, and
-    deletion is to be confirmed: on a terminal, or by --yes.
+    Topics are deleted with --delete alone, if apply made them (applied-topics keeps which), after
+    their records and bytes were shown and confirmed: on a terminal, or by --yes.
 
-    PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was when
-    planned, or is done already.
-
-    With --desired, or a plan of it, events are sent to the job, and their answers shown: 0 all was
-    granted, or there is nothing to do; 1 something was not; 3 no answer in time.
-
-    With --moves, replicas of existing partitions are moved too, in waves, the smallest first, under
-    a throttle that is always removed. A run that is killed is resumed by the next one; --cancel
-    takes back what is under way. Without --moves that is for kafka-reassign-partitions, with what
-    --reassignment-file writes; `plan` says whether it is done.
+    PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was, or is done
+    already. With --desired, or a plan of it, events are sent to the job, and their answers shown.
 
     Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
-    usage or settings.
+    usage or settings; 3 with --desired, no answer in time.
     """
     from spu_assigner.stream.clusters.plan.plan_file import read_plan
 
@@ -355,7 +341,10 @@ def _require_cancel_alone() -> None:
     Raises:
         click.UsageError: it names what is.
     """
-    if others := given_but(_CANCEL):
+    others = given_but(_CANCEL)
+    if shared_value("output") == "json":
+        others.append("--output")
+    if others:
         raise click.UsageError(
             "--cancel takes back what is under way, and nothing beside it: leave out "
             f"{', '.join(others)}"

@@ -21,30 +21,14 @@ if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-CONNECTION_OPTIONS: Final = frozenset(
-    {
-        "bootstrap_servers",
-        "topic_prefix",
-        "config",
-        "target_bootstrap_servers",
-        "target_config",
-    }
-)
-_PLAN: Final = CONNECTION_OPTIONS | {"desired", "cluster_id", "is_json", "out", "read_only"}
-_APPLY: Final = CONNECTION_OPTIONS | {
-    "desired",
-    "plan_file",
-    "cluster_id",
-    "is_json",
-    "is_sure",
-    "wait",
-}
+_PLAN: Final = frozenset({"desired", "cluster_id", "is_json", "out", "read_only"})
+_APPLY: Final = frozenset({"desired", "plan_file", "cluster_id", "is_json", "is_sure", "wait"})
 
 _desired: Final = click.option(
     "--desired",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Topics as they are to be, in YAML: events for the job instead of changes in Kafka.",
+    help="Topics as they are to be, in YAML: sends events instead of changing Kafka.",
 )
 
 

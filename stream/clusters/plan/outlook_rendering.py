@@ -17,7 +17,7 @@ from spu_assigner.stream.common.quantities import bytes_text, duration_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-BROKERS_SHOWN_MAX: Final = 100  # of the table; --json has all
+BROKERS_SHOWN_MAX: Final = 100  # of the table; -o json has all
 TABLE_WIDTH_MIN: Final = 60  # below, rich leaves out columns that have no room
 DESCRIBE_RIGHT: Final = "brokers report them to users who may Describe the cluster"
 
@@ -65,7 +65,7 @@ def _narrow_lines(brokers: Sequence[BrokerOutlook], width: int) -> Iterator[str]
 def _more_lines(brokers: Sequence[BrokerOutlook]) -> Iterator[str]:
     more = len(brokers) - BROKERS_SHOWN_MAX
     if more > 0:
-        yield f"… {more} more (--json has all)"
+        yield f"… {more} more (-o json has all)"
 
 
 def last_lines(outlook: PlanOutlook) -> list[str]:

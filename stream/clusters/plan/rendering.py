@@ -46,7 +46,7 @@ def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
         rows = list(_rows(change))
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
-            yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (--json has all)"
+            yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (-o json has all)"
     for each in plan.refused:
         if each.reason == GONE:  # It would be created, but is only on request.
             yield f"+ {printable(each.topic)}  ({GONE_FACT}): {GONE_FIX}"

@@ -13,7 +13,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX
 from spu_assigner.stream.clusters.whatif.failing import FailureSpec, failure_spec
-from spu_assigner.stream.kafka.config.command_options import FILE, settings_options
+from spu_assigner.stream.kafka.config.command_options import FILE, json_option, settings_options
 
 if TYPE_CHECKING:
     from spu_assigner.stream.clusters.whatif.report import WhatifReport
@@ -74,7 +74,7 @@ def _spec(_ctx: click.Context, _parameter: click.Parameter, value: str) -> Failu
     type=click.IntRange(min=1, max=CAPACITY_MAX),
     help="Replica slots of an SPU that would be added.  [default: what most SPUs have]",
 )
-@click.option("--json", "is_json", is_flag=True, help="One JSON object, with all SPUs.")
+@json_option
 @settings_options("bootstrap_servers", "topic_prefix")
 def whatif(
     *,
@@ -120,7 +120,6 @@ def _source(
     checkpoint: str | None,
     events: Path | None,
     policy: str,
-    config: Path | None,
     **broker: Any,
 ) -> WhatifSource:
     """The cluster, from the one place that was named."""
@@ -131,8 +130,8 @@ def _source(
     if events is not None:
         return of_events(events, cluster_id, Policy(policy))
     if checkpoint is not None:
-        return of_checkpoint(checkpoint, config, cluster_id)
-    return of_kafka(config=config, cluster_id=cluster_id, **broker)
+        return of_checkpoint(checkpoint, cluster_id)
+    return of_kafka(cluster_id=cluster_id, **broker)
 
 
 def _show(report: WhatifReport) -> None:

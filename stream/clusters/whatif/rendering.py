@@ -96,7 +96,7 @@ def pieces(report: WhatifReport) -> Iterator[RenderableType]:
     columns = {**_SPUS, **(_RESOURCES if report.failure.resources else {})}
     yield _table(columns, spus[:ROWS_SHOWN])
     if len(spus) > ROWS_SHOWN:
-        yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (--json has all)")
+        yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (-o json has all)")
 
 
 def _interest(spu: SpuAfter) -> tuple[float, int, int]:

@@ -15,9 +15,12 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.common.printable import listed, printable
-from spu_assigner.stream.kafka.config.command_options import load_client_settings, reading
+from spu_assigner.stream.kafka.config.command_options import (
+    load_client_settings,
+    load_settings,
+    reading,
+)
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.settings import Settings
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
@@ -59,7 +62,7 @@ def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Wha
     return WhatifSource(state=assigner.clusters[chosen], place=str(file))
 
 
-def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) -> WhatifSource:
+def of_checkpoint(checkpoint: str, cluster_id: str | None) -> WhatifSource:
     """The last committed batch of a checkpoint.
 
     Raises:
@@ -68,7 +71,7 @@ def of_checkpoint(checkpoint: str, config: Path | None, cluster_id: str | None) 
     """
     from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 
-    settings = Settings.load(flags={"checkpoint": checkpoint}, file=config)
+    settings = load_settings({"checkpoint": checkpoint})
     found = inspect_checkpoint(settings.checkpoint)
     place = f"batch {found.batch} of checkpoint {found.checkpoint}"
     return WhatifSource(
@@ -80,7 +83,6 @@ def of_kafka(
     *,
     bootstrap_servers: str | None,
     topic_prefix: str | None,
-    config: Path | None,
     cluster_id: str | None,
 ) -> WhatifSource:
     """What a job has published, as far as it is committed now.
@@ -92,7 +94,7 @@ def of_kafka(
     from spu_assigner.stream.job.shard.published import UnsoundError, read_published
 
     flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-    connection = load_client_settings(flags, config).connection()
+    connection = load_client_settings(flags).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
     place = f"the topics of {connection.bootstrap_servers}"

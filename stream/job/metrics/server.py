@@ -131,5 +131,5 @@ def listen(settings: Settings) -> socket.socket | None:
                 found=f"{host!r}, port {port}, which cannot be listened on "
                 f"({reason.strerror or reason})",
                 expected="an address of this machine and a port that you may take "
-                "(--metrics-host, --metrics-port; `off`: no metrics)",
+                "(SPU_ASSIGNER_METRICS_HOST, --metrics-port; `off`: no metrics)",
             ) from reason

@@ -19,10 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.kafka.config.command_options import is_broker_named, settings_options
+from spu_assigner.stream.kafka.config.command_options import (
+    is_broker_named,
+    load_settings,
+    settings_options,
+)
 from spu_assigner.stream.kafka.config.local_broker import HOME
 from spu_assigner.stream.kafka.config.security import Protocol
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import FLAGS, Settings
 
 if TYPE_CHECKING:
     from spu_assigner.stream.common.interrupts import Interrupts
@@ -43,26 +47,26 @@ PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
     help=f"Where broker and checkpoint are kept if no broker is named. [default: {HOME}; with "
     "--demo a temporary folder]",
 )
-@settings_options()
+@settings_options(*FLAGS)
 def run(
     *,
     demo: bool,
     once: bool,
     create_topics: bool,
     data: Path | None,
-    config: Path | None,
     **flags: Any,
 ) -> int:
     """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
 
     Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it
-    starts a Kafka broker of its own.
+    starts a Kafka broker of its own. Users, TLS, memory and the rest are settings without an
+    option: docs/settings.md.
     """
     from spu_assigner.stream.job.run.launch import LaunchPlan, launched
 
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_settings(flags)
     is_named = is_broker_named(flags, settings)
     if is_named and data is not None:
         raise click.UsageError("--data is for the embedded broker, and a broker is named")

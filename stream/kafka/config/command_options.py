@@ -19,16 +19,19 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
+from spu_assigner.stream.common.shared_options import (
+    SHARED_NAMES,
+    shared_value,
+    taken_by,
+    takes,
+)
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.local_broker import local_broker
-from spu_assigner.stream.kafka.config.settings import FILE_VARIABLE, SPECS, Settings, has_target
+from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_target
 
 Command = Callable[..., Any]
 Form = Literal["table", "json"]  # for people, or for programs
-
-_METAVARS: Final = {"bootstrap_servers": "HOST:PORT"}
-_SHORT: Final = {"bootstrap_servers": ["-b"]}
 
 
 class BytesType(click.ParamType[int]):
@@ -54,6 +57,8 @@ FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 class OneForErrors(click.Command):
     """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+
+    usage_status = 1
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -92,15 +97,9 @@ def broker_options(command: Command) -> Command:
     """How to reach Kafka; the command is given it as `connection`."""
 
     @wraps(command)
-    def connected(
-        *,
-        bootstrap_servers: str | None,
-        topic_prefix: str | None,
-        config: Path | None,
-        **given: Any,
-    ) -> Any:
+    def connected(*, bootstrap_servers: str | None, topic_prefix: str | None, **given: Any) -> Any:
         flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-        connection = load_client_settings(flags, config).connection()
+        connection = load_client_settings(flags).connection()
         if connection.security.warning is not None:
             click.echo(f"warning: {connection.security.warning}", err=True)
         return command(connection=connection, **given)
@@ -108,39 +107,25 @@ def broker_options(command: Command) -> Command:
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
 
 
-def target_options(command: Command) -> Command:
+def with_target(command: Command) -> Command:
     """The Kafka cluster whose topics are meant; the command is given it as `target_connection`.
 
-    It is None where that is the job's.
+    It is None where that is the job's: the environment names no other one.
     """
 
-    @click.option(
-        "--target-bootstrap-servers",
-        metavar="HOST:PORT",
-        help="The Kafka cluster whose topics are meant, if it is not the job's; also "
-        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS.",
-    )
-    @click.option(
-        "--target-config",
-        type=click.Path(path_type=Path),
-        help="A settings file for it; also SPU_ASSIGNER_TARGET_CONFIG.",
-    )
     @wraps(command)
-    def targeted(
-        *, target_bootstrap_servers: str | None, target_config: Path | None, **given: Any
-    ) -> Any:
-        target = _target(target_bootstrap_servers, target_config)
+    def targeted(**given: Any) -> Any:
+        target = _target()
         with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
             return command(target_connection=target, **given)
 
     return targeted
 
 
-def _target(servers: str | None, config: Path | None) -> Connection | None:
-    if servers is None and config is None and not has_target():
+def _target() -> Connection | None:
+    if not has_target():
         return None
-    flags = {"bootstrap_servers": servers}
-    connection = Settings.load(flags=flags, file=config, is_target=True).connection()
+    connection = Settings.load(is_target=True).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: target: {connection.security.warning}", err=True)
     return connection
@@ -159,44 +144,54 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings, by default for all, and one for a settings file.
+    """An option for each of these settings, where it has none on the group, and `--config`.
 
-    The command is given each by its name, None where it was not given, and the file as `config`.
+    The command is given each by its name, None where it was not given.
     """
     options = [
         click.option(
             spec.flag,
-            *_SHORT.get(spec.name, ()),
             spec.name,
-            metavar=_METAVARS.get(spec.name, "TEXT"),
+            metavar="TEXT",
             help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
             + (f" [default: {spec.default}]" if spec.default else ""),
         )
         for spec in SPECS
-        # No secret: a command line is seen by everybody on the machine.
-        if not spec.is_secret and (not names or spec.name in names)
+        if spec.name in names and spec.name not in SHARED_NAMES
     ]
-    file = click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        help=f"A settings file; also {FILE_VARIABLE}.",
-    )
 
     def decorated(command: Command) -> Command:
-        for option in (file, *reversed(options)):
+        vars(command)["shared_options"] = taken_by(command) | {"config"}
+        command = takes(*(name for name in names if name in SHARED_NAMES))(command)
+        for option in reversed(options):
             command = option(command)
         return command
 
     return decorated
 
 
-def load_client_settings(flags: Mapping[str, Any], config: Path | None) -> Settings:
+def settings_file() -> Path | None:
+    """The settings file that the call names."""
+    file: Path | None = shared_value("config")
+    return file
+
+
+def load_settings(flags: Mapping[str, Any]) -> Settings:
+    """The settings of a command, also of the settings file that was given.
+
+    Args:
+        flags: as `settings_options` gives them.
+    """
+    return Settings.load(flags=flags, file=settings_file())
+
+
+def load_client_settings(flags: Mapping[str, Any]) -> Settings:
     """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
 
     Args:
         flags: as `settings_options` gives them.
     """
-    settings = Settings.load(flags=flags, file=config)
+    settings = load_settings(flags)
     if is_broker_named(flags, settings) or (address := local_broker()) is None:
         return settings
     return replace(settings, bootstrap_servers=address)
@@ -214,15 +209,18 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
 
 
 def output_option(command: Command) -> Command:
-    """Text for people, or lines of JSON for programs."""
-    return click.option(
-        "--output",
-        "-o",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Text for people, or one JSON object a line.",
-    )(command)
+    """Text for people, or lines of JSON for programs; the command is given it as `output`."""
+    return takes("output")(command)
+
+
+def json_option(command: Command) -> Command:
+    """As `output_option`; the command is told whether JSON is asked for, as `is_json`."""
+
+    @wraps(command)
+    def chosen(*, output: Form, **given: Any) -> Any:
+        return command(is_json=output == "json", **given)
+
+    return output_option(chosen)
 
 
 def amounts(

@@ -45,6 +45,11 @@ SHARDS_MAX: Final = 1_000  # each is a task of every batch and a state store of 
 TOPIC_EVENTS_PER_BATCH_MAX: Final = 1_000_000  # a shard holds its part of a batch in memory
 PORT_MAX: Final = 65_535
 FILE_SIZE_MAX: Final = 64 * 1024  # a name and a value a setting; more is another file
+# These have an option of `run`, too; the others seldom change between two runs.
+FLAGS: Final = (
+    *("bootstrap_servers", "topic_prefix", "checkpoint", "shards", "default_policy"),
+    *("ui_port", "metrics_port"),
+)
 LOG_LEVELS: Final = ("ERROR", "WARN", "INFO", "DEBUG")
 _LEGAL: Final = "letters, digits, dots, dashes and underscores"
 

@@ -107,13 +107,13 @@ class Bench:
 
 def measure(bench: Bench, topics: int) -> dict[str, Any]:
     """The four commands."""
-    adopt = ("adopt", "--cluster", "c1", "--json")
+    adopt = ("adopt", "--cluster", "c1", "-o", "json")
     seconds, output = bench.run(*adopt, "--capacity", str(CAPACITY))
     report = json.loads(output)
     if len(report["adopted"]) != topics:
         raise SystemExit(f"adopted {len(report['adopted'])} of {topics} topics")
     say(f"adopted in {seconds:.1f} s")
-    plan_seconds, output = bench.run("plan", "--cluster", "c1", "--json")
+    plan_seconds, output = bench.run("plan", "--cluster", "c1", "-o", "json")
     plan = json.loads(output)
     again_seconds, output = bench.run(*adopt)
     again = json.loads(output)

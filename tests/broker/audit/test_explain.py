@@ -23,9 +23,9 @@ from support.job.small_job import small_job
 from support.kafka.ports import free_ports
 
 
-def asked(settings: Settings, *arguments: str) -> Result:
+def asked(settings: Settings, *arguments: str, **environ: str) -> Result:
     options = ["-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
-    return CliRunner().invoke(cli, ["explain", *arguments, *options])
+    return CliRunner().invoke(cli, ["explain", *arguments, *options], env=environ)
 
 
 def explained(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
@@ -114,9 +114,8 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     )
     assert asked(settings, "c1", "table", "5").stdout.count("being moved") == 0
     (port,) = free_ports(1)
-    elsewhere = asked(
-        settings, "c1", "table", "6", "--target-bootstrap-servers", f"127.0.0.1:{port}"
-    )
+    target = {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
+    elsewhere = asked(settings, "c1", "table", "6", **target)
     assert (elsewhere.exit_code, elsewhere.stdout) == (
         0,
         text,

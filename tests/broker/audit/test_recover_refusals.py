@@ -21,7 +21,7 @@ from spu_assigner.stream.audit.rebuild import (
     recover,
     survey,
 )
-from spu_assigner.stream.audit.recover_command import recover as command
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.job.shard.published import DamagedOutputError, UnsoundError
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -109,14 +109,16 @@ def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) 
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),
     }
     flags = ["-b", settings.bootstrap_servers, "--topic-prefix", prefix, "--checkpoint"]
-    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run", "-o", "json"])
+    result = CliRunner().invoke(
+        cli, ["recover", *flags, str(tmp_path / "new"), "--dry-run", "-o", "json"]
+    )
     assert json.loads(result.stdout)["positions"] == {
         f"{prefix}spu-events": {"0": 5},
         f"{prefix}topic-events": {"0": 3},
     }
-    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new"), "--dry-run"])
+    result = CliRunner().invoke(cli, ["recover", *flags, str(tmp_path / "new"), "--dry-run"])
     assert "2 clusters, 5 SPUs, 2 topics (5 partitions), 0 waiting" in result.stdout
-    result = CliRunner().invoke(command, [*flags, str(tmp_path / "new")])
+    result = CliRunner().invoke(cli, ["recover", *flags, str(tmp_path / "new")])
     assert "no terminal to confirm on; give --yes" in result.stderr
     assert not (tmp_path / "new").exists()
     assert last_marker(settings) == before

@@ -518,7 +518,7 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert outcome("plan", *of_file)[0] == 0
 
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
-    planned = outcome("plan", *of_file, "--json")
+    planned = outcome("plan", *of_file, "-o", "json")
     document = json.loads(planned[1])
     assert (planned[0], document["extra"]) == (1, ["gitops-b"])
     asked = ["topic_replication", "topic_grow"]  # new partitions of the new factor
@@ -532,7 +532,7 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert "status  gitops/gitops-c  rejected" in refused[1]
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
-    granted = outcome("apply", *of_file, WAIT, "--json")
+    granted = outcome("apply", *of_file, WAIT, "-o", "json")
     report = json.loads(granted[1])
     assert (granted[0], len(report["sent"]), report["unchanged"]) == (0, 1, 1)
     assert {each["status"] for each in report["answers"] if "status" in each} == {"assigned"}

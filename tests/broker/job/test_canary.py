@@ -180,6 +180,7 @@ def outcome(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Itera
     secured.allow({USER: acls(Role.JOB, prefix=prefix, query_name="spu-assigner", group="unused")})
     environ = {
         **environ_of(secured, secret_folder, prefix),
+        "SPU_ASSIGNER_LOG_LEVEL": "DEBUG",
         "SPARK_CONF_DIR": str(spark_defaults(folder)),
         "TMPDIR": str(temporary),
         "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}",
@@ -187,7 +188,7 @@ def outcome(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Itera
     wrong = {**environ, "SPU_ASSIGNER_SASL_PASSWORD": WRONG.value}
     unused = str(folder / "unused")
     refusals = [refused(wrong, "topics", "check"), refused(wrong, "run", "--checkpoint", unused)]
-    options = ["--log-level", "DEBUG", "--checkpoint", str(folder / "checkpoint")]
+    options = ["--checkpoint", str(folder / "checkpoint")]
     # All that is relative to the folder it runs in lies in the folder that is searched.
     command = ["sh", "-c", f'cd {folder} && exec "$@"', "sh", *COMMAND, "run", *options]
     with running(command, said, environ) as process:

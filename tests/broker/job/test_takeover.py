@@ -69,11 +69,11 @@ class Jobs:
             *("--topic-prefix", self.settings.topic_prefix),
             *("--checkpoint", self.settings.checkpoint),
             *("--shards", str(SHARDS), "--ui-port", "0", "--metrics-port", "off"),
-            *("--master", "local[2]"),
             *options,
         ]
         log = home / "output"
-        job = self._stack.enter_context(running(command, log, environ, cwd=home))
+        with_master = {"SPU_ASSIGNER_MASTER": "local[2]", **(environ or {})}
+        job = self._stack.enter_context(running(command, log, with_master, cwd=home))
         self._logs[job.pid] = log
         return job
 

@@ -55,7 +55,7 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("SPU_ASSIGNER_S", "KAFKA_"))
     }
-    return {**kept, **extra}
+    return {**kept, "SPU_ASSIGNER_MASTER": "local[2]", **extra}
 
 
 def call(extra: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -126,7 +126,7 @@ def test_the_whole_job_runs_over_tls_as_users_with_exactly_their_rights(
     job_log, watch_log = tmp_path / "job.log", tmp_path / "watch.log"
     checkpoint = ["--checkpoint", str(tmp_path / "checkpoint"), "--ui-port", "0"]
     watching = ["watch", "--from-beginning", "--topics", "maps", "--count", "1", "-o", "json"]
-    with background(environs["job"], job_log, "run", "--master", "local[2]", *checkpoint) as job:
+    with background(environs["job"], job_log, "run", *checkpoint) as job:
         until(lambda: "Events are answered" in job_log.read_text(), job, job_log)
         for spu_id in ("0", "1"):
             joined = ["produce", "spu-joined", "--cluster", "c", "--spu-id", spu_id]

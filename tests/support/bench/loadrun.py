@@ -45,15 +45,19 @@ class JobOptions:
     driver_memory: str = "2g"
     topic_events_per_batch: int | None = None  # None: the default
 
-    def flags(self) -> list[str]:
-        flags = {
-            "--master": self.master,
-            "--shards": self.shards,
-            "--driver-memory": self.driver_memory,
-            "--topic-events-per-batch": self.topic_events_per_batch,
-            "--ui-port": 0,
+    def environ(self) -> dict[str, str]:
+        settings = {
+            "MASTER": self.master,
+            "SHARDS": self.shards,
+            "DRIVER_MEMORY": self.driver_memory,
+            "TOPIC_EVENTS_PER_BATCH": self.topic_events_per_batch,
+            "UI_PORT": 0,
         }
-        return [str(part) for pair in flags.items() if pair[1] is not None for part in pair]
+        return {
+            f"SPU_ASSIGNER_{name}": str(value)
+            for name, value in settings.items()
+            if value is not None
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,9 +257,9 @@ def broker_for_load(
 def job_for_load(load: Load, options: JobOptions) -> Iterator[RunningLoad]:
     """The job on that broker, its memory sampled from its start on."""
     command = [sys.executable, "-m", "spu_assigner.stream.cli", "run", "-b", load.bootstrap]
-    command += ["--checkpoint", str(load.checkpoint), *options.flags()]
+    command += ["--checkpoint", str(load.checkpoint)]
     with (
-        running(command, load.log) as process,
+        running(command, load.log, options.environ()) as process,
         Sampler(process, load.broker.pid) as sampler,
     ):
         yield RunningLoad(load=load, process=process, sampler=sampler)

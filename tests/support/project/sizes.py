@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import click
+from spu_assigner.stream.cli import cli
+
 ROOT: Final = Path(__file__).parents[3]
 PRODUCT: Final = ("core", "schemas", "stream", "docker", "docs")
 FOLDER_FILES_MAX: Final = 16
 FOLDER_LINES_MAX: Final = 5_500
 PAGE_LINES_MAX: Final = 200
 README_BYTES_MAX: Final = 12 * 1024
+OPTIONS_MAX: Final = 250
 
 
 class Size(NamedTuple):
@@ -73,6 +77,23 @@ def by_package() -> dict[str, tuple[int, int]]:
     return {package: (count, code[package]) for package, count in lines.most_common()}
 
 
+def options_by_command() -> dict[str, int]:
+    """How many options each command has; those of the program itself are the first."""
+    found: dict[str, int] = {}
+
+    def count(name: str, command: click.Command) -> None:
+        found[name] = sum(isinstance(each, click.Option) for each in command.params)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for inner in command.list_commands(context):
+                part = command.get_command(context, inner)
+                if part is not None:
+                    count(f"{name} {inner}", part)
+
+    count("spu-assigner", cli)
+    return found
+
+
 def sizes() -> Iterator[Size]:
     """What is limited, and the sums."""
     yield Size("product: lines of Python", lines_of(tracked(*PRODUCT)), None)
@@ -84,6 +105,7 @@ def sizes() -> Iterator[Size]:
     yield Size("most lines of Python in one package", most, FOLDER_LINES_MAX)
     for page in ("README.md", "ARCHITECTURE.md"):
         yield Size(f"{page}: lines", lines_of([ROOT / page]), PAGE_LINES_MAX)
+    yield Size("options of all commands", sum(options_by_command().values()), OPTIONS_MAX)
     yield Size("README.md: bytes", (ROOT / "README.md").stat().st_size, README_BYTES_MAX)
 
 

@@ -14,7 +14,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.stream.cli import _COMMANDS, cli
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.acls import GRANTS, Resource
-from spu_assigner.stream.kafka.config.settings import SPECS
+from spu_assigner.stream.kafka.config.settings import FLAGS, SPECS
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.bench.bench_pages import PAGES, with_tables
 from support.bench.figures import STORED
@@ -88,7 +88,8 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     lines = ["| setting | flag | variable | default | why this default |", "|---|---|---|---|---|"]
     for spec in SPECS:
         default = f"`{spec.default}`" if spec.default else "empty"
-        where = f"`{spec.flag}` | `{spec.variable}`"
+        flag = f"`{spec.flag}`" if spec.name in FLAGS else "none"
+        where = f"{flag} | `{spec.variable}`"
         if spec.is_secret:
             where = f"none: a secret | `{spec.variable}`, or a file in `{spec.file_variable}`"
         lines.append(f"| {spec.what} | {where} | {default} | {spec.reason} |")

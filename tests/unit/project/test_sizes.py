@@ -13,6 +13,14 @@ def test_no_size_is_over_its_limit() -> None:
     assert over == []
 
 
+def test_every_option_of_every_command_counts() -> None:
+    """Also those of commands of a group; shared ones once, where they are defined."""
+    found = sizes.options_by_command()
+    assert found["spu-assigner"] == 5
+    assert found["spu-assigner topics create"] == 2
+    assert found["spu-assigner explain"] == 0
+
+
 def test_lines_of_code_are_those_without_docstrings_comments_and_blanks(tmp_path: Path) -> None:
     """A call over several lines counts each, a text that is a value too."""
     path = tmp_path / "module.py"

@@ -131,7 +131,7 @@ def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
     assert adopt(operator).exit_code == 0
     sender_topics = {"a": [[2, 3, 1], [2]], "b": [[2, 1]]}
     operator.reassign(sender_topics)
-    done = adopt(operator, "--json")
+    done = adopt(operator, "-o", "json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["adopted"] == [operator.name("a"), operator.name("b")]
     assert mapped(job, operator) == sender_topics
@@ -249,7 +249,7 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
         *("produce", "spu-joined", "--cluster", "c1", "--spu-id", 1, "--rack", "a", *disk, "--wait")
     )
     assert joined.exit_code == 0, joined.output
-    done = adopt(operator, *disk, "--json")
+    done = adopt(operator, *disk, "-o", "json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["joined"] == [2, 3]
     sums = {broker: sum(map(sum, of_topics.values())) for broker, of_topics in logs.items()}

@@ -140,7 +140,7 @@ def test_what_its_user_may_not_see_is_named_by_each_command_that_counts(user: Li
     planned = user("plan")
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.splitlines()[-1] == f"{UNSEEN}not compared with any map"
-    document = json.loads(user("plan", "--json").stdout)
+    document = json.loads(user("plan", "-o", "json").stdout)
     assert document["unseen"] == {"topics": [HIDDEN], "replicas": 1, "silent_brokers": []}
 
     failing = user("whatif", "--fail", "spu=2")

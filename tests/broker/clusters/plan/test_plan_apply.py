@@ -87,7 +87,7 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     total, unmapped = planned.stdout.splitlines()[-2:]
     assert total == "2 to create, 0 to change, 0 to delete, 1 waiting"
     assert re.fullmatch(r"\d+ topics? in Kafka ha(s|ve) no map \(adopt takes .* in\)", unmapped)
-    mine = json.loads(operator.plan("--json", "--topics", operator.name("*")).stdout)
+    mine = json.loads(operator.plan("-o", "json", "--topics", operator.name("*")).stdout)
     assert mine["unmapped"] == [operator.name("foreign")]
     assert operator.lists("orders", "logs") == {}
 
@@ -135,7 +135,7 @@ def compares_a_file_with_kafka_too(operator: Operator, file: Path) -> None:
         f"  - {{name: {foreign}, partitions: 1, replication_factor: 2}}\n",
         "utf-8",
     )
-    compared = operator.plan("--desired", file, "--json")
+    compared = operator.plan("--desired", file, "-o", "json")
     found = json.loads(compared.stdout)
     assert (compared.exit_code, found["events"], found["unchanged"]) == (1, [], 1)
     assert [each["topic"] for each in found["refused"]] == [foreign]
@@ -238,7 +238,7 @@ def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Li
         )
         for broker in operator.cluster.running
     }
-    document = json.loads(operator.plan("--json", "--topics", operator.name("orders")).stdout)[
+    document = json.loads(operator.plan("-o", "json", "--topics", operator.name("orders")).stdout)[
         "load"
     ]
     brokers = {each["broker"]: each for each in document["brokers"]}
@@ -361,13 +361,13 @@ def test_a_thousand_topics_are_made_exactly_as_mapped(
     ]
     wanted = simulated(file, asked)
     begun = time.monotonic()
-    done = operator.apply("--maps", file, "--json")
+    done = operator.apply("--maps", file, "-o", "json")
     seconds = time.monotonic() - begun
     assert (done.exit_code, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert report["created"] == names
     assert read_back(operator, names) == wanted
-    planned = operator.plan("--maps", file, "--json")
+    planned = operator.plan("--maps", file, "-o", "json")
     assert planned.exit_code == 0
     assert json.loads(planned.stdout)["changes"] == []
     simulated(file, [*asked, *(events.delete(name) for name in names)])

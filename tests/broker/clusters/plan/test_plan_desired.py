@@ -105,7 +105,7 @@ def test_lists_that_wait_for_spus_are_not_asked_for_again(
                 f"? t  the lists of partitions 0, 1 wait for SPUs or slots{more}"
             )
     assert sent(settings) == before
-    planned = desired("plan", "t", 2, 2, "--json")
+    planned = desired("plan", "t", 2, 2, "-o", "json")
     assert [event["type"] for event in json.loads(planned.stdout)["events"]] == [
         "topic_replication"
     ]
@@ -121,8 +121,9 @@ def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
         (port,) = free_ports(1)
         address = f"127.0.0.1:{port}"
-        elsewhere = ("--target-bootstrap-servers", address)
-        done = desired("apply", name, 1, 1, *elsewhere)
+        with monkeypatch.context() as patch:
+            patch.setenv("SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS", address)
+            done = desired("apply", name, 1, 1)
         assert (done.exit_code, done.stdout) == (1, "")
         # After 1.5 s a line says what it waits for.
         assert (

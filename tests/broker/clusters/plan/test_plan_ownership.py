@@ -126,7 +126,7 @@ def test_what_apply_made_is_deleted_with_its_data_shown_and_confirmed(
     assert origins(operator) == {"mine": "CREATED"}
     operator.write("mine", *[bytes(1_000)] * 7, partition=1)
     job.apply([operator.events.delete(name), operator.events.create(operator.name("other"), 1, 1)])
-    planned = operator.plan("--delete", "--json")
+    planned = operator.plan("--delete", "-o", "json")
     assert planned.exit_code == 2
     (change,) = (each for each in json.loads(planned.stdout)["changes"] if each["topic"] == name)
     assert (change["kind"], change["records"]) == ("delete", 7)
@@ -182,7 +182,7 @@ def test_a_saved_deletion_shows_the_data_that_are_there_when_it_is_applied(
     operator.write("mine", b"late")
     refused = operator("apply", file)
     assert (refused.exit_code, "1 topic with 1 record would be" in refused.stderr) == (1, True)
-    done = operator("apply", file, "--yes", "--json")
+    done = operator("apply", file, "--yes", "-o", "json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["deleted_data"][name]["records"] == 1
 
@@ -221,7 +221,7 @@ def test_a_released_topic_stays_and_its_name_no_longer_means_ours(
         planned = operator.plan("--delete")
         assert planned.exit_code == 0
         assert f". {operator.name('t')}  was released; it stays in Kafka" in planned.stdout
-        done = operator.apply("--delete", "--yes", "--json")
+        done = operator.apply("--delete", "--yes", "-o", "json")
         assert (done.exit_code, json.loads(done.stdout)["released"]) == (0, [operator.name("t")])
         assert origins(operator) == {"t": "RELEASED"}
     tombstone(operator, "t", DELETED_TYPE, value)
@@ -260,7 +260,7 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(
         f"+ {name}  1 partition of 1 replica (was in Kafka before; its data are gone)"
         in planned.stdout
     )
-    done = operator("apply", again, "--json")
+    done = operator("apply", again, "-o", "json")
     assert (done.exit_code, json.loads(done.stdout)["recreated"]) == (0, [name])
     operator.remove("gone")
     assert operator("apply", again).exit_code == 1  # What was asked for was done, once.

@@ -17,7 +17,7 @@ from support.kafka.traffic import Kafka, process_all
 
 
 def asked(*arguments: str) -> Result:
-    return CliRunner().invoke(cli, ["whatif", *arguments, "--json"])
+    return CliRunner().invoke(cli, ["whatif", *arguments, "-o", "json"])
 
 
 def from_kafka(settings: Settings, *arguments: str) -> Result:

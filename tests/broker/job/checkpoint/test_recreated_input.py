@@ -17,6 +17,8 @@ from support.job.shards import SHARDS
 from support.kafka.one_topic import OneTopic
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 
+MASTER = {"SPU_ASSIGNER_MASTER": "local[2]"}
+
 
 def ended(job: subprocess.Popen[bytes], log: Path) -> str:
     """The line with which a job has ended by itself."""
@@ -37,12 +39,12 @@ def test_a_job_that_stood_still_while_its_input_was_recreated_answers_nothing_of
         *(sys.executable, "-m", "spu_assigner.stream.cli", "run"),
         *("-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix),
         *("--checkpoint", settings.checkpoint, "--shards", str(SHARDS)),
-        *("--ui-port", "0", "--metrics-port", "off", "--master", "local[2]"),
+        *("--ui-port", "0", "--metrics-port", "off"),
     ]
     kafka, events = Kafka(settings), Events()
     topic = OneTopic(settings.bootstrap_servers, f"{settings.topic_prefix}topic-events")
     kafka.send([*events.joins(0, 1), *(events.create(f"t{number}") for number in range(4))])
-    with running(command, log, cwd=tmp_path) as job:
+    with running(command, log, MASTER, cwd=tmp_path) as job:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(kafka.read("topic-status")) < 4:
             assert job.poll() is None
@@ -56,6 +58,6 @@ def test_a_job_that_stood_still_while_its_input_was_recreated_answers_nothing_of
             os.killpg(job.pid, signal.SIGCONT)
         assert f"{topic.name} was deleted and recreated: its id is" in ended(job, log)
     log.unlink()
-    with running(command, log, cwd=tmp_path) as job:  # as a supervisor would
+    with running(command, log, MASTER, cwd=tmp_path) as job:  # as a supervisor would
         assert f"{topic.name} was deleted and recreated: its id is" in ended(job, log)
     assert len(kafka.read("topic-status")) == 4

@@ -96,12 +96,12 @@ def test_doctor_and_inspect_look_at_it(
     trial.ensure(command=SHORT)
     trial.kill()
     options = ["-b", broker.bootstrap_servers, "--topic-prefix", PREFIX]
-    options += ["--checkpoint", trial.checkpoint, "--ui-port", "0", "--metrics-port", "off"]
+    options += ["--checkpoint", trial.checkpoint]
+    ports = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
 
     def checks() -> dict[str, Any]:
-        done = call(
-            store, "doctor", *options, "--output=json", "--timeout", str(COMMAND_SECONDS_MAX)
-        )
+        wait = ("--timeout", str(COMMAND_SECONDS_MAX))
+        done = call(store, "doctor", *options, "--output=json", *wait, **ports)
         return {each["check"]: each for each in json.loads(done.stdout)["checks"]}
 
     found = checks()

@@ -19,6 +19,7 @@ from spu_assigner.stream.kafka.config.settings import SettingsError
 
 ROOT = Path(__file__).parents[4]
 CREATE = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
+SCREEN_LINES = 45
 JOIN = ["produce", "spu-joined", "--cluster", "c1", "--spu-id", "0"]
 
 
@@ -52,6 +53,13 @@ def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: {' '.join(('spu-assigner', *path))}")
     assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("path", paths(cli), ids=" ".join)
+def test_the_help_of_a_command_fits_a_screen(path: tuple[str, ...]) -> None:
+    """What one needs to call it; the documentation has the rest."""
+    done = CliRunner().invoke(cli, [*path, "--help"], terminal_width=100)
+    assert len(done.stdout.splitlines()) <= SCREEN_LINES
 
 
 def test_every_command_of_the_contract_is_there() -> None:
@@ -118,6 +126,9 @@ def test_each_commands_help_is_light() -> None:
             "'--cluster' requires an argument (see spu-assigner drain --help)",
         ),
         (["--nothing"], "No such option '--nothing'"),
+        (["watch", "-b"], "Option '-b' requires an argument"),
+        (["simulate", "-b", "k:1", "-"], "No such option '-b'"),
+        (["-b", "k:1", "simulate", "-"], "simulate takes no --bootstrap-servers"),
         (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),
         ([*CREATE, "--partitions", "many"], "'many' is not a valid integer"),
@@ -219,6 +230,7 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
         ("spu-assigner wh", 1, ["whatif"]),
         ("spu-assigner simu", 1, ["simulate"]),
         ("spu-assigner simulate --ch", 2, ["--check"]),
+        ("spu-assigner topics check --topic-p", 3, ["--topic-prefix"]),
     ],
 )
 def test_the_completion_completes(words: str, count: int, completed: list[str]) -> None:

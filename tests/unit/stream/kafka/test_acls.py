@@ -44,7 +44,7 @@ def test_a_role_s_rights_are_printed_as_commands() -> None:
 def test_rights_are_printed_as_json_for_a_principal() -> None:
     """So that a tool can set them."""
     asked = ["topics", "acls", "--role", "job", "--principal", "User:CN=x", "-o", "json"]
-    done = CliRunner().invoke(cli, [*asked, "--query-name", "mine"])
+    done = CliRunner().invoke(cli, asked, env={"SPU_ASSIGNER_QUERY_NAME": "mine"})
     found = [json.loads(line) for line in done.output.splitlines()]
     assert len(found) == len(acls(Role.JOB, query_name="mine", group=""))
     assert found[-1] == {

@@ -35,6 +35,7 @@ from spu_assigner.stream.audit.doctor.command import _texts, doctor
 from spu_assigner.stream.audit.doctor.target_checks import _ended_early, split_moves
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import begun_run
+from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import EXPECTED
@@ -43,16 +44,17 @@ PACKAGE = Path(machine_checks.__file__).parent
 DOCUMENT = Path(__file__).parents[5] / "docs/doctor.md"
 LATER = 60.0
 
+COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
+
 
 def call(*arguments: str, **environ: str) -> Result:
     """In an environment of its own; its checks have all the time they want."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPU_")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.environ", {**kept, **environ})
+        ports = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
+        patch.setattr("os.environ", {**kept, **ports, **environ})
         return CliRunner().invoke(
-            doctor,
-            ["--timeout", str(LATER), "--ui-port", "0", "--metrics-port", "off", *arguments],
-            standalone_mode=False,
+            COMMANDS, ["doctor", "--timeout", str(LATER), *arguments], standalone_mode=False
         )
 
 
@@ -314,15 +316,16 @@ def test_wrong_settings_are_a_finding_and_the_machine_is_looked_at() -> None:
 def test_warnings_count_with_strict_alone(tmp_path: Path) -> None:
     """A taken port is one: Spark takes the next."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        arguments = ["--ui-port", str(taken.getsockname()[1]), "--checkpoint", str(tmp_path / "c")]
-        lenient, strict = call(*arguments), call(*arguments, "--strict")
+        environ = {
+            "SPU_ASSIGNER_UI_PORT": str(taken.getsockname()[1]),
+            "SPU_ASSIGNER_CHECKPOINT": str(tmp_path / "c"),
+        }
+        lenient, strict = call(**environ), call("--strict", **environ)
     assert (lenient.return_value, strict.return_value) == (0, 1), lenient.output
     assert "! " in lenient.stdout
     assert "D131 127.0.0.1:" in lenient.stdout
-    assert (
-        "→ nothing if that is the job; else stop it, or choose another --ui-port or --metrics-port"
-        in lenient.stdout
-    )
+    assert "→ nothing if that is the job; else stop it, or choose another" in lenient.stdout
+    assert "SPU_ASSIGNER_METRICS_PORT" in lenient.stdout
     assert "0 faults, 1 warning; 6 of 14 checks not made" in lenient.stdout
 
 
@@ -331,7 +334,8 @@ def test_an_unusable_address_for_metrics_is_reported(host: str, code: str) -> No
     """A taken port is passed over by the job; an address of another machine is not."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        result = call("--output=json", "--metrics-host", host, "--metrics-port", port)
+        environ = {"SPU_ASSIGNER_METRICS_HOST": host, "SPU_ASSIGNER_METRICS_PORT": port}
+        result = call("--output=json", **environ)
     assert [each["code"] for each in checks_of(result)["ports"]["findings"]] == [code]
 
 

@@ -27,17 +27,20 @@ class Noted:
 
 
 @pytest.mark.parametrize(
-    ("options", "servers"),
-    [((), "jobs:9092"), (("--target-bootstrap-servers", "others:9092"), "others:9092")],
+    ("environ", "servers"),
+    [
+        ({}, "jobs:9092"),
+        ({"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "others:9092"}, "others:9092"),
+    ],
     ids=["one cluster", "two clusters"],
 )
 def test_moves_are_read_from_the_cluster_of_the_topics(
-    options: tuple[str, ...], servers: str, monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str], servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under the prefix of the job, as `apply --moves` records them."""
     monkeypatch.setattr(live, "Live", Noted)
-    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--topic-prefix", "p-", *options]
-    assert "enough is known" in CliRunner().invoke(cli, asked).stderr
+    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--topic-prefix", "p-"]
+    assert "enough is known" in CliRunner().invoke(cli, asked, env=environ).stderr
     connection, moved = Noted.given
     assert (connection.bootstrap_servers, connection.prefix) == ("jobs:9092", "p-")
     assert (moved.bootstrap_servers, moved.prefix) == (servers, "p-")

@@ -251,7 +251,7 @@ def test_of_many_topics_that_are_not_in_the_file_ten_are_named() -> None:
     plan = planned(desired(), mapped={f"t{number:02}": known() for number in range(40)})
     lines = list(desired_lines(plan))
     assert sum("not in the file; it stays" in line for line in lines) == 10
-    assert ". 30 more topics likewise; --json names all" in lines
+    assert ". 30 more topics likewise; -o json names all" in lines
     assert lines[-1].endswith(", 40 not in the file")
     assert len(desired_json(plan)["extra"]) == 40
 

@@ -31,7 +31,6 @@ COMMAND = ["adopt", "--cluster", "c1"]
         (["--capacity", "-1"], "-1 is not in the range"),
         (["--resources", "a b=1"], "resources names 'a b'; expected 1 to 64 of"),
         (["--wait", "0"], "0.0 is not in the range"),
-        (["--target-bootstrap-servers", "here"], "expected host:port"),
     ],
 )
 def test_wrong_usage_is_one_line_and_no_answer_of_a_dry_run(given: list[str], fault: str) -> None:

@@ -154,7 +154,7 @@ MOVE = "to move by `apply --moves`"
         pytest.param(
             {"t": [[1]] * 100},
             {},
-            [*["+ t", *["    + "] * 16], "    … 84 more (--json has all)"],
+            [*["+ t", *["    + "] * 16], "    … 84 more (-o json has all)"],
             id="a topic of thousands of partitions must not fill the screen",
         ),
     ],

@@ -39,7 +39,7 @@ def asked(lines: str, *arguments: str) -> Result:
 
 
 def answered(lines: str, *arguments: str) -> dict[str, Any]:
-    done = asked(lines, *arguments, "--json")
+    done = asked(lines, *arguments, "-o", "json")
     assert done.stderr == ""
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -253,7 +253,7 @@ def test_a_long_table_begins_with_the_largest_shares() -> None:
     done = asked(lines, "--fail", "spu=120")
     rows = [line.split() for line in done.stdout.partition("──\n")[2].splitlines()]
     assert [row[0] for row in rows[:3]] == ["130", "0", "1"]
-    assert "… 50 more (--json has all)" in done.stdout
+    assert "… 50 more (-o json has all)" in done.stdout
     assert len(answered(lines, "--fail", "spu=120")["failure"]["spus"]) == 150
 
 
@@ -279,7 +279,7 @@ def test_a_checkpoint_is_read_as_inspect_reads_it(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(READER, read)
     arguments = ["whatif", "--checkpoint", "/data/c", "--fail", "rack=c"]
-    done = CliRunner().invoke(cli, [*arguments, "--cluster", "c1", "--json"])
+    done = CliRunner().invoke(cli, [*arguments, "--cluster", "c1", "-o", "json"])
     found = json.loads(done.stdout)
     assert found["source"] == "batch 7 of checkpoint /data/c"
     assert found["failure"]["recreate"]["without_slot"] == 3

@@ -574,5 +574,7 @@ def test_metrics_can_be_switched_off(off: str) -> None:
 def test_an_address_of_another_machine_is_refused_by_name() -> None:
     """192.0.2.0/24 is nobody's."""
     settings = Settings.load(flags={"metrics_host": "192.0.2.1"}, environ={})
-    with pytest.raises(SettingsError, match=r"'192\.0\.2\.1', port 4060, .*--metrics-host"):
+    with pytest.raises(
+        SettingsError, match=r"'192\.0\.2\.1', port 4060, .*SPU_ASSIGNER_METRICS_HOST"
+    ):
         listen(settings)

@@ -29,7 +29,7 @@ def listening() -> Iterator[str]:
 
 
 def asked(**flags: str) -> str:
-    return load_client_settings({**NONE_NAMED, **flags}, None).bootstrap_servers
+    return load_client_settings({**NONE_NAMED, **flags}).bootstrap_servers
 
 
 def test_a_client_finds_the_broker_of_its_folder(listening: str) -> None:
