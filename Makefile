@@ -102,18 +102,18 @@ test-all: to-test ## all tests, the long ones included; before a release (25 min
 	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
 
 .PHONY: tiers
-tiers: to-develop ## write CONTRIBUTING's table of which tests are in which tier
+tiers: to-develop ##+ write CONTRIBUTING's table of which tests are in which tier
 	@$(BIN)/python tests/support/project/tiers.py
 
 .PHONY: sizes
-sizes: to-develop ## lines of each package, and the sizes that have a limit, beside it
+sizes: to-develop ##+ lines of each package, and the sizes that have a limit, beside it
 	@$(BIN)/python tests/support/project/sizes.py
 
 CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
   job/test_job.py::test_a_restart_goes_on_and_repeats_nothing
 
 .PHONY: test-containers
-test-containers: to-develop ## some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
+test-containers: to-develop ##+ some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
 	@$(BIN)/python docker/images.py kafka
 	@SPU_ASSIGNER_TEST_BROKER=container $(BIN)/pytest -q \
 	  $(addprefix tests/broker/,$(CONTAINER_TESTS))
@@ -127,7 +127,7 @@ check: to-develop ## format, lint, types, import rules, audit, quick unit tests;
 	@$(MAKE) --keep-going lint audit unit  # a test that fails hides no other fault
 
 .PHONY: lint
-lint: to-develop
+lint: to-develop ##+ format, lint, types, import rules
 	@$(BIN)/ruff format --check --quiet $(SOURCES) \
 	  || { echo 'lint: `make format` formats the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
@@ -137,7 +137,7 @@ lint: to-develop
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: audit
-audit: to-develop ## dependencies: locks, hashes, what is installed, licences, advisories (AUDIT=strict: they must be reached)
+audit: to-develop ##+ dependencies: locks, hashes, what is installed, licences, advisories (AUDIT=strict: they must be reached)
 	@$(BIN)/python tests/support/project/audit.py
 
 .PHONY: to-docs
@@ -155,23 +155,15 @@ format: to-develop ## format the sources, and fix what the linter can
 	@$(BIN)/ruff format $(SOURCES)
 
 .PHONY: bench
-bench: to-develop ## all benches and the neighbours, a table against the targets, the curves; keeps results (ONLY=planner,core …)
-	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY))
-
-.PHONY: bench-quick
-bench-quick: to-develop ## most of that on small sizes in a few minutes; keeps nothing
-	@$(BIN)/python tests/bench/run.py --quick $(if $(ONLY),--only $(ONLY))
-
-.PHONY: figures
-figures: to-develop ## the tables of the documentation and the curves of the results that are stored
-	@$(BIN)/python tests/bench/run.py --stored
+bench: to-develop ## benches against their targets; keeps results (70 minutes; QUICK=1: an impression in a few; ONLY=core,load …: some; STORED=1: the tables of what is stored)
+	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(STORED)),--stored)
 
 .PHONY: chart
-chart: to-develop ## lint the Helm chart of docker/helm, render it into build/chart, hold it to Kubernetes' schemas
+chart: to-develop ##+ lint the Helm chart of docker/helm, render it into build/chart, hold it to Kubernetes' schemas
 	@$(BIN)/python tests/support/project/chart.py
 
 .PHONY: docker-build
-docker-build: to-run ## images of Kafka and of the job, where they are missing or old (KAFKA_IMAGE=… takes another Kafka)
+docker-build: to-run ##+ images of Kafka and of the job, where they are missing or old (KAFKA_IMAGE=… takes another Kafka)
 	@$(BIN)/python docker/images.py
 
 .PHONY: docker-up
@@ -189,68 +181,39 @@ docker-test: to-develop ## the same in a project of its own: the scenario, then 
 	@$(BIN)/pytest -q -m 'docker$(if $(filter-out 0,$(QUICK)), and smoke)' --durations 5 tests/docker
 
 .PHONY: pictures
-pictures: to-develop ## the documentation's pictures of Spark's UI, of a real job in a browser
+pictures: to-develop ##+ the documentation's pictures of Spark's UI, of a real job in a browser
 	@$(BIN)/pytest -q tests/broker/job/test_spark_ui.py --write-pictures
 
 SEEDS ?= 100000
 
 .PHONY: seeds
-seeds: to-develop ## random lives of clusters on the real core, each invariant checked after each event (SEEDS=100000)
+seeds: to-develop ##+ random lives of clusters on the real core, each invariant checked after each event (SEEDS=100000)
 	@$(BIN)/python tests/support/events/simulation.py --seeds $(SEEDS) --from 0 --processes 2
 
 RUNS ?= 1000000
 
 .PHONY: fuzz
-fuzz: to-develop ## coverage-guided fuzzing of all that reads foreign input, about 20 minutes (RUNS=1000000)
+fuzz: to-develop ##+ coverage-guided fuzzing of all that reads foreign input, about 20 minutes (RUNS=1000000)
 	@$(BIN)/python tests/fuzz/run.py --runs $(RUNS) --keep
 
 KILLS ?= 100
 BROKER_KILLS ?= 20
 
 .PHONY: soak
-soak: to-develop ## kill the job and its broker again and again under load, check every message (KILLS=100 BROKER_KILLS=20)
+soak: to-develop ##+ kill the job and its broker again and again under load, check every message (KILLS=100 BROKER_KILLS=20)
 	@$(BIN)/python tests/soak/soak.py --kills $(KILLS) --broker-kills $(BROKER_KILLS)
 
-.PHONY: compare
-compare: to-develop ## the table of evenness: our policies beside Kafka's placers
-	@$(BIN)/python tests/bench/comparison.py
-
-.PHONY: movement
-movement: to-develop ## the table of moved replicas: ours beside Kafka's reassignment tool
-	@$(BIN)/python tests/bench/movement.py
-
-.PHONY: load
-load: to-develop ## the job under load: rates, peaks of memory, every answer compared; keeps results (20 minutes)
-	@$(BIN)/python tests/bench/scale/load.py --write
-
-.PHONY: growth
-growth: to-develop ## what growth costs: a million topics, many clusters, SPUs, lists, executors; keeps results (25 minutes; QUICK=1: 5)
-	@for part in scale/growth scale/growth_curves sink scale/scaling; do \
-	  echo "$$part"; $(BIN)/python tests/bench/$$part.py $(if $(filter-out 0,$(QUICK)),--quick,--write); \
-	done
-	@$(if $(filter-out 0,$(QUICK)),,$(BIN)/python tests/bench/scale/scale_plan.py --write)
-
-.PHONY: neighbours
-neighbours: to-develop ## the job beside others that do its work: a plain loop, Spark programs and more; keeps results (30 minutes)
-	@$(BIN)/python tests/bench/neighbours/run.py --write
-
-MINUTES ?= 30
-
-.PHONY: churn
-churn: to-develop ## a steady life of 50 clusters: memory, checkpoint and latency over time (MINUTES=30)
-	@$(BIN)/python tests/bench/scale/churn.py --write --minutes $(MINUTES)
-
 .PHONY: asyncapi
-asyncapi: to-develop ## write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
+asyncapi: to-develop ##+ write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
 	@$(BIN)/python tests/support/project/asyncapi.py
 
 .PHONY: screenshots
-screenshots: to-develop ## picture the pages of `spu-assigner ui` for the documents
+screenshots: to-develop ##+ picture the pages of `spu-assigner ui` for the documents
 	@mkdir -p docs
 	@$(BIN)/python tests/support/pages/ui_screenshots.py
 
 .PHONY: jar
-jar: to-develop ## compile the product's own Java into the jar beside it; needs a JDK
+jar: to-develop ##+ compile the product's own Java into the jar beside it; needs a JDK
 	@$(BIN)/python tests/support/project/java_jar.py
 
 .PHONY: lock
