@@ -134,6 +134,7 @@ lint: to-develop ##+ format, lint, types, import rules
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
 	@$(BIN)/mypy docs/*.py
+	@$(BIN)/mypy tests/support/project/set_up.py
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: audit

@@ -145,6 +145,10 @@ class Environment:
             if _status([*common, "--no-deps", "--no-annotate", source, "-o", target]) != 0:
                 raise SetUpError(f"uv could not resolve {target}; it said why above")
 
+    def _pip(self, command: str) -> list[str | Path]:
+        quiet = ["--disable-pip-version-check", "--no-input"]
+        return [self.python, "-m", "pip", *quiet, command]
+
     def _make(self) -> None:
         if self.python.exists():  # A link to an interpreter that went does not.
             return
@@ -175,8 +179,9 @@ class Environment:
         pin = self.folder / "uv.lock"
         all_ = (ROOT / LOCKS["develop"]).read_text(encoding="utf-8")
         pin.write_text(pin_of("uv", all_), encoding="utf-8")
-        pip = [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-        uv = [self.uv, "pip", "install", "--python", self.python, "--system-certs"]
+        pip = self._pip("install")
+        uv: list[str | Path] = [self.uv, "pip", "install", "--system-certs"]
+        uv += ["--python", self.python]
         is_there = self._logged([*pip, "--require-hashes", "--no-deps", "--requirement", pin])
         if is_there and self._install_by(uv, locks, self._for_uv()):
             return
@@ -229,10 +234,10 @@ class Environment:
         dist = ROOT / "dist"
         shutil.rmtree(dist, ignore_errors=True)
         environ = {**os.environ, "HATCH_QUIET": "1"}
-        build = [self.python, "-m", "hatchling", "build", "--directory", dist]
-        if _status(build, environ=environ) != 0:
+        options = ["build", "--directory", str(dist)]
+        if _status([self.python, "-m", "hatchling", *options], environ=environ) != 0:
             raise SetUpError("the wheel could not be made; hatchling said why above")
-        pip = [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+        pip = self._pip("install")
         options = ["--quiet", "--no-index", "--no-deps", "--force-reinstall"]
         if _status([*pip, *options, *dist.glob("*.whl")]) != 0:
             raise SetUpError("the wheel could not be installed; pip said why above")
@@ -256,7 +261,7 @@ class Environment:
         if _status([self.python, "-m", "venv", "--clear", "--without-pip", folder]) != 0:
             raise SetUpError(f"{folder} could not be made; venv said why above")
         own, all_else = (_packages_folder(each) for each in (python, self.python))
-        pip = [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+        pip = self._pip("install")
         options = ["--quiet", "--require-hashes", "--no-deps", "--no-build-isolation"]
         if _status([*pip, *options, "--target", own, "--requirement", lock]) != 0:
             raise SetUpError(f"the packages of {lock} could not be installed; pip said why above")
@@ -266,7 +271,7 @@ class Environment:
     def _unpack(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        pip = [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
+        pip = self._pip("download")
         options = ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
         if _status([*pip, *options, "--requirement", MERMAID_LOCK, "--dest", folder]) != 0:
             raise SetUpError(f"{MERMAID_LOCK} could not be fetched; pip said why above")

@@ -99,7 +99,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def uv(lock: str) -> str:
-    options = "--python .venv/bin/python --system-certs --require-hashes --no-build-isolation"
+    options = "--system-certs --python .venv/bin/python --require-hashes --no-build-isolation"
     return f"uv pip install {options} --requirement {lock}"
 
 
