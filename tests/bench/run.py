@@ -7,8 +7,9 @@ build/bench. A part that fails takes nothing from the others. Results of parts t
 results/, the table as bench.json once all did; curves and the tables of the documentation show what
 is kept.
 
-With --quick sizes are small, some parts are left out, and nothing is kept: it shows roughly where
-things stand. With --stored nothing is measured: all that is made of results is made of those kept.
+Some parts are run by name alone: load, churn, compare, movement. With --quick sizes are small, some
+parts are left out, and nothing is kept: it shows roughly where things stand. With --stored nothing
+is measured: all that is made of results is made of those kept.
 
 Exit status: 1 if a part failed, else 3 if something could not be run here, else 0. A missed
 target is reported, and is no failure.
@@ -63,6 +64,7 @@ class Part:
     whole: Sequence[str]
     quick: Sequence[str] | None = None  # where it does not know by itself
     is_in_quick: bool = True
+    is_in_whole: bool = True
 
     def command(self, *, quick: bool) -> list[str]:
         return [sys.executable, "-u", *((quick and self.quick) or self.whole)]
@@ -160,6 +162,35 @@ PARTS: Final = (
         whole=_script("scale/scale_plan.py"),
         is_in_quick=False,
     ),
+    # By name alone: the job under load for long, and our policies beside Kafka's own tools.
+    Part(
+        name="load",
+        results=("load",),
+        minutes=20,
+        whole=_script("scale/load.py"),
+        is_in_whole=False,
+    ),
+    Part(
+        name="churn",
+        results=("churn",),
+        minutes=30,
+        whole=_script("scale/churn.py"),
+        is_in_whole=False,
+    ),
+    Part(
+        name="compare",
+        results=("comparison",),
+        minutes=2,
+        whole=_script("comparison.py"),
+        is_in_whole=False,
+    ),
+    Part(
+        name="movement",
+        results=("movement",),
+        minutes=2,
+        whole=_script("movement.py"),
+        is_in_whole=False,
+    ),
 )
 
 
@@ -241,8 +272,10 @@ def status_of(outcomes: Sequence[Outcome]) -> int:
 
 
 def chosen(names: str | None) -> list[Part]:
-    """Those named, in their order."""
-    wanted = {each.name for each in PARTS} if names is None else set(names.split(","))
+    """Those named, in their order; None: the whole."""
+    if names is None:
+        return [each for each in PARTS if each.is_in_whole]
+    wanted = set(names.split(","))
     unknown = wanted - {each.name for each in PARTS}
     if unknown:
         sys.exit(
@@ -266,7 +299,7 @@ def main() -> int:
         return 0
     parts = chosen(options.only)
     if options.quick:
-        parts = [part for part in parts if part.is_in_quick]
+        parts = [part for part in parts if part.is_in_quick and part.is_in_whole]
     folder = ROOT / "build" / ("bench-quick" if options.quick else "bench")
     begun = time.monotonic()
     outcomes = run_parts(parts, folder, quick=options.quick)
@@ -274,7 +307,7 @@ def main() -> int:
     title = "small sizes: an impression" if options.quick else "this run"
     is_part = options.only is not None
     show(results, f"the benches against their targets ({title})", measured_only=is_part)
-    if not options.quick and status_of(outcomes) == 0 and len(parts) == len(PARTS):
+    if not options.quick and status_of(outcomes) == 0 and parts == chosen(None):
         keep("bench", sizes={}, figures=summary(results), show=False, folder=STORED)
     if options.quick:
         draw(results, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from support.project import audit
 from support.project.audit import (
     APART,
     DECIDED,
+    LOCKS,
     ROOT,
     Locked,
     advisory_faults,
@@ -115,6 +117,19 @@ def test_an_environment_apart_is_held_against_its_own_lock(tmp_path: Path) -> No
         "same is under 'Secret', which nobody has agreed to; see audit.toml",
         f"stray 9 is installed and not locked{fix}",
     ]
+
+
+def test_each_lock_is_audited() -> None:
+    """But two: one is a part of another, one has the oldest versions, for tests alone."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.lock"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for pattern in (*LOCKS, APART)
+        for path in ROOT.glob(pattern)
+    }
+    assert set(listed) - found == {"docker/requirements.lock", "tests/lowest.lock"}
 
 
 def test_the_locks_of_neighbours_are_looked_at() -> None:

@@ -113,7 +113,7 @@ def test_the_tables_of_figures_are_those_of_the_stored_results(page: str) -> Non
     """No figure of theirs is written by hand."""
     text = _DOCUMENTS[page]
     is_so = with_tables(text, page, read_results(STORED)) == text
-    assert is_so, "the stored results say otherwise: `make figures` writes the tables"
+    assert is_so, "the stored results say otherwise: `make bench STORED=1` writes the tables"
 
 
 def test_each_curve_that_is_shown_is_there() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from support.project.audit import read_requirements
+from support.project.set_up import SPARKS
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs/upgrading.md"
@@ -23,9 +24,7 @@ def locked(path: Path) -> str:
 
 def test_each_spark_that_is_accepted_by_name_is_locked_and_documented() -> None:
     """Those of `make test SPARK=…` and the one of all other tests, each within the range."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^SPARKS := (.+)$", makefile, re.MULTILINE)
-    others = line.split()
+    others = list(SPARKS)
     assert [locked(ROOT / f"tests/spark/pyspark-{each}.lock") for each in others] == others
     assert len(list((ROOT / "tests/spark").glob("*.lock"))) == len(others)
     main = {locked(ROOT / name) for name in ("requirements.lock", "docker/requirements.lock")}
