@@ -160,11 +160,10 @@ def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
     before, old = states(first, settings.checkpoint), str(first.query.id)
     assert any(picture["waiting"][0] for picture in before.values())
     assert any(picture["leaving"] for picture in before.values())
-    counts = [
-        (len(each["ring"][0]) + each["cordoned"], each["racks"][0]) for each in before.values()
-    ]
-    assert any(in_ring < online for in_ring, online in counts)  # saturated
-    assert any(each["cordoned"] and each["demoted"] for each in before.values())
+    _, cordoned, saturated = zip(*(each["outside"] for each in before.values()), strict=True)
+    assert any(saturated)
+    demoted = [each["demoted"] for each in before.values()]
+    assert any(map(all, zip(cordoned, demoted, strict=True)))
     assert all(each["topics"]["adopted"].pinned for each in before.values())
     last = streams.markers()[-1]
     first.end_query()
