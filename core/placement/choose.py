@@ -42,7 +42,7 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
 KINDS_SCANNED_MAX: Final = 256  # one by one, for new lists; those of others differ more
-AHEAD_MAX: Final = 2**18  # replicas of SPUs whose share is known before they are handed out
+AHEAD_MAX: Final = 2**20  # replicas of SPUs whose share is known before they are handed out
 
 Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 

@@ -47,7 +47,7 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.topic import Topic
 
 # What is counted as looks, by measurement.
-LOOKS_A_REPLICA: Final = 8
+LOOKS_A_REPLICA: Final = 16
 LOOKS_TO_COUNT: Final = 2  # at each SPU its room,
 LOOKS_TO_DEAL: Final = 4  # and at each kind for each replica that is dealt
 TURN_MIN: Final = 2  # lists
