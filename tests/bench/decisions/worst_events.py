@@ -189,7 +189,7 @@ def grown(cluster: Building) -> Event:
 
 def deleted(cluster: Building) -> Event:
     cluster.join(10_000, racks=5, capacity=100)
-    cluster.create(1, 100_000, 10)
+    cluster.adopt(10)
     return asked(TopicDelete, topic="t0")
 
 
@@ -255,7 +255,7 @@ def needing_more(cluster: Building) -> Event:
     for spu_id in range(10_000):
         has = dict.fromkeys(RESOURCES, 10**9)
         cluster.do(SpuJoined, spu_id=spu_id, capacity=10**6, resources=has)
-    cluster.create(1, 100_000, 10)
+    cluster.adopt(10)
     return asked(TopicDemand, topic="t0", demand=dict.fromkeys(RESOURCES, 10))
 
 

@@ -39,7 +39,7 @@ def ruled(cluster: Building) -> Event:
     for spu_id in range(10_000):
         labels = {"zone": f"z{spu_id % 7}", "tier": "ssd"}
         cluster.do(SpuJoined, spu_id=spu_id, rack=f"r{spu_id % 5}", capacity=10**6, labels=labels)
-    cluster.create(1, 100_000, 10)
+    cluster.adopt(10)
     levels = SpreadLevel("zone", max=2, min=1), SpreadLevel("rack", max=1)
     rules = Constraints(require=("tier=ssd",), spread=levels)
     return asked(TopicConstraints, topic="t0", constraints=rules)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.events import ClusterRebalance, Event, Policy, SpuJoined, TopicCreate
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    Event,
+    Policy,
+    SpuJoined,
+    TopicAdopted,
+    TopicCreate,
+)
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import Mode
 from spu_assigner.core.decision.machine import step
@@ -38,6 +45,11 @@ class Building:
         mode = Mode.CONSTRAINTS
         for record in revised(self.state, name, mode, {name: lists}, constraints=rules):
             evolve(self.state, record)
+
+    def adopt(self, replicas: int) -> None:
+        """A topic t0 of 100,000 lists on 10,000 SPUs, each of which holds as many replicas."""
+        lists = [[(row + 31 * at) % 10_000 for at in range(replicas)] for row in range(100_000)]
+        self.do(TopicAdopted, topic="t0", replicas=lists)
 
     def create(self, topics: int, partitions: int, replicas: int, **fields: Any) -> None:
         for number in range(topics):
