@@ -214,7 +214,7 @@ def output_option(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """As `output_option`; the command is told whether JSON is asked for, as `is_json`."""
+    """As `output_option`; the command gets `is_json`, whether JSON is the output."""
 
     @wraps(command)
     def chosen(*, output: Form, **given: Any) -> Any:

@@ -168,7 +168,7 @@ class Environment:
     def _install_locked(self, purpose: str, locks: list[str]) -> None:
         """By uv, in a quarter of the time that pip takes; pip brings it.
 
-        Behind a registry that asks for more than uv is told here, pip does all.
+        Behind a registry that needs settings uv does not get here, pip does all.
         """
         size = {"run": 550, "develop": 800}[purpose]
         _report(

@@ -24,7 +24,7 @@ PROGRAM: Final = Path("tests/support/project/set_up.py")
 UV: Final = "pip install --require-hashes --no-deps --requirement .venv/uv.lock"
 JAVA: Final = "spu_assigner.stream.setup --stamp .venv/java.stamp"
 
-# Stands for Python, pip, hatchling and uv: it makes what they would, and fails where it is told to.
+# Stands for Python, pip, hatchling and uv: makes what they would, and fails where a test says so.
 _SCRIPT: Final = """\
 #!/bin/sh
 command=$(echo "$*" | sed "s|$PLACE/||g; s/ --disable-pip-version-check --no-input//; s/^-m //")
@@ -195,7 +195,7 @@ def test_a_step_that_failed_is_done_again(checkout: Checkout, failing: str) -> N
 
 
 def test_pip_installs_where_uv_cannot(checkout: Checkout) -> None:
-    """A registry may ask for more than uv is told here."""
+    """A registry may need settings that uv does not get here."""
     done = checkout.run("run", FAILING="uv *")
     assert done.returncode == 0
     assert "uv could not" in done.stdout
