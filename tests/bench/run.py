@@ -1,13 +1,13 @@
 """All benches and the neighbours in one run, one table against the targets, and the curves.
 
-    python tests/bench/run.py [--quick] [--only planner,neighbours] [--stored]
+    python tests/bench/run.py [--quick] [--only core,neighbours] [--stored]
 
 Each part is a program of its own; what it says is shown as it comes and kept beside its results in
 build/bench. A part that fails takes nothing from the others. Results of parts that ended well go to
 results/, the table as bench.json once all did; curves and the tables of the documentation show what
 is kept.
 
-Some parts are run by name alone: load, churn, compare, movement. With --quick sizes are small, some
+Some parts are run by name alone: load, compare, movement. With --quick sizes are small, some
 parts are left out, and nothing is kept: it shows roughly where things stand. With --stored nothing
 is measured: all that is made of results is made of those kept.
 
@@ -70,13 +70,6 @@ class Part:
         return [sys.executable, "-u", *((quick and self.quick) or self.whole)]
 
 
-def _pytest(file: str) -> list[str]:
-    # As the command `pytest` does, which does not put the root on the path.
-    start = "import sys, pytest; sys.path.pop(0); sys.exit(pytest.main(sys.argv[1:]))"
-    options = ["-q", "-s", "-m", "bench", "-p", "no:cacheprovider"]
-    return ["-c", start, *options, str(HERE / file)]
-
-
 def _script(file: str, *options: str) -> list[str]:
     return [str(HERE / file), "--write", *options]
 
@@ -89,12 +82,6 @@ PARTS: Final = (
         whole=_script("scale/cost.py"),
         is_in_quick=False,
     ),
-    Part(
-        name="planner",
-        results=("planner", "planner_growth"),
-        minutes=5,
-        whole=_pytest("test_planner_bench.py"),
-    ),
     Part(name="core", results=("core_growth",), minutes=4, whole=_script("core_growth.py")),
     Part(
         name="ratios",
@@ -103,14 +90,10 @@ PARTS: Final = (
         whole=_script("core_ratios.py"),
     ),
     Part(
-        name="simulate", results=("simulate",), minutes=0.2, whole=_pytest("test_simulate_bench.py")
-    ),
-    Part(name="doctor", results=("doctor",), minutes=5, whole=_pytest("test_doctor_bench.py")),
-    Part(
         name="resources",
         results=("resources",),
         minutes=0.5,
-        whole=_pytest("scale/test_resources_bench.py"),
+        whole=_script("scale/resources.py"),
     ),
     Part(
         name="neighbours",
@@ -142,13 +125,6 @@ PARTS: Final = (
         is_in_quick=False,
     ),
     Part(
-        name="curves",
-        results=("growth_curves",),
-        minutes=6,
-        whole=_script("scale/growth_curves.py"),
-        is_in_quick=False,
-    ),
-    Part(
         name="scaling",
         results=("scaling",),
         minutes=5,
@@ -168,13 +144,6 @@ PARTS: Final = (
         results=("load",),
         minutes=20,
         whole=_script("scale/load.py"),
-        is_in_whole=False,
-    ),
-    Part(
-        name="churn",
-        results=("churn",),
-        minutes=30,
-        whole=_script("scale/churn.py"),
         is_in_whole=False,
     ),
     Part(

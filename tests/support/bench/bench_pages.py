@@ -22,8 +22,7 @@ CLOSES: Final = "<!-- /{name} -->"
 # Which page has which tables, by the names of their places.
 PAGES: Final = {
     "README.md": ("headline",),
-    "docs/kafka-clusters.md": ("adopt",),
-    "docs/moves.md": ("moves", "moves-rate", "moves-faults"),
+    "docs/moves.md": ("moves",),
     "docs/performance.md": (
         *("targets", "cost", "curves", "neighbours"),
         *("worst", "evenness", "evenness-capacities", "movement"),
@@ -43,10 +42,7 @@ def tables(results: Results) -> dict[str, str]:
     """By the names of their places."""
     return {
         "headline": _headline(results),
-        "adopt": _adopt(results),
         "moves": _moves(results),
-        "moves-rate": _moves_rate(results),
-        "moves-faults": _moves_faults(results),
         "targets": markdown(results),
         "cost": cost_table(results.get("cost", {}).get("figures", {})) + "\n",
         "worst": worst_table(results.get("worst_events", {}).get("figures", {})) + "\n",
@@ -132,45 +128,6 @@ def _idle(figures: dict[str, Any]) -> list[str]:
     ]
 
 
-def _moves_faults(results: Results) -> str:
-    """What the command went through; the bench checks that all was whole afterwards."""
-    figures = results.get("moves_faults", {}).get("figures", {})
-    rows = ["| what was done | what followed |", "| --- | --- |"]
-    if figures:
-        killed = figures["kills_in_a_wave"] + figures["kills_between"]
-        rows += [
-            _row(
-                f"the command killed {killed} times at random moments, "
-                f"{figures['kills_in_a_wave']} of them with a wave or a throttle of its own in "
-                "Kafka",
-                ["finished by the next runs; no move begun twice"],
-            ),
-            _row("the receiving broker killed in a wave, and started again", ["finished"]),
-            _row("the only controller stopped in a wave, and started again", ["finished"]),
-            _row("`apply --cancel` in a wave", [f"ended in {figures['cancel_s']:.1f} s"]),
-        ]
-    return "\n".join(rows) + "\n"
-
-
-def _adopt(results: Results) -> str:
-    """The commands of a take-over, in seconds; what they found is checked by the bench."""
-    result = results.get("adopt", {})
-    sizes, figures = result.get("sizes", {}), result.get("figures", {})
-    commands = {
-        "adopt_s": "`adopt`",
-        "plan_s": "`plan`: nothing to do",
-        "second_run_s": "`adopt` again: nothing to send",
-        "verify_strict_s": "`verify --strict`: no finding",
-    }
-    rows = [
-        f"| {sizes.get('topics', 0):,} topics × {sizes.get('partitions', 0)} partitions on "
-        f"{sizes.get('brokers', 0)} brokers | seconds |",
-        "| --- | --- |",
-        *(f"| {what} | {figures[name]:.1f} |" for name, what in commands.items() if figures),
-    ]
-    return "\n".join(rows) + "\n"
-
-
 def _moves(results: Results) -> str:
     """The same moves by the command and by Kafka's tool."""
     figures = results.get("moves", {}).get("figures")
@@ -187,30 +144,6 @@ def _moves(results: Results) -> str:
     ):
         cells: list[str | None] = [format(figures[who][name], form) for who in ("apply", "tool")]
         rows.append(_row(what, cells))
-    return "\n".join(rows) + "\n"
-
-
-def _moves_rate(results: Results) -> str:
-    """What one broker receives and keeps under a throttle, by what is copied."""
-    result = results.get("moves_rate", {})
-    rows = [
-        "| throttle | batches | partitions at once | brokers | received ÷ throttle "
-        "| the most of any 11 s | kept ÷ throttle |",
-        f"|{' --- |' * 7}",
-    ]
-    for part, copies in result.get("figures", {}).items():
-        settings = result["sizes"]["settings"][part]
-        what = ", ".join(f"`{name}={value}`" for name, value in settings.items()) or "defaults"
-        for each in copies:
-            cells: list[str | None] = [
-                f"{each['batch_kib']} KiB",
-                f"{each['partitions']}{', and others without a throttle' * each['is_live']}",
-                what,
-                f"{each['received_to_throttle']:.2f}",
-                f"{each['most_to_throttle']:.2f}",
-                f"{each['kept_to_throttle']:.2f}",
-            ]
-            rows.append(_row(f"{each['rate'] // 1_000_000} MB/s", cells))
     return "\n".join(rows) + "\n"
 
 

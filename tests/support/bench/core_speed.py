@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core import Assigner
+from msgspec.structs import replace
+from spu_assigner.core import Assigner, Constraints, SpreadLevel
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuJoined, SpuLeft, TopicDelete
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from support.bench.targets import RACKED, RULED, UNEQUAL
 from support.bench.workload import creates, joins
 
 ROUNDS: Final = 7
@@ -27,6 +29,8 @@ ATTEMPTS: Final = 3  # other work on the machine may hold up one; a slower core 
 SMALL: Final = 500  # events of a round, where they are cheap
 REFERENCE_TOPICS: Final = 300
 REFERENCE_IDS: Final = 300_000
+RESOURCES: Final = ("disk_bytes", "bytes_in_per_s", "bytes_out_per_s", "cores_milli")
+RULES: Final = Constraints(require=("tier=ssd",), spread=(SpreadLevel("zone"),))
 Work = Callable[[], object]
 
 
@@ -136,6 +140,26 @@ def _small(policy: Policy) -> Case:
     return Case(
         name=f"small creates, {policy}", prepare=prepare, reference=in_plain_python, events=SMALL
     )
+
+
+def _of_64_spus(name: str, *, is_ruled: bool = False, **unlike: Any) -> Case:
+    """Creates of 16 × 3 on one cluster of 64 SPUs; what differs between these."""
+    of_each = {"demand": dict.fromkeys(RESOURCES, 3), "constraints": RULES} if is_ruled else {}
+
+    def prepare() -> Callable[[int], Work]:
+        assigner = Assigner(Policy.BALANCED)
+        for spu_id in range(64):
+            fields = {field: value(spu_id) for field, value in unlike.items()}
+            joined = {"event_id": f"j{spu_id}", "cluster_id": "c0", "spu_id": spu_id, **fields}
+            assigner.records(SpuJoined(**joined))
+
+        def ready(number: int) -> Work:
+            asked = creates(number * SMALL, SMALL, clusters=1)
+            return _applied(assigner, [replace(each, **of_each) for each in asked])
+
+        return ready
+
+    return Case(name=f"{name}, balanced", prepare=prepare, reference=in_plain_python, events=SMALL)
 
 
 def _large(policy: Policy) -> Case:
@@ -249,6 +273,16 @@ def _codec() -> Case:
 
 CASES: Final = (
     *map(_small, (Policy.FLUVIO, Policy.KAFKA, Policy.BALANCED)),
+    _of_64_spus(RACKED, capacity=lambda _: 10**8, rack=lambda i: f"r{i % 3}"),
+    _of_64_spus(UNEQUAL, capacity=lambda i: 10**8 * (1 + i % 3), rack=lambda i: f"r{i // 3 % 3}"),
+    _of_64_spus(
+        RULED,
+        is_ruled=True,
+        capacity=lambda _: 10**6,
+        rack=lambda i: f"r{i % 4}",
+        labels=lambda i: {"zone": f"z{i % 4 // 2}", "tier": "ssd" if i % 8 < 5 else "hdd"},
+        resources=lambda _: dict.fromkeys(RESOURCES, 10**9),
+    ),
     *map(_large, (Policy.FLUVIO, Policy.KAFKA, Policy.BALANCED)),
     _deletes(),
     _changes_of_the_ring(),

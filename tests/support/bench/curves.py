@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
-from support.bench.targets import JOB_CURVES, Results
+from support.bench.targets import Results
 
 mpl.use("agg")  # no screen is needed
 
@@ -22,7 +22,6 @@ COLOURS: Final = {
     "balanced": "#0072b2",  # distinct to all eyes
     "fluvio": "#d55e00",
     "kafka": "#009e73",
-    "kafka's placer": GREY,
     "": "#cc79a7",
 }
 POLICIES: Final = ("balanced", "fluvio")
@@ -71,59 +70,6 @@ def core_growth(results: Results) -> Figure:
     return figure
 
 
-def job_growth(results: Results) -> Figure:
-    """What a create costs the job, over what grows."""
-    by_policy = {
-        policy: curves
-        for policy, curves in results["growth_curves"]["figures"].items()
-        if policy in POLICIES
-    }
-    shown: Sequence[tuple[str, Callable[[Any], float]]] = (
-        ("p50 of one create at a time, ms", lambda point: point["latency_ms"]["p50"]),
-        ("CPU of a create in a backlog, ms", lambda point: point["cpu_ms_per_create"]),
-    )
-    figure = Figure(figsize=(11, 6.6), layout="constrained")
-    figure.suptitle("The whole job: latency and CPU time of a create (grey: in proportion)")
-    for row, (title, value) in zip(figure.subplots(2, len(JOB_CURVES)), shown, strict=True):
-        for panel, (curve, what) in zip(row, JOB_CURVES.items(), strict=True):
-            _on_scales(panel, f"{title}: {what}")
-            values: list[float] = []
-            sizes: list[float] = []
-            for policy, curves in by_policy.items():
-                points = curves[curve]
-                sizes = [point["size"] for point in points]
-                costs = [value(point) for point in points]
-                values += costs
-                _line(panel, sizes, costs, label=policy, colour=COLOURS[policy])
-            _proportion(panel, sizes, values)
-            _legend(panel)
-    return figure
-
-
-def planner(results: Results) -> Figure:
-    """Partitions a second over the size of a topic, and over that of its cluster."""
-    document = results["planner_growth"]
-    figures, sizes = document["figures"], document["sizes"]
-    figure = Figure(figsize=(11, 6.6), layout="constrained")
-    figure.suptitle("Partitions placed in a second, beside Kafka's AdminUtils in its warm JVM")
-    panels = figure.subplots(2, 2, sharey=True)
-    largest = max(sizes["partitions"])
-    for row, ring in zip(panels, ("no racks", "10 racks"), strict=True):
-        over = (
-            (row[0], sizes["partitions"], "partitions of a topic, 1,000 SPUs", "1,000 SPUs, {:,}"),
-            (row[1], sizes["spus"], f"SPUs, {largest:,} partitions", f"{{:,}} SPUs, {largest:,}"),
-        )
-        for panel, counts, title, key in over:
-            _on_scales(panel, f"{title}, {ring}")
-            for who in ("balanced", "fluvio", "kafka", "kafka's placer"):
-                names = [f"{who}, {key.format(count)} partitions, {ring}" for count in counts]
-                medians = [figures[name]["median"] for name in names]
-                label = "Kafka's AdminUtils" if who == "kafka's placer" else who
-                _line(panel, counts, medians, label=label, colour=COLOURS[who])
-            _legend(panel)
-    return figure
-
-
 def neighbours(results: Results) -> Figure:
     """The product beside others that do this work."""
     figures = {
@@ -165,16 +111,6 @@ PICTURES: Final[Mapping[str, Picture]] = {
         needed="core_growth",
         caption="What an event costs the core as clusters, rings, maps and the state grow",
         figure=core_growth,
-    ),
-    "job_growth": Picture(
-        needed="growth_curves",
-        caption="What a create costs the job as clusters, rings and maps grow",
-        figure=job_growth,
-    ),
-    "planner": Picture(
-        needed="planner_growth",
-        caption="Partitions placed in a second, beside Kafka's placer",
-        figure=planner,
     ),
     "neighbours": Picture(
         needed="neighbours",

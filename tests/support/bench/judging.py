@@ -1,4 +1,4 @@
-"""What load and churn are judged by: nothing lost, nothing twice, all as the core decides it, and
+"""What the load is judged by: nothing lost, nothing twice, all as the core decides it, and
 memory that does not grow.
 
 A `Tally` keeps of each message no more than a hash, so that millions fit.

@@ -13,8 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from support.bench.figures import slope
-
 Results = Mapping[str, Any]  # by name what a bench has kept
 Figure = tuple[str, ...]  # the name of a result, then the way to a figure in it
 
@@ -32,7 +30,6 @@ PRODUCT: Final = {
     "spu-assigner fluvio": Goals(of_plain_loop=1.5, of_kafka_streams=0.9, cpu_s=5.0),
     "spu-assigner balanced": Goals(of_plain_loop=1.0, of_kafka_streams=None, cpu_s=5.5),
 }
-SMALL: Final = "1,000 topics × 10"
 MB_IN_GIB: Final = 2**30 / 1_000_000
 LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is what noise may add
 # Times, over all sizes, of what an event does not touch: it may cost no more than that the
@@ -40,11 +37,10 @@ LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is 
 UNTOUCHED: Final = {"clusters": 2.0, "topics in state": 1.2}
 
 
-JOB_CURVES: Final = {
-    "clusters": "clusters",
-    "spus": "SPUs of the cluster",
-    "lists": "lists of the map",
-}
+# Cases of core_ratios: 16 × 3 on 64 SPUs.
+RACKED: Final = "on 3 racks"
+UNEQUAL: Final = "on 3 racks, 3 capacities"
+RULED: Final = "4 resources and 2 rules"
 
 
 class Verdict(StrEnum):
@@ -110,12 +106,9 @@ def targets(results: Results) -> list[Target]:
     """All lines, for what was measured."""
     return [
         *_beside_neighbours(),
-        *_planner(),
         *_job_growth(),
-        *_job_curves(results),
         *_core_growth(results),
-        *_core_creates(),
-        *_simulate(),
+        *_core_speed(),
     ]
 
 
@@ -188,74 +181,6 @@ def _latencies(product: str, policy: str) -> list[Target]:
     ]
 
 
-def _planner() -> list[Target]:
-    def on_ring(
-        policy: str,
-        ring: str,
-        reach: float | None,
-        moonshot: float | None,
-        other_ring: str | None = None,
-    ) -> Target:
-        theirs = f"kafka's placer, one topic, {other_ring or ring}"
-        return Target(
-            what=f"one topic × 100,000, {ring}",
-            policy=policy,
-            ours=("planner", f"{policy}, one topic, {ring}", "median"),
-            beside=[("planner", theirs, "median")],
-            whose=f"Kafka's AdminUtils, {other_ring or ring}",
-            reach=reach,
-            moonshot=moonshot,
-        )
-
-    def of_all_rings(policy: str) -> Target:
-        ring = "the least of all rings with racks"
-        return Target(
-            what=f"one topic × 100,000, {ring}",
-            policy=policy,
-            ours=("planner", f"{policy}, one topic, {ring}: times kafka's placer"),
-            whose="Kafka's AdminUtils, the same ring",
-            reach=1.0,
-            moonshot=3.0,
-        )
-
-    def small(policy: str, spus: str) -> Target:
-        return Target(
-            what=f"{SMALL}, {spus} SPUs",
-            policy=policy,
-            ours=("planner", f"{policy}, 1,000 topics, {spus} SPUs", "median"),
-            beside=[
-                ("planner", f"{placer}, 1,000 topics, {spus} SPUs", "median")
-                for placer in ("kafka's placer", "kraft's placer")
-            ],
-            whose="the best of Kafka's placers",
-            reach=1.0,
-            moonshot=3.0,
-        )
-
-    policies = ("fluvio", "kafka", "balanced")
-    return [
-        *(on_ring(policy, "no racks", 1.0, 5.0) for policy in ("fluvio", "kafka")),
-        on_ring("balanced", "no racks", None, None),
-        on_ring("balanced", "no racks", 1.0, 3.0, "10 racks"),
-        on_ring("balanced", "1,000 capacities, no racks", None, None),
-        *(on_ring(policy, "10 racks", 1.0, 3.0) for policy in policies),
-        *map(of_all_rings, ("kafka", "balanced")),
-        *(small(policy, spus) for spus in ("1,000", "64") for policy in policies),
-        *(
-            Target(
-                what=f"{SMALL}, 1,000 SPUs",
-                policy=policy,
-                ours=("planner", f"{policy}, 1,000 topics, 1,000 SPUs", "median"),
-                unit="million partitions/s",
-                scale=1e6,
-                reach=3.0,
-                moonshot=9.0,
-            )
-            for policy in policies
-        ),
-    ]
-
-
 def _job_growth() -> list[Target]:
     """The job with a million topics in its state, beside the same with a thousand."""
     largest = "1,000,000 topics in state"
@@ -299,34 +224,6 @@ def _job_growth() -> list[Target]:
     ]
 
 
-def _job_curves(results: Results) -> list[Target]:
-    """At most linear in what a create touches, as the job's user sees it."""
-    measures = (
-        ("one create at a time, p50", lambda point: point["latency_ms"]["p50"]),
-        ("CPU of a create", lambda point: point["cpu_ms_per_create"]),
-    )
-    found = []
-    for policy, curves in results.get("growth_curves", {}).get("figures", {}).items():
-        for curve, points in curves.items() if isinstance(curves, Mapping) else ():
-            sizes = [point["size"] for point in points]
-            for what, measure in measures:
-                values = [measure(point) for point in points]
-                is_flat = curve in UNTOUCHED
-                value = values[-1] / values[0] if is_flat else slope(sizes, values)
-                found.append(
-                    Target(
-                        what=f"job, {what}: {JOB_CURVES[curve]} {sizes[0]:,} → {sizes[-1]:,}",
-                        policy=policy,
-                        ours=("growth_curves",),
-                        of=lambda _, value=value: value,  # type: ignore[misc]
-                        unit="× the cost" if is_flat else "slope",
-                        at_most=True,
-                        reach=UNTOUCHED.get(curve, LINEAR),
-                    )
-                )
-    return found
-
-
 def _core_growth(results: Results) -> list[Target]:
     """At most linear in what an event touches, and nothing for what it does not touch."""
     found = []
@@ -350,54 +247,22 @@ def _core_growth(results: Results) -> list[Target]:
     return found
 
 
-def _core_creates() -> list[Target]:
-    """Creates of 16 × 3 in the core: what needs and rules cost those who name them, and others."""
+def _core_speed() -> list[Target]:
+    """A create in the core; what is cheap by a table, and what takes the general way."""
     return [
-        *(
-            Target(
-                what=f"core: 16 × 3 with 4 resources and 2 rules, {spus} SPUs",
-                policy="balanced",
-                ours=("constraints", f"us a create on {spus} SPUs, 4 resources and 2 rules"),
-                unit="µs",
-                at_most=True,
-                reach=reach,
-            )
-            for spus, reach in (("64", 150.0), ("1,000", 600.0))
-        ),
         Target(
-            # Of the program that was timed in the line above. A share of 0.833 would be 150 µs.
-            what="the same on 64 SPUs, instructions now",
-            policy="balanced",
-            ours=("by_rules", "64 SPUs", "instructions"),
-            beside=[("by_rules", "64 SPUs", "instructions_beside")],
-            whose="when it was timed",
+            what=f"core: {case}",
+            policy=policy,
+            ours=("core_ratios", f"{case}, {policy}", "us_an_event", "median"),
+            unit="µs",
             at_most=True,
-        ),
-        *(
-            Target(
-                what=f"core: 16 × 3 with neither, {ring}, instructions",
-                policy=policy,
-                ours=("no_need", f"{case}; none{suffix}", "instructions", "one create"),
-                beside=[("no_need", f"{case}; none{suffix}", "instructions", "beside")],
-                whose="before there were any",
-                at_most=True,
-                reach=1.0,
-            )
-            for policy, suffix in (("balanced", ""), ("fluvio", "; fluvio"))
-            for ring, case in (
-                ("64 SPUs", "64 SPUs, 1 kind"),
-                ("64 SPUs on 3 racks", "64 SPUs, 3 racks, 1 kind"),
-            )
-        ),
-    ]
-
-
-def _simulate() -> list[Target]:
-    return [
-        Target(
-            what="`spu-assigner simulate`, one event, the whole process",
-            policy="",
-            ours=("simulate", "simulate_s", "median"),
-            unit="s",
+            reach=reach,
+        )
+        for case, policy, reach in (
+            ("small creates", "fluvio", 35.0),
+            ("small creates", "balanced", 80.0),
+            (RACKED, "balanced", 150.0),
+            (UNEQUAL, "balanced", 250.0),
+            (RULED, "balanced", 300.0),
         )
     ]

@@ -218,31 +218,6 @@ def test_the_rounds_of_all_passes_count() -> None:
     assert core_growth.joined(passes) == {"create": [[1.0, 2.0, 4.0], [3.0, 5.0]]}
 
 
-def curves_of_a_job(costs: Sequence[float]) -> dict[str, Any]:
-    """As growth_curves.json has them: what grows tenfold costs so much."""
-    points = [
-        {"size": 10**n, "latency_ms": {"p50": 100 + cost}, "cpu_ms_per_create": cost}
-        for n, cost in enumerate(costs)
-    ]
-    curves = dict.fromkeys(("clusters", "spus", "lists"), points)
-    return {"growth_curves": {"figures": {"fluvio": curves, "wrong_answers": 0}}}
-
-
-def test_a_job_whose_cost_grows_faster_than_what_it_touches_misses() -> None:
-    """Linear is met where a create touches what grows; where it does not, it has to be flat."""
-    assert lines_missed(curves_of_a_job([1, 1, 1])) == []
-    assert lines_missed(curves_of_a_job([1, 10, 100])) == [
-        "job, CPU of a create: clusters 1 → 100, fluvio"
-    ]
-    assert len(lines_missed(curves_of_a_job([1, 30, 900]))) == 4  # p50 over clusters as well
-
-
-def test_the_curves_of_a_job_are_drawn(tmp_path: Path) -> None:
-    """As soon as they were measured."""
-    (file,) = draw(curves_of_a_job([1, 2, 3]), tmp_path)
-    assert file.name == "job_growth.png"
-
-
 @pytest.mark.thorough
 def test_the_curves_are_drawn_from_the_results(tmp_path: Path) -> None:
     """Each picture whose results are there; the same results give the same file."""

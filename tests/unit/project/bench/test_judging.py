@@ -1,4 +1,4 @@
-"""The judges of load and churn find what they are there to find."""
+"""The judges of the load find what they are there to find."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Dominant shares at creation, and what a rebalance moves: 1,000 SPUs, 30,000 replicas.
 
+    python tests/bench/scale/resources.py [--write]
+
 1,000 topics of 10 partitions with 3 replicas, whose sizes are Zipf's (the k-th largest has 1/k**s
 of the largest), in a drawn order, on SPUs of three sizes in racks of 500, 300 and 200. The bound is
 the optimum of the linear programme, in which replicas may be divided, and of which SPUs alike are
@@ -13,12 +15,17 @@ Last, known rules for what comes one by one, in the same order and twelve others
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from spu_assigner.core.base.events import ClusterRebalance
-from support.bench.figures import QUICK, keep
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
+from support.bench.figures import QUICK, keep, say
 from support.bench.zipf_cluster import PARTITIONS, REPLICAS, RULES, ZipfCluster, ratio
 
 SPUS: Final = 100 if QUICK else 1_000
@@ -115,8 +122,20 @@ def rebalanced(cluster: ZipfCluster, *, band_percent: int) -> dict[str, Any]:
     }
 
 
-def test_shares_and_bytes_beside_the_bounds() -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
     figures = {f"zipf_{exponent}": figures_of(exponent) for exponent in EXPONENTS}
     figures["rules"] = by_rule()
-    sizes = {"spus": SPUS, "topics": TOPICS, "partitions": PARTITIONS, "replicas": REPLICAS}
-    keep("resources", sizes=sizes, figures=figures)
+    for name, found in figures.items():
+        say(f"{name}: {found}")
+    if options.write:
+        sizes = {"spus": SPUS, "topics": TOPICS, "partitions": PARTITIONS, "replicas": REPLICAS}
+        keep("resources", sizes=sizes, figures=figures, show=False)
+
+
+if __name__ == "__main__":
+    main()
