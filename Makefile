@@ -123,8 +123,8 @@ unit: to-develop ## the quick tests that need neither Java nor Spark nor a broke
 	@SPU_ASSIGNER_TEST_CASES=few $(BIN)/pytest -q -rs $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY) or thorough)'
 
 .PHONY: check
-check: to-develop ## format, lint, types, import rules, audit, quick unit tests; to be run before each commit
-	@$(MAKE) --keep-going lint audit unit  # a test that fails hides no other fault
+check: to-develop ## format, lint, types, import rules, quick unit tests; to be run before each commit
+	@$(MAKE) --keep-going lint unit  # a test that fails hides no other fault
 
 .PHONY: lint
 lint: to-develop ##+ format, lint, types, import rules
@@ -136,10 +136,6 @@ lint: to-develop ##+ format, lint, types, import rules
 	@$(BIN)/mypy docs/*.py
 	@$(BIN)/mypy tests/support/project/set_up.py
 	@$(BIN)/lint-imports --no-logo
-
-.PHONY: audit
-audit: to-develop ##+ dependencies: locks, hashes, what is installed, licences, advisories (AUDIT=strict: they must be reached)
-	@$(BIN)/python tests/support/project/audit.py
 
 .PHONY: to-docs
 to-docs:

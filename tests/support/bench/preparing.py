@@ -72,12 +72,6 @@ def environment(lock: Path) -> Path:
     return _folder(lock.stem, content) / "bin" / "python"
 
 
-def environment_packages(lock: Path) -> Path | None:
-    """Where the packages of such an environment are; None: it has not been made."""
-    folder = _folder(lock.stem, _environment_content(lock))
-    return next(folder.glob("lib/*/site-packages"), None) if (folder / _DONE).exists() else None
-
-
 def _environment_content(lock: Path) -> list[bytes]:
     return [lock.read_bytes(), sys.version.encode()]
 

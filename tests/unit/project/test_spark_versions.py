@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from support.project.audit import read_requirements
+from support.project.locks import read_lock
 from support.project.set_up import SPARKS
 
 ROOT = Path(__file__).parents[3]
@@ -16,10 +16,7 @@ DOCUMENT = ROOT / "docs/upgrading.md"
 
 def locked(path: Path) -> str:
     """The version of PySpark in a lock, which has nothing that is not exact and hashed."""
-    found, faults = read_requirements(path.read_text(encoding="utf-8"))
-    assert not faults
-    (version,) = (each.version for each in found if each.name == "pyspark")
-    return version
+    return read_lock(path.read_text(encoding="utf-8"))["pyspark"]
 
 
 def test_each_spark_that_is_accepted_by_name_is_locked_and_documented() -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 from support.project import set_up
-from support.project.audit import read_requirements
+from support.project.locks import read_lock
 
 ROOT: Final = Path(__file__).parents[4]
 PROGRAM: Final = Path("tests/support/project/set_up.py")
@@ -294,8 +294,7 @@ def test_damaged_notes_are_as_none(checkout: Checkout) -> None:
 def test_the_lock_pins_the_installer() -> None:
     """Of the real lock: one package with its hashes, and nothing else."""
     pin = set_up.pin_of("uv", (ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    (found,), faults = read_requirements(pin)
-    assert (found.name, faults) == ("uv", [])
+    assert list(read_lock(pin)) == ["uv"]
 
 
 def test_each_lock_is_written_by_make_lock() -> None:
