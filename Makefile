@@ -156,7 +156,7 @@ bench: to-develop ## benches against their targets; keeps results (70 minutes; Q
 	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(STORED)),--stored)
 
 .PHONY: chart
-chart: to-develop ##+ lint the Helm chart of docker/helm, render it into build/chart, hold it to Kubernetes' schemas
+chart: to-develop ##+ store what the Helm chart of docker/helm renders, which tests compare
 	@$(BIN)/python tests/support/project/chart.py
 
 .PHONY: docker-build

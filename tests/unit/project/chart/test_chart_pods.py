@@ -21,13 +21,11 @@ from spu_assigner.stream.kafka.config.settings import SPECS, Settings
 from support.kafka.secured import Certificates
 from support.project import chart
 from support.project.chart import (
-    NAME,
     PASSWORDS,
     Values,
     container,
     environ,
     given,
-    merged,
     parsed,
     pod_specs,
     render,
@@ -62,94 +60,6 @@ def files(tmp_path: Path, certificates: Certificates) -> tuple[Path, Path]:
         data.chmod(0o440)
         (secrets / name).symlink_to(Path("..data") / name)
     return secrets, keys
-
-
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_no_pod_has_rights_that_it_does_not_need(name: str) -> None:
-    """What Kubernetes calls the restricted profile, a read-only root, and no token of the API."""
-    user, group = map(int, re.findall(r"^USER (\d+):(\d+)$", _DOCKERFILE, re.MULTILINE)[-1])
-    found = pod_specs(name)
-    assert found
-    for spec in found.values():
-        assert spec["securityContext"] == {
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "runAsGroup": group,
-            "fsGroup": group,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        }
-        assert spec["automountServiceAccountToken"] is False
-        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-        assert all("hostPath" not in volume for volume in spec["volumes"])
-        for each in spec["containers"] + spec.get("initContainers", []):
-            assert each["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }
-            assert each["resources"].keys() == {"requests", "limits"}
-            assert "memory" in each["resources"]["limits"]
-
-
-def test_each_pod_is_placed_and_sized_as_the_values_say() -> None:
-    """What the values say of a part stands in the pod as it was given, whole."""
-    values = merged(chart.defaults(), given("full"))
-    for name, pod in chart.pods(render(given("full"))):
-        of_part, spec = values[name.removeprefix(f"{NAME}-").split("-")[0]], pod["spec"]
-        assert pod["metadata"]["annotations"] == of_part["podAnnotations"]
-        for field in ("nodeSelector", "tolerations", "affinity"):
-            assert spec[field] == of_part[field] != []
-        [only] = spec["containers"]
-        assert only["resources"] == of_part["resources"]
-        assert only["env"][-1:] == of_part["extraEnv"]
-        assert spec["imagePullSecrets"] == values["imagePullSecrets"]
-        assert spec["serviceAccountName"] == values["serviceAccount"]["name"]
-        assert only["imagePullPolicy"] == values["image"]["pullPolicy"]
-        sizes = {
-            each["name"]: each.get("emptyDir", {}).get("sizeLimit") for each in spec["volumes"]
-        }
-        assert (sizes["tmp"], sizes["work"]) == (
-            values["scratch"]["tmp"],
-            values["scratch"]["work"],
-        )
-    replicas = {
-        each["metadata"]["name"].removeprefix(f"{NAME}-"): each["spec"]["replicas"]
-        for each in render(given("full"))
-        if each["kind"] == "Deployment"
-    }
-    assert replicas == {"follow-prod": 2, "follow-staging": 2, "ui": 2}
-    [account] = [each for each in render(given("full")) if each["kind"] == "ServiceAccount"]
-    assert account["metadata"]["name"] == values["serviceAccount"]["name"]
-    assert account["metadata"]["annotations"] == values["serviceAccount"]["annotations"]
-    assert account["automountServiceAccountToken"] is False
-
-
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_a_pod_writes_where_the_image_says_and_nowhere_else(name: str) -> None:
-    """The folders of docker/job.Dockerfile; the checkpoint's is a volume that stays."""
-    home = re.findall(r"--home-dir (\S+)", _DOCKERFILE)
-    [made] = re.findall(r"install -d -m 0700 -o spu -g spu (.*) ?\\?$", _DOCKERFILE, re.MULTILINE)
-    [work] = re.findall(r"^WORKDIR (\S+)$", _DOCKERFILE, re.MULTILINE)
-    state = environ("job", "minimal")["SPU_ASSIGNER_CHECKPOINT"].rpartition("/")[0]
-    assert {work, state} == set(made.split())
-    for part, spec in pod_specs(name).items():
-        volumes = {each["name"]: each for each in spec["volumes"]}
-        [only] = spec["containers"]
-        written = {
-            each["mountPath"]: each["name"]
-            for each in only["volumeMounts"]
-            if not each.get("readOnly")
-        }
-        assert written == {home[0]: "tmp", work: "work"} | (
-            {state: "state"} if part == "job" else {}
-        )
-        assert set(volumes["tmp"]) == set(volumes["work"]) == {"name", "emptyDir"}
-        mounted = {each["name"] for each in only["volumeMounts"]} | (
-            {"secrets"} if "initContainers" in spec else set()
-        )
-        claimed = {"state"} if part == "job" else set()
-        assert mounted == set(volumes) | claimed
 
 
 def test_the_image_has_what_run_needs_on_a_read_only_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,18 +118,21 @@ def test_what_is_followed_is_what_the_values_say() -> None:
     assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
 
 
-def test_the_file_of_sizes_is_mounted_as_a_folder(tmp_path: Path) -> None:
-    """So that its changes arrive, and it is read by the command that it is for."""
-    only, spec = container("follow-prod"), pod_specs()["follow-prod"]
-    file = parsed(only["args"])["sizes_file"]
-    [mount] = [each for each in only["volumeMounts"] if each["name"] == "sizes"]
-    assert (mount["mountPath"], "subPath" in mount) == (str(file.parent), False)
-    [volume] = [each for each in spec["volumes"] if each["name"] == "sizes"]
+def test_the_file_of_sizes_is_one_that_follow_reads(tmp_path: Path) -> None:
+    """Of a ConfigMap, under the name that its option has."""
+    name = parsed(container("follow-prod")["args"])["sizes_file"].name
     [sizes] = [each for each in render(given("full")) if each["kind"] == "ConfigMap"]
-    assert volume["configMap"] == {"name": sizes["metadata"]["name"]}
-    (tmp_path / file.name).write_text(sizes["data"][file.name], encoding="utf-8")
-    of_all, of_brokers = read_sizes(tmp_path / file.name)
+    (tmp_path / name).write_text(sizes["data"][name], encoding="utf-8")
+    of_all, of_brokers = read_sizes(tmp_path / name)
     assert (of_all.capacity, of_brokers[3].capacity) == (1000, 4000)
+
+
+def test_the_pods_run_as_the_user_of_the_image() -> None:
+    """Its folders are that one's."""
+    user, group = map(int, re.findall(r"^USER (\d+):(\d+)$", _DOCKERFILE, re.MULTILINE)[-1])
+    for spec in pod_specs().values():
+        context = spec["securityContext"]
+        assert (context["runAsUser"], context["runAsGroup"]) == (user, group)
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -293,66 +206,6 @@ def test_keys_are_copied_to_where_the_product_accepts_them(
     assert found.ssl_key_file == files[1] / "client.key"
     assert found.ssl_key_password is not None
     assert {path.stat().st_mode & 0o777 for path in files[1].iterdir()} == {0o600}
-
-
-def test_files_of_secrets_are_where_they_are_copied_from() -> None:
-    """Each file from its Secret, under the name that is looked for; keys only in memory."""
-    for part in ("job", "follow-prod"):
-        spec = pod_specs()[part]
-        volumes = {each["name"]: each for each in spec["volumes"]}
-        assert volumes["secrets"]["projected"] == {
-            "defaultMode": 0o440,  # of root and the group of the pod
-            "sources": [
-                {
-                    "secret": {
-                        "name": "events-cluster-ca-cert",
-                        "items": [{"key": "ca.crt", "path": "ca.crt"}],
-                    }
-                },
-                {
-                    "secret": {
-                        "name": "everybody-tls",
-                        "items": [
-                            {"key": "user.crt", "path": "client.crt"},
-                            {"key": "user.key", "path": "client.key"},
-                        ],
-                    }
-                },
-            ],
-        }
-        assert volumes["keys"]["emptyDir"]["medium"] == "Memory"
-        [copier] = spec["initContainers"]
-        assert copier["resources"] == {
-            "requests": {"cpu": "10m", "memory": "16Mi"},
-            "limits": {"memory": "64Mi"},
-        }
-        assert copier["volumeMounts"] == [
-            {"name": "secrets", "mountPath": _SECRETS, "readOnly": True},
-            {"name": "keys", "mountPath": _KEYS},
-        ]
-        [only] = spec["containers"]
-        assert {"name": "keys", "mountPath": _KEYS, "readOnly": True} in only["volumeMounts"]
-
-
-def test_a_part_that_needs_no_files_has_none() -> None:
-    """The page of ci/full-values.yaml speaks SASL_PLAINTEXT, of all parts it alone."""
-    spec = pod_specs()["ui"]
-    assert "initContainers" not in spec
-    assert {each["name"] for each in spec["volumes"]} == {"tmp", "work"}
-    security = Settings.load(environ=environ("ui")).security
-    assert security.security_protocol is Protocol.SASL_PLAINTEXT
-    assert (security.sasl_mechanism, security.sasl_username) == (Mechanism.PLAIN, "everybody")
-
-
-def test_one_authority_alone_is_enough_for_tls() -> None:
-    """Without a client's certificate there is none to name."""
-    tls = {"protocol": "SSL", "tls": {"ca": {"secret": "authority"}}}
-    spec = pod_specs("minimal", security=tls)["job"]
-    [sources] = [each["projected"]["sources"] for each in spec["volumes"] if "projected" in each]
-    items = [{"key": "ca.crt", "path": "ca.crt"}]
-    assert sources == [{"secret": {"name": "authority", "items": items}}]
-    found = environ("job", "minimal", security=tls)
-    assert {name for name in found if "SSL" in name} == {"SPU_ASSIGNER_SSL_CA_FILE"}
 
 
 def test_no_secret_stands_in_what_is_rendered() -> None:
