@@ -16,7 +16,7 @@ from support.model.constrained_oracle import Oracle, answered
 from support.model.exact_constraints import least_scores
 from support.project.case_share import share_of
 
-SEEDS = share_of(200)  # of each part; `tests/bench/decisions/constraints.py` does 100,000
+SEEDS = share_of(200)  # of each part; more by `SPU_ASSIGNER_TEST_CASES`
 PARTS = 6
 
 Rule = tuple[str, object]
