@@ -25,12 +25,11 @@ PAGES: Final = {
     "docs/moves.md": ("moves",),
     "docs/performance.md": (
         *("targets", "cost", "curves", "neighbours"),
-        *("worst", "evenness", "evenness-capacities", "movement"),
+        *("worst", "evenness", "movement"),
     ),
 }
 # Scenarios of comparison.json, and incidents of movement.json, as the page calls them.
 _UNEVEN: Final = "3 uneven racks (500, 300, 200), equal capacities"
-_CAPACITIES: Final = "3 uneven racks (500, 300, 200), capacities 100, 200, 400"
 _INCIDENTS: Final = {
     "decommission": ("one SPU decommissioned", -1),
     "2 join": ("2 empty SPUs join, rebalance", 2),
@@ -49,7 +48,6 @@ def tables(results: Results) -> dict[str, str]:
         "neighbours": _neighbours(results),
         "curves": _curves(results),
         "evenness": _evenness(results, _UNEVEN),
-        "evenness-capacities": _evenness(results, _CAPACITIES),
         "movement": _movement(results),
     }
 
