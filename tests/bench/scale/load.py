@@ -66,7 +66,6 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
     verdict = run.load.tally.judge(events, sent=run.load.sent)
     markers = run.load.markers()
     sizes = [sum(p.count for parts in m.offsets.values() for p in parts) for m in markers]
-    checkpoint = run.load.checkpoint_size()
     return {
         "events": run.load.sent,
         "answers": run.load.tally.answers,
@@ -74,8 +73,7 @@ def judged(run: RunningLoad, events: list[Event], figures: Figures) -> Figures:
         **_figures(verdict),
         "batches": len(markers),
         "events_in_the_largest_batch": max(sizes),
-        "checkpoint_mb": round(checkpoint.bytes_ / 1e6, 1),
-        "checkpoint_files": checkpoint.files,
+        "checkpoint_mb": round(run.load.checkpoint_size() / 1e6, 1),
         "peak_mb": run.sampler.peaks_mb(),
     }
 

@@ -1,13 +1,11 @@
-"""What the load is judged by: nothing lost, nothing twice, all as the core decides it, and
-memory that does not grow.
+"""What the load is judged by: nothing lost, nothing twice, all as the core decides it.
 
 A `Tally` keeps of each message no more than a hash, so that millions fit.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +19,6 @@ STATUSES: Final = "topic-status"
 RING_EVENTS: Final = "ring-events"
 DEAD_LETTERS: Final = "dead-letter"
 ANSWERS: Final = (MAPS, STATUSES, RING_EVENTS, DEAD_LETTERS)
-
-_FIFTHS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,46 +104,3 @@ def _differing(found: dict, expected: dict) -> list[object]:  # type: ignore[typ
     """Keys with another value, or on one side only; a tombstone may have been cleaned away."""
     keys = found.keys() | expected.keys()
     return [key for key in keys if found.get(key) != expected.get(key)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """How much more a size may be at the end: factor * early + slack."""
-
-    factor: float = 1.0
-    slack: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flatness:
-    """Whether a size kept its level: the last fifth's beside the second fifth's."""
-
-    early: float
-    late: float
-    allowance: Allowance
-
-    @property
-    def is_flat(self) -> bool:
-        return self.late <= self.allowance.factor * self.early + self.allowance.slack
-
-
-def flatness(samples: Sequence[tuple[float, float]], allowance: Allowance) -> Flatness:
-    """Judge (seconds, size) samples over the time they span; the first fifth is the warming up.
-
-    Raises:
-        ValueError: a fifth is without a sample.
-    """
-    if not samples:
-        raise ValueError("no sample")
-    begin, end = samples[0][0], samples[-1][0]
-    fifths: list[list[float]] = [[] for _ in range(_FIFTHS)]
-    for seconds, size in samples:
-        number = int((seconds - begin) / max(end - begin, 1e-9) * _FIFTHS)
-        fifths[min(number, _FIFTHS - 1)].append(size)
-    if not fifths[1] or not fifths[-1]:
-        raise ValueError(f"{len(samples)} samples leave a fifth empty")
-    return Flatness(
-        early=statistics.median(fifths[1]),
-        late=statistics.median(fifths[-1]),
-        allowance=allowance,
-    )

@@ -4,7 +4,6 @@ and a sampler of memory.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -32,7 +31,6 @@ CLIENT_ID: Final = "bench"  # whom a throttle leaves alone
 PATIENCE_SECONDS: Final = 300.0  # without a single new answer
 QUIET_SECONDS: Final = 2.0  # a transaction's end shows in one partition earlier than in another
 REPORT_SECONDS: Final = 10.0
-LINGERING_SECONDS: Final = 300.0  # Spark clears away what is two or three minutes old
 _QUEUED_KIB: Final = 64 * 1024
 
 
@@ -58,30 +56,6 @@ class JobOptions:
             for name, value in settings.items()
             if value is not None
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointSize:
-    """What a checkpoint holds."""
-
-    bytes_: int
-    files: int
-    lingering: int  # files older than LINGERING_SECONDS
-
-    @classmethod
-    def of(cls, folder: Path) -> CheckpointSize:
-        now = time.time()
-        size = files = lingering = 0
-        for root, _, names in os.walk(folder):
-            for name in names:
-                try:
-                    found = os.stat(Path(root) / name)
-                except OSError:
-                    continue  # It has just been removed.
-                size += found.st_size
-                files += 1
-                lingering += now - found.st_mtime > LINGERING_SECONDS
-        return cls(bytes_=size, files=files, lingering=lingering)
 
 
 class LoadError(Exception):
@@ -199,8 +173,10 @@ class Load:
         """The input messages, in the order in which they were applied."""
         return Streams(self.bootstrap, "").applied()
 
-    def checkpoint_size(self) -> CheckpointSize:
-        return CheckpointSize.of(self.checkpoint)
+    def checkpoint_size(self) -> int:
+        """Bytes of the checkpoint."""
+        files = (file for file in self.checkpoint.rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in files)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import random
-import time
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import ReplicaMap, RingEvent
 from spu_assigner.schemas.messages.codec import encode_record
-from support.bench.judging import MAPS, RING_EVENTS, STATUSES, Allowance, Tally, Verdict, flatness
-from support.bench.loadrun import LINGERING_SECONDS, CheckpointSize
+from support.bench.judging import MAPS, RING_EVENTS, STATUSES, Tally, Verdict
 from support.bench.memory import role_of
 from support.events.builders import Events
 
-MB = 1_000_000
-KEEPER = Allowance(slack=12 * MB)
 GOOD = Verdict(lost=0, repeated=0, different=0, dead_letters=0)
 Answer = tuple[str, bytes, bytes | None, bytes]
 
@@ -97,35 +88,6 @@ def test_an_event_without_any_answer_is_lost() -> None:
     assert judge(found).lost == 1
 
 
-def memory(
-    *, leak_mb: float, noise_mb: float, warm_up_mb: float = 0.0, minutes: int = 30
-) -> Iterator[tuple[float, float]]:
-    """A sample a second of a process of 150 MB."""
-    chance = random.Random(5)
-    for second in range(minutes * 60):
-        grown = leak_mb * second / 60 + warm_up_mb * min(1.0, second / (minutes * 10))
-        yield float(second), (150 + grown + chance.gauss(0, noise_mb)) * MB
-
-
-def test_a_leak_of_1_mb_a_minute_is_found() -> None:
-    """In 30 minutes it makes 18 MB between the two fifths that are compared."""
-    assert not flatness(list(memory(leak_mb=1, noise_mb=5)), KEEPER).is_flat
-
-
-def test_memory_that_varies_and_memory_that_warms_up_are_flat() -> None:
-    """Work that comes and goes, and the first minutes, are no leak."""
-    assert flatness(list(memory(leak_mb=0, noise_mb=40)), KEEPER).is_flat
-    assert flatness(list(memory(leak_mb=0, noise_mb=5, warm_up_mb=300)), KEEPER).is_flat
-
-
-def test_too_few_samples_are_no_verdict() -> None:
-    """An empty fifth would compare nothing with something."""
-    with pytest.raises(ValueError, match="no sample"):
-        flatness([], KEEPER)
-    with pytest.raises(ValueError, match="empty"):
-        flatness([(0.0, 1.0), (100.0, 1.0)], KEEPER)
-
-
 def test_processes_are_distinguished_by_their_command_lines() -> None:
     """Else one's leak would hide in another's size."""
     assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
@@ -133,14 +95,3 @@ def test_processes_are_distinguished_by_their_command_lines() -> None:
     assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
     assert role_of("python -m spu_assigner.stream.cli run") == "driver"
     assert role_of("/bin/sh") == "other"
-
-
-def test_a_checkpoints_old_files_are_counted_apart(tmp_path: Path) -> None:
-    """How many files there are follows the rate of batches; what nobody clears away grows old."""
-    for number, age in enumerate((0.0, LINGERING_SECONDS - 60, LINGERING_SECONDS + 60)):
-        path = tmp_path / str(number) / "file"
-        path.parent.mkdir()
-        path.write_bytes(b"12345")
-        when = time.time() - age
-        os.utime(path, (when, when))
-    assert CheckpointSize.of(tmp_path) == CheckpointSize(bytes_=15, files=3, lingering=1)
