@@ -207,6 +207,14 @@ def test_the_release_is_that_of_the_package() -> None:
     assert headings[0] == ("Unreleased" if "dev" in RELEASE else RELEASE)
 
 
+def test_a_release_has_addresses() -> None:
+    """`.invalid` is what no release may have: whoever makes one fills these in."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    urls = project["urls"]
+    assert set(urls) == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+    assert "dev" in RELEASE or not [url for url in urls.values() if ".invalid" in url]
+
+
 # Errors of the other commands and of values; those of the job are in the table of docs/errors.md.
 _NOT_OF_THE_JOB = {
     "ElectionError",  # follow, apply --moves

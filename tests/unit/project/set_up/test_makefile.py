@@ -76,14 +76,17 @@ def test_the_workflow_tests_each_python_at_both_ends_of_the_ranges() -> None:
     assert [each["versions"] for each in matrix["include"]] == [f"SPARK={each}" for each in SPARKS]
     lines = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     words = [line.replace("${{ matrix.versions }}", "").split() for line in lines]
+    release = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    words += [line.split() for line in re.findall(r"- run: (.*)", release)]
     others = [line for line in words if line[0] != "make"]
-    assert [line[:3] for line in others] == [["pipx", "run", "pip-audit"]]
+    tools = [["pipx", "run", "pip-audit"], ["pipx", "run", "build"]]
+    assert [line[:3] for line in others] == tools
     assert all(line in others or not unknown_words(line[1:]) for line in words)
 
 
 def test_the_workflow_takes_the_work_of_others_by_digest() -> None:
     """A tag can be moved to other code."""
-    text = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
-    taken = re.findall(r"uses: *(\S+)", text)
+    files = (ROOT / ".github/workflows").glob("*.yml")
+    taken = re.findall(r"uses: *(\S+)", "".join(file.read_text("utf-8") for file in files))
     assert taken
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each) for each in taken)
