@@ -28,14 +28,13 @@ from spu_assigner.stream.clusters.drain.job_state import read_state
 from spu_assigner.stream.clusters.drain.staying import staying_lines
 from spu_assigner.stream.clusters.drain.wait_notice import WaitNotice
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
+from spu_assigner.stream.clusters.moves.machine import MovesMachine
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import (
-    Partition,
     PartitionShape,
     Reassigner,
     Replicas,
 )
-from spu_assigner.stream.clusters.moves.runner import MovesRunner
 from spu_assigner.stream.clusters.moves.session import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import MovesReport
 from spu_assigner.stream.clusters.plan.model import Maps
@@ -46,7 +45,7 @@ from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.job.shard.published import UnsoundError
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
-from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, read_unseen
+from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, Partition, read_unseen
 from spu_assigner.stream.kafka.topics import SPU_EVENTS
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
@@ -264,7 +263,7 @@ class Draining:
             return {}
         return held_topics(state, self._broker)
 
-    def _moved(self, kafka: Reassigner, runner: MovesRunner) -> tuple[list[str], MovesReport]:
+    def _moved(self, kafka: Reassigner, runner: MovesMachine) -> tuple[list[str], MovesReport]:
         """Move everything; what could not be planned, and what became of the rest."""
         shapes = kafka.shapes()
         with self._request.target() as target:
@@ -309,7 +308,7 @@ class Draining:
             held = {*self._holding(kafka.shapes())}
             self._is_alive = self._broker in kafka.brokers()
             if self._is_alive:
-                held |= kafka.held(self._broker)
+                held |= kafka.sizes([self._broker]).keys()
             if not held:
                 return []
             if time.monotonic() > deadline:

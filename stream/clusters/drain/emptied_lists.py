@@ -18,7 +18,8 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft, TopicAdopted
 from spu_assigner.core.base.limits import CAPACITY_MAX
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.stream.clusters.moves.reassigning import Partition, Replicas
+from spu_assigner.stream.clusters.moves.reassigning import Replicas
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 LOADS_MAX: Final = 10_000  # partitions of a topic that stands for others
 _CLUSTER: Final = "kafka"

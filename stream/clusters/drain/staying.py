@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from spu_assigner.stream.clusters.moves.reassigning import Partition
 from spu_assigner.stream.clusters.plan.model import TopicsPlan
 from spu_assigner.stream.common.printable import counted, printable
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 BY_HAND: Final = (
     "give --foreign GLOB to have it moved off the broker, or move it with kafka-reassign-partitions"

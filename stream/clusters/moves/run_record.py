@@ -3,7 +3,8 @@
     with Seat(connection) as seat:
         seat.sit()                     # or take_over, to cancel
         run = seat.latest              # what a run before this has left
-        seat.write(replace(run, …))    # acknowledged before anything that depends on it is done
+        log = RunLog(seat, "c1")
+        log.record(wave, throttles)    # acknowledged before anything that depends on it is done
 
 Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
 moves is a member of a group with one leader, so that a second process is refused while the first
@@ -17,15 +18,23 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
+from spu_assigner.schemas.messages.wire import (
+    MOVES_KEY,
+    MovedPartition,
+    MovesRun,
+    MovesState,
+    ThrottleValue,
+)
 from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.clusters.moves.status import MovesReport, place_of
+from spu_assigner.stream.clusters.moves.throttle import WaveThrottle
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
 from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
@@ -44,6 +53,8 @@ SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of t
 POLL_SECONDS: Final = 0.1
 TRANSACTION_SECONDS_MAX: Final = 15
 ABORT_SECONDS_MAX: Final = 5.0
+NOTED_SECONDS: Final = 5.0  # between records of how far a wave is
+FAILURES_MAX: Final = 10  # that are recorded; the command shows all
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
@@ -159,16 +170,6 @@ class Seat:
                 raise
         self.latest = run
 
-    def note(self, run: MovesRun) -> None:
-        """Record how far a wave is, if that can be done now.
-
-        Moves and throttles are those of the last `write`: the next run resumes from either. What is
-        missed here is seen elsewhere: `check` finds who has taken the seat, and the next `write`
-        raises.
-        """
-        with suppress(ClientError, SeatTakenError):
-            self.write(run)
-
     def check(self) -> None:
         """Return if this process still has the seat; to be called often.
 
@@ -270,6 +271,87 @@ class Seat:
                 f"{self._topic} does not take the record of the moves: {error.str()}; check that "
                 "its brokers run"
             ) from reason
+
+
+class RunLog:
+    """What a run has done: its record, and its report for the command that runs it.
+
+    Args:
+        seat: where it is recorded.
+    """
+
+    def __init__(self, seat: Seat, cluster_id: str) -> None:
+        self.seat = seat
+        self.run = begun_run(cluster_id)
+        self.report = MovesReport()
+        self._noted = 0.0  # when it was recorded last how far a wave is
+
+    def change(self, **values: Any) -> None:
+        """Set fields of what is recorded next."""
+        self.run = replace(self.run, **values)
+
+    def plan(self, moves: Sequence[MovedPartition]) -> None:
+        """So much more is to be moved."""
+        self._add("total", moves)
+
+    def moved(self, moves: Sequence[MovedPartition]) -> None:
+        """These have been moved."""
+        self._add("done", moves)
+        self.report.moved += map(place_of, moves)
+
+    def fail(self, move: MovedPartition, why: str) -> None:
+        """This is not moved."""
+        at = place_of(move)
+        if at not in self.report.failed:
+            self._add("failed", (move,))
+        self.report.failed[at] = why
+
+    def _add(self, what: str, moves: Sequence[MovedPartition]) -> None:
+        count, size = getattr(self.run, f"moves_{what}"), getattr(self.run, f"bytes_{what}")
+        size += sum(map(copied_bytes, moves))
+        self.change(**{f"moves_{what}": count + len(moves), f"bytes_{what}": size})
+
+    def cleared(self, throttle: WaveThrottle) -> tuple[ThrottleValue, ...]:
+        """Remove the throttle that is recorded; what could not be removed."""
+        left, self.report.throttles = throttle.remove(self.run.throttles)
+        return left
+
+    def record(
+        self,
+        moves: Sequence[MovedPartition],
+        throttles: Sequence[ThrottleValue],
+        *,
+        state: MovesState = MovesState.RUNNING,
+    ) -> None:
+        """Record which moves are under way, and the settings that are set, or about to be.
+
+        Raises:
+            SeatTakenError, ClientError: as `Seat.write`.
+        """
+        report = self.report
+        failed = [f"{topic}-{number}: {why}" for (topic, number), why in report.failed.items()]
+        stopped = [f"not begun: {report.stopped}"] if report.stopped else []
+        faults = (*stopped, *report.throttles, *failed[:FAILURES_MAX])
+        self.change(
+            moves=tuple(moves),
+            throttles=tuple(throttles),
+            state=state,
+            failures=faults or self.run.failures,
+        )
+        self.seat.write(self.run)
+
+    def note(self, moved: int, size: int) -> None:
+        """Record now and then how much of a wave is done, if that can be done now.
+
+        Moves and throttles are those of the last `record`: the next run resumes from either. What
+        is missed here is seen elsewhere: `Seat.check` finds who has taken the seat.
+        """
+        if time.monotonic() > self._noted + NOTED_SECONDS:
+            run = self.run
+            done, size = run.moves_done + moved, run.bytes_done + size
+            with suppress(ClientError, SeatTakenError):
+                self.seat.write(replace(run, moves_done=done, bytes_done=size))
+            self._noted = time.monotonic()
 
 
 def begun_run(cluster_id: str) -> MovesRun:

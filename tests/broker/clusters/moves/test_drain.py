@@ -122,9 +122,8 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
     assert held(mover) == {}
     assert mover.throttles("orders") == {}
     with mover.kafka() as kafka:
-        shapes = kafka.shapes()
-        assert kafka.sizes(list(shapes), [LEAVES]) == {}
-        assert all(shape.leader == shape.replicas[0] for shape in shapes.values())
+        assert kafka.sizes([LEAVES]) == {}
+        assert all(shape.leader == shape.replicas[0] for shape in kafka.shapes().values())
     operator.cluster.stop(LEAVES)
     assert mover.checksums("orders", 6) == before
     use_a_group(operator, "orders")

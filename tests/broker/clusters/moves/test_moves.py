@@ -62,17 +62,6 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     assert mover.record() == record  # Of the run that moved something.
 
 
-def test_leaders_stay_where_they_are_if_none_are_to_be_elected(mover: Mover) -> None:
-    """The lists are as mapped, and somebody chooses the moment for the leaders."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2], [2, 1]])
-    mover.map({"orders": [[2, 1], [2, 3]]})
-    status, lines, errors = mover.move("--no-elect")
-    assert (status, errors) == (0, []), lines
-    operator.until("orders", [[2, 1], [2, 3]])
-    assert mover.leaders("orders") == [1, 2]
-
-
 @pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
 @pytest.mark.parametrize("failpoint", IN_A_WAVE)
 def test_a_run_that_is_killed_is_finished_by_the_next_one(
@@ -100,21 +89,6 @@ def test_a_run_that_is_killed_is_finished_by_the_next_one(
     record = mover.record()
     assert record is not None
     assert (record.state, record.throttles) == (MovesState.DONE, ())
-
-
-@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
-def test_a_wave_that_is_resumed_gets_the_rate_of_the_run_that_resumes_it(mover: Mover) -> None:
-    """At the rate of before it would take hours."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2]])
-    mover.fill("orders", partitions=1, values=8)
-    mover.map({"orders": [[3, 2]]})
-    mover.killed(f"{Failpoint.WAVE_STARTED}:1", "--throttle", "1kB/s")
-    assert mover.throttles()[3, RATES[1]] == "1000"
-    status, lines, errors = mover.move("--throttle", "50MB/s")
-    assert status == 0, (lines, errors)
-    operator.until("orders", [[3, 2]])
-    assert mover.throttles("orders") == {}
 
 
 @pytest.mark.long("a second run waits whether the first one lives")
@@ -238,21 +212,6 @@ def test_a_throttle_of_somebody_else_is_left_alone(mover: Mover) -> None:
             kafka.change({(3, RATES[1]): None})
 
 
-def test_nothing_is_moved_while_the_cluster_is_not_healthy(mover: Mover) -> None:
-    """A partition without a leader is one that a move could cost its data."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2]])
-    operator.make("alone", [[3]])
-    mover.map({"orders": [[2, 1]]})
-    with operator.cluster.stopped(3):
-        status, lines, errors = mover.move()
-        assert (status, lines) == (1, [])
-        assert "Kafka is not healthy: 1 partition has no leader" in errors[0]
-        assert operator.lists("orders") == {"orders": [[1, 2]]}
-        assert mover.move("--force")[0] == 0
-        operator.until("orders", [[2, 1]])
-
-
 def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mover) -> None:
     """All else goes on."""
     operator = mover.operator
@@ -278,23 +237,3 @@ def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mov
     assert len(record.failures) == 2
     operator.until("kept", [[1, 3]])
     assert mover.throttles("kept", "stolen") == {}
-
-
-def test_brokers_that_are_not_there_and_a_limit_that_is_reached_stop_what_they_concern(
-    mover: Mover,
-) -> None:
-    """One clear line each; the rest is moved."""
-    operator = mover.operator
-    for topic in ("orders", "absent"):
-        operator.make(topic, [[1, 2]])
-        mover.fill(topic, partitions=1, values=1)
-    mover.map({"orders": [[1, 3]], "absent": [[9, 2]]})
-    status, _, errors = mover.move("--max-under-replicated", "0")
-    assert status == 1
-    assert "there would be more than --max-under-replicated 0" in "".join(errors), errors
-    assert operator.lists("orders") == {"orders": [[1, 2]]}
-    status, _, errors = mover.move("--max-under-replicated", "1")
-    assert (status, len(errors)) == (1, 1), errors
-    assert f"{operator.name('absent')}: its map names SPUs 9, and Kafka's live brokers" in errors[0]
-    operator.until("orders", [[1, 3]])
-    assert operator.lists("absent") == {"absent": [[1, 2]]}

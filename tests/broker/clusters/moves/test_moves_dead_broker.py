@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves import taking_back
-from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE
-from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
+from spu_assigner.stream.clusters.moves import wave
+from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE, Place
+from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
 from support.kafka.moving import SECONDS_MAX, Mover, until
 
 THEIRS = "77000000"
@@ -112,7 +112,7 @@ def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
     mover: Mover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its broker may restart, which is waited for, or never come back. Kafka keeps such a move."""
-    monkeypatch.setattr(taking_back, "SOURCE_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(wave, "SOURCE_SECONDS_MAX", 1.0)
     operator = mover.operator
     operator.make("single", [[LEAVES]])
     mover.fill("single", partitions=1, values=8)
