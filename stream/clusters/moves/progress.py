@@ -31,19 +31,20 @@ class MovesOutput:
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         self._is_quiet = is_quiet
+        console = Console(stderr=True)
         self._bar = Progress(
             BarColumn(),
             TaskProgressColumn(),
             DownloadColumn(binary_units=True),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
-            disable=is_quiet or not sys.stderr.isatty(),
+            disable=is_quiet or not console.is_interactive,
         )
-        self._task = self._bar.add_task("")
+        self._task = self._bar.add_task("", total=None)
         self._done = 0  # bytes of the waves that have ended
         self._wave_begun = time.monotonic()
 

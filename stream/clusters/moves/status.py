@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -68,18 +67,6 @@ def progress_of(
     if is_merged and shape.replicas[: len(move.after)] == move.after:
         return MoveProgress.UNDER_WAY
     return MoveProgress.OTHERS
-
-
-def progresses_of(
-    moves: Iterable[MovedPartition],
-    shapes: Mapping[Partition, PartitionShape],
-    ongoing: Mapping[Partition, Ongoing],
-) -> dict[Partition, MoveProgress]:
-    """How far each move is."""
-    return {
-        place_of(each): progress_of(each, shapes.get(place_of(each)), ongoing.get(place_of(each)))
-        for each in moves
-    }
 
 
 def fault_text(

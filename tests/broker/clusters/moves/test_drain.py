@@ -163,37 +163,6 @@ def test_a_topic_that_cannot_leave_is_named_with_its_rule_and_the_rest_moves(
     assert operator.lists("fast") == {"fast": [[1], [1]]}
 
 
-@pytest.mark.long("a cluster of its own, of which a broker is killed")
-def test_what_has_its_only_copy_on_a_dead_broker_is_named_and_the_rest_moves(
-    operator: Operator, tmp_path: Path
-) -> None:
-    """Kafka takes such a move and never ends it: later waves waited without limit."""
-    mover = Mover(operator, tmp_path)
-    lists = [[1, LEAVES], [LEAVES, 2]]
-    with operator.job() as job, job.answering():
-        operator.make("orders", lists)
-        operator.make("single", [[LEAVES]])
-        mover.fill("orders", partitions=2, values=1)
-        mover.fill("single", partitions=1, values=1)
-        assert operator("adopt", "--cluster", "c1").exit_code == 0
-        operator.cluster.kill(LEAVES)
-        done = operator("drain", LEAVES, "--cluster", "c1", "--force")
-        single = operator.name("single")
-        assert done.exit_code == 1, done.output
-        assert done.stderr.splitlines()[-1].startswith(
-            f"drain: {single}-0: it has no leader to copy from: none of brokers {LEAVES} is alive "
-            "and in sync; start them and run again, or, "
-        ), done.stderr
-        assert held(mover) == {single: 1}
-        with mover.kafka() as kafka:
-            assert kafka.ongoing() == {}
-
-        operator.cluster.start(LEAVES)
-        again = operator("drain", LEAVES, "--cluster", "c1")
-        assert (again.exit_code, again.stderr) == (0, ""), again.output
-    assert held(mover) == {}
-
-
 @pytest.fixture
 def job(kafka: SharedBroker, topic_prefix: str) -> Iterator[SmallJob]:
     """Of SPUs that are no brokers: what it is about is what the job is asked for."""

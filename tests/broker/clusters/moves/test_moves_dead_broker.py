@@ -81,33 +81,6 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
 
 
 @pytest.mark.long("a broker is killed, and started again")
-def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
-    mover: Mover,
-) -> None:
-    """Its line is there after each run, with status 1, until it is taken back, or forgotten."""
-    operator = mover.operator
-    operator.make("others", [[1], [2]])
-    mover.fill("others", partitions=2, values=1)
-    move_while_it_dies(mover)
-    mover.map({"others": [[2], [1]]})
-    status, lines, errors = mover.move("--throttle", "50MB/s", "--concurrency", "1")
-    operator.until("others", [[2], [1]])
-    assert (status, len([line for line in lines if line.startswith("wave ")])) == (1, 2), errors
-    assert len(errors) == 2, errors
-    assert errors[1].startswith(f"apply: broker {LEAVES} is not alive and may still have ")
-    assert mover.throttles("others") == {}
-    assert operator("apply", "--cancel").exit_code == 1
-    done = operator("apply", "--cancel", "--forget-throttle", LEAVES)
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith(f"apply: forgets that broker {LEAVES} may still have ")
-    record = mover.record()
-    assert record is not None
-    assert record.throttles == ()
-    operator.cluster.start(LEAVES)
-    until(lambda: mover.throttles() == rates("1000", LEAVES))
-
-
-@pytest.mark.long("a broker is killed, and started again")
 def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
     mover: Mover, monkeypatch: pytest.MonkeyPatch
 ) -> None:

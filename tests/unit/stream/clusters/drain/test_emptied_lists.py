@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.stream.clusters.drain.emptied_lists import EmptiedLists, emptied_lists
-from spu_assigner.stream.clusters.moves.reassigning import Partition, Replicas
+from spu_assigner.stream.clusters.moves.reassigning import Replicas
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 RACKS: dict[int, str | None] = {1: "a", 2: "b", 3: "c", 4: "c"}
 
