@@ -15,7 +15,6 @@ from spu_assigner.core.base.limits import (
     SPU_ID_MAX,
 )
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
-from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_SIZE,
     Command,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
     from spu_assigner.stream.kafka.config.connection import Connection
 
-SHOWN_MAX: Final = 60  # characters of a value in a message
 _OPTIONS: Final = (
     cluster_option("Whose SPUs the brokers are."),
     click.option(
@@ -47,21 +45,6 @@ _OPTIONS: Final = (
         help="Move such topics as mapped though apply did not make them; may be repeated.",
     ),
 )
-
-
-class BrokerIdType(click.ParamType[int]):
-    """A broker's id in Kafka, which is that of its SPU."""
-
-    name = "broker"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        is_short = len(text) <= len(str(SPU_ID_MAX))
-        if not (is_short and text.isascii() and text.isdecimal() and int(text) <= SPU_ID_MAX):
-            rule = f"expected a whole number from 0 to {SPU_ID_MAX}"
-            shown = printable(text[:SHOWN_MAX])
-            self.fail(f"{shown!r} is no broker's id; {rule}", param, ctx)
-        return int(text)
 
 
 def carrying_out(command: Command) -> Command:
@@ -97,7 +80,7 @@ def carrying_out(command: Command) -> Command:
 
 
 @click.command("drain")
-@click.argument("broker", type=BrokerIdType())
+@click.argument("broker", type=click.IntRange(0, SPU_ID_MAX))
 @carrying_out
 def drain(
     *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions

@@ -192,21 +192,16 @@ class Draining(MapChange):
 
         A broker that is not alive cannot be asked: its topics are looked for on the others.
         """
-        broker = self._broker
-        is_alive = broker in alive
-        unseen = read_unseen(self.request.ledger_connection(), [broker] if is_alive else alive)
-        places = [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]
-        if places and is_alive:
+        asked, holds = [self._broker], "holds"
+        if self._broker not in alive:
+            asked, holds = [*alive], "is not alive, and may hold"
+        unseen = read_unseen(self.request.ledger_connection(), asked)
+        if places := [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]:
             return (
-                f"broker {broker} holds {counted(len(places), 'replica')} that you may not see "
-                f"({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
+                f"broker {self._broker} {holds} {counted(len(places), 'replica')} that you may not "
+                f"see ({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
             )
-        if places:
-            return (
-                f"broker {broker} is not alive, and may hold replicas of topics that you may not "
-                f"see ({listed(unseen.topics, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
-            )
-        return next(unseen.lines(f"what broker {broker} holds is not known"), None)
+        return next(unseen.lines(f"what broker {self._broker} holds is not known"), None)
 
     def _faults(self, holding: _Holding) -> Iterator[str]:
         """Why the SPU should not be decommissioned now."""

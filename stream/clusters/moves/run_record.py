@@ -19,7 +19,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -78,6 +78,7 @@ class Seat:
         self._election: LeaderElection | None = None
         self._reader: Reader | None = None
         self._producer: Any = None
+        self._opened = ExitStack()
         self.run_id = uuid.uuid4().hex[:16]
         self.latest: MovesRun | None = None  # None: nothing was ever moved
 
@@ -89,16 +90,7 @@ class Seat:
 
     def close(self) -> None:
         """Let another process have the seat."""
-        election, self._election = self._election, None
-        reader, self._reader = self._reader, None
-        producer, self._producer = self._producer, None
-        if election is not None:
-            election.close()
-        if reader is not None:
-            reader.__exit__(None, None, None)
-        if producer is not None:
-            with suppress(KafkaException):
-                producer.abort_transaction(0)
+        self._opened.close()
 
     def sit(self) -> None:
         """Take the seat if it is free.
@@ -111,14 +103,14 @@ class Seat:
         self._election = election = LeaderElection(
             self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
         )
+        self._opened.callback(election.close)
         deadline = time.monotonic() + GROUP_SECONDS_MAX
-        waits_since: float | None = None
         while not election.is_mine:
             election.poll(POLL_SECONDS)
             now = time.monotonic()
-            if election.is_mine is False:
-                waits_since = now if waits_since is None else waits_since
-            if now > deadline or (waits_since is not None and now > waits_since + SILENT_SECONDS):
+            if election.is_mine is False:  # Another process leads, or was killed just now.
+                deadline = min(deadline, now + SILENT_SECONDS)
+            if now > deadline:
                 raise self._taken()
         self._take_id(reader)
 
@@ -203,7 +195,9 @@ class Seat:
                 raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
             if self._topic not in present:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
-        reader = self._reader = Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        reader = self._reader = self._opened.enter_context(
+            Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        )
         self._read(reader.drain_messages())
         return reader
 
@@ -225,9 +219,14 @@ class Seat:
                 "logger": CLIENT_LOGGER,  # what goes wrong is raised
             }
         )
+        self._opened.callback(self._abort)
         with self._as_ours():
             retry_until(self._producer.init_transactions)
         self._read(reader.drain_messages())
+
+    def _abort(self) -> None:
+        with suppress(KafkaException):
+            self._producer.abort_transaction(0)
 
     def _abort_unless_fenced(self) -> None:
         """Abort the transaction, if there is one.

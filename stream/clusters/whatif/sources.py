@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.kafka.config.command_options import load_client_settings, reading
-from spu_assigner.stream.kafka.config.connection import Connection
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
@@ -84,24 +83,7 @@ def of_kafka(
         except UnsoundError:  # The job may have written a batch while it was read.
             if not attempts_left:
                 raise
-    for line in _unseen_lines(connection, state):
-        click.echo(f"warning: {line}", err=True)
     return state, place
-
-
-def _unseen_lines(connection: Connection, state: ClusterState) -> Iterator[str]:
-    """What else is on the SPUs, where they are brokers of this Kafka cluster."""
-    from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-    from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
-
-    with DiagnosedAdmin(connection.client()) as admin:
-        found = admin.metadata()
-        spus = found.brokers.keys() & set(map(int, state.spus))
-        if found.topics.keys().isdisjoint(state.topics):  # They are in another cluster.
-            return
-        unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
-    mapped = frozenset(state.topics)
-    yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
 
 
 def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:
