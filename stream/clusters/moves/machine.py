@@ -290,7 +290,8 @@ class MovesMachine:
         """The moves with how much there is to copy: the largest replica counts."""
         given = [*moves]
         holders = {broker for each in given if adding(each) for broker in each.before}
-        sizes = self._kafka.sizes(holders & self._kafka.brokers().keys()) if holders else {}
+        alive = self._kafka.brokers().keys() if holders else ()
+        sizes = self._kafka.sizes(holders.intersection(alive), map(place_of, given))
         return [
             replace(each, size_bytes=max(sizes.get(place_of(each), {0: 0}).values()))
             if adding(each)

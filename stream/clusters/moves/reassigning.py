@@ -184,13 +184,24 @@ class Reassigner:
                     failures[place.topic, place.partition] = _error_name(error)
         return failures
 
-    def sizes(self, brokers: Iterable[int]) -> Sizes:
-        """Bytes of all replicas on these brokers, also of topics that this user may not see."""
+    def sizes(self, brokers: Iterable[int], partitions: Iterable[Partition] | None = None) -> Sizes:
+        """Bytes of replicas on these brokers.
+
+        Args:
+            partitions: None: all, also of topics that this user may not see.
+        """
         asked = sorted(set(brokers))
-        found = self._ask(
-            "the sizes of replicas",
-            lambda client: sizes_in(all_logs(client, broker) for broker in asked),
-        )
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions or ():
+            by_topic.setdefault(topic, []).append(number)
+
+        def answers(client: KafkaAdminClient) -> Iterable[Mapping[str, Any]]:
+            if partitions is None or not asked:
+                return (all_logs(client, broker) for broker in asked)
+            found: list[Mapping[str, Any]] = client.describe_log_dirs(by_topic, asked)
+            return found
+
+        found = self._ask("the sizes of replicas", lambda client: sizes_in(answers(client)))
         if silent := {*asked} - found.brokers:
             raise MovesError(
                 f"broker {min(silent)} does not report the sizes of its replicas; look at its "

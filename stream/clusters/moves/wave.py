@@ -164,7 +164,8 @@ class Wave:
                 "take the wave back with `spu-assigner apply --cancel`"
             )
         self._absent = absent
-        sizes = self._kafka.sizes({broker for each in pending for broker in adding(each)} & alive)
+        receiving = {broker for each in pending for broker in adding(each)} & alive
+        sizes = self._kafka.sizes(receiving, self._pending)
         copied = sum(map(copied_bytes, self.moved)) + sum(
             min(sizes.get(place_of(each), {}).get(broker, 0), each.size_bytes)
             for each in pending
