@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -22,11 +22,11 @@ from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.drain.carrying import JobWait, MapChange
-from spu_assigner.stream.clusters.drain.emptied_lists import EmptiedLists, emptied_lists
+from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.reassigning import PartitionShape, Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import PartitionShape, Reassigner, Replicas
 from spu_assigner.stream.clusters.moves.session import require_ready
 from spu_assigner.stream.clusters.moves.status import MovesReport
 from spu_assigner.stream.clusters.plan.model import Maps
@@ -57,7 +57,9 @@ class _Holding:
 
     shapes: Mapping[Partition, PartitionShape]
     unmapped: tuple[str, ...]  # topics without a map that are left where they are
-    emptied: EmptiedLists  # of Kafka's own topics, the product's, and those that `--foreign` names
+    # Of Kafka's own topics, the product's, and those that `--foreign` names.
+    emptied: Mapping[Partition, Replicas]
+    stuck: Sequence[Partition]  # of these: there is no other broker
     mapped: tuple[Partition, ...]  # all others
     unseen: str | None  # what this user may not see; None: nothing
 
@@ -110,7 +112,7 @@ class Draining(MapChange):
             *(
                 f"{topic}-{number}: there is no other broker for its replica; start one more, and "
                 "run again"
-                for topic, number in holding.emptied.stuck
+                for topic, number in holding.stuck
             ),
             *staying_lines(plan, staying, self._held_topics() if staying else {}),
             *(() if holding.unseen is None else (holding.unseen,)),
@@ -124,7 +126,7 @@ class Draining(MapChange):
                 after=row,
                 size_bytes=0,
             )
-            for at, row in holding.emptied.lists.items()
+            for at, row in holding.emptied.items()
         ]
         if mapped or moves:  # Said before hours of copying, too: it may be reason enough to stop.
             for line in self._stays:
@@ -174,15 +176,13 @@ class Draining(MapChange):
             for topic in topics
             if topic.startswith(KAFKA_OWN) or topic in own or is_given(topic)
         }
+        rows = {at: each.replicas for at, each in shapes.items()}
+        emptied, stuck = emptied_lists(rows, moved, brokers=alive, leaving=self._broker)
         return _Holding(
             shapes=shapes,
             unmapped=tuple(sorted(topics - moved)),
-            emptied=emptied_lists(
-                {at: each.replicas for at, each in shapes.items()},
-                moved,
-                brokers=alive,
-                leaving=self._broker,
-            ),
+            emptied=emptied,
+            stuck=stuck,
             mapped=tuple(at for at in held if at[0] not in moved),
             unseen=self._unseen_line({*alive}),
         )
@@ -207,7 +207,7 @@ class Draining(MapChange):
         """Why the SPU should not be decommissioned now."""
         if holding.unseen is not None:
             yield holding.unseen
-        if stuck := holding.emptied.stuck:
+        if stuck := holding.stuck:
             topics = sorted({topic for topic, _ in stuck})
             yield (
                 f"{counted(len(stuck), 'partition')} of {listed(topics, TOPICS_NAMED_MAX)} cannot "

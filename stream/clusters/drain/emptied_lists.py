@@ -11,7 +11,6 @@ loaded broker.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from spu_assigner.core.assigner import Assigner
@@ -25,22 +24,14 @@ LOADS_MAX: Final = 10_000  # partitions of a topic that stands for others
 _CLUSTER: Final = "kafka"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptiedLists:
-    """What is to be moved of these topics."""
-
-    lists: Mapping[Partition, Replicas] = field(default_factory=dict)  # that change
-    stuck: tuple[Partition, ...] = ()  # for which there is no other broker
-
-
 def emptied_lists(
     rows: Mapping[Partition, Replicas],
     topics: Iterable[str],
     *,
     brokers: Mapping[int, str | None],
     leaving: int,
-) -> EmptiedLists:
-    """Lists without a broker.
+) -> tuple[dict[Partition, Replicas], list[Partition]]:
+    """Lists without a broker that change, and partitions for which there is no other broker.
 
     Args:
         rows: all partitions of the Kafka cluster, for the load of its brokers.
@@ -96,4 +87,4 @@ def emptied_lists(
                 stuck.append(place)
             else:
                 found[place] = tuple(new)
-    return EmptiedLists(lists=found, stuck=tuple(stuck))
+    return found, stuck

@@ -11,7 +11,6 @@ import pytest
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.clusters.moves import run_record
 from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
-from spu_assigner.stream.clusters.moves.throttle import RATES
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.failpoints import Failpoint
 from support.kafka.moving import Mover, until
@@ -189,27 +188,3 @@ def test_a_topics_id_is_the_one_that_a_plan_has(mover: Mover) -> None:
     with mover.kafka() as kafka, Target(operator.settings().connection()) as target:
         shapes = kafka.shapes(topics)
         assert {topic: shapes[topic, 0].topic_id for topic in topics} == target.look(topics).ids
-
-
-def test_a_throttle_of_somebody_else_is_left_alone(mover: Mover) -> None:
-    """Refused, nothing moved; with --force it is as before in the end."""
-    operator = mover.operator
-    operator.make("orders", BEFORE)
-    mover.map({"orders": AFTER})
-    with mover.kafka() as kafka:
-        assert kafka.change({(3, RATES[1]): "77000000"}) == {}
-        until(lambda: mover.throttles() == {(3, RATES[1]): "77000000"})
-        try:
-            status, lines, errors = mover.move("--throttle", "50MB/s")
-            assert status == 1, lines
-            assert errors[0].startswith(
-                "spu-assigner: broker 3 has follower.replication.throttled.rate=77000000, which no "
-                "run of `apply --moves` has set; "
-            )
-            assert operator.lists("orders")["orders"][0] == BEFORE[0]
-            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
-            assert mover.move("--throttle", "50MB/s", "--force")[0] == 0
-            operator.until("orders", AFTER)
-            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
-        finally:
-            kafka.change({(3, RATES[1]): None})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import MovedPartition
@@ -70,12 +69,8 @@ def test_a_move_copies_to_each_broker_that_receives_a_replica() -> None:
     assert (adding(found), removing(found)) == ((4, 5), (2, 3))
     assert copied_bytes(found) == 2 * MB
     assert busy(found) == {1, 2, 3, 4, 5}
-
-
-@pytest.mark.parametrize("after", [(2, 1, 3), (1, 2), (3,)])
-def test_what_copies_nothing_keeps_no_broker_busy(after: tuple[int, ...]) -> None:
-    """A new order, or replicas that only go."""
-    assert busy(move(0, (1, 2, 3), after)) == set()
+    for after in ((2, 1, 3), (1, 2), (3,)):  # what copies nothing keeps none busy
+        assert busy(move(0, (1, 2, 3), after)) == set()
 
 
 @given(all_moves(), st.integers(1, 3))
