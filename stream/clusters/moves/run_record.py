@@ -67,6 +67,9 @@ class SeatTakenError(MovesError):
 class Seat:
     """The right to move partitions of a Kafka cluster, and the record of what is moved.
 
+    All methods raise SeatTakenError where another process has the seat, MovesError where a right is
+    missing, and ClientError where no broker answers.
+
     Args:
         connection: to that Kafka cluster, with the prefix of the job's topics.
     """
@@ -93,12 +96,7 @@ class Seat:
         self._opened.close()
 
     def sit(self) -> None:
-        """Take the seat if it is free.
-
-        Raises:
-            SeatTakenError: another process has it.
-            ElectionError, ClientError: this user may not take it, or no broker answers.
-        """
+        """Take the seat if it is free."""
         reader = self.look()
         self._election = election = LeaderElection(
             self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
@@ -115,11 +113,7 @@ class Seat:
         self._take_id(reader)
 
     def require_no_copies(self) -> None:
-        """Return if no run before this one has left a throttle, or moves that copy something.
-
-        Raises:
-            SeatTakenError: one has.
-        """
+        """Return if no run before this one has left a throttle, or moves that copy something."""
         run = self.latest
         if run is not None and (run.throttles or any(map(copied_bytes, run.moves))):
             raise SeatTakenError(
@@ -128,11 +122,7 @@ class Seat:
             )
 
     def take_over(self) -> None:
-        """Take the seat from whoever has it: that process sees so, and ends.
-
-        Raises:
-            ClientError: this user may not, or no broker answers.
-        """
+        """Take the seat from whoever has it: that process sees so, and ends."""
         self._take_id(self.look())
 
     @property
@@ -163,11 +153,7 @@ class Seat:
         self.latest = run
 
     def check(self) -> None:
-        """Return if this process still has the seat; to be called often.
-
-        Raises:
-            SeatTakenError: another process has taken it.
-        """
+        """Return if this process still has the seat; to be called often."""
         if self._election is not None:
             self._election.poll(0)
         self._read([] if self._reader is None else self._reader.messages(0.01))
@@ -179,12 +165,7 @@ class Seat:
             raise self._taken()
 
     def look(self) -> Reader:
-        """Read the record, once; the topic is made if it is not there.
-
-        Raises:
-            MovesError: a right to the topic is missing.
-            ClientError: no broker answers.
-        """
+        """Read the record, once; the topic is made if it is not there."""
         if self._reader is not None:
             return self._reader
         with DiagnosedAdmin(self._connection.client()) as admin:
@@ -322,11 +303,7 @@ class RunLog:
         *,
         state: MovesState = MovesState.RUNNING,
     ) -> None:
-        """Record which moves are under way, and the settings that are set, or about to be.
-
-        Raises:
-            SeatTakenError, ClientError: as `Seat.write`.
-        """
+        """Record which moves are under way, and the settings that are set, or about to be."""
         report = self.report
         failed = [f"{topic}-{number}: {why}" for (topic, number), why in report.failed.items()]
         stopped = [f"not begun: {report.stopped}"] if report.stopped else []
