@@ -142,7 +142,7 @@ def rebalance(
     \b
     1. asks the job for a rebalance, and waits for its answer
     2. moves every partition that is not as mapped, as `apply --moves` does
-    3. looks in Kafka whether every list is as mapped, and shows the load before and after
+    3. looks in Kafka whether every list is as mapped, and shows the load before, and as mapped
 
     Even means replicas and leaders by the capacity of SPUs; where topics say what they need of
     resources, every SPU within --band-percent of the fair dominant share. Killed at any point, it
