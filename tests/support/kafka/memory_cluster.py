@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun
 from spu_assigner.stream.clusters.moves.reassigning import (
@@ -37,8 +36,8 @@ class Killed(BaseException):
 class MemoryKafka(Reassigner):
     """Brokers 1 to 4 and their partitions; some are dead, and some refuse settings.
 
-    Args:
-        kill_at: the request, before or after its effect, at which the process is killed.
+    What changes something has a moment before it and one after: at that of the number `kill_at` the
+    process is killed.
     """
 
     def __init__(
@@ -160,7 +159,3 @@ class MemorySeat(Seat):
     def check(self) -> None:
         if self.trouble is not None:
             raise self.trouble
-
-
-def no_place(*_: Any) -> None:
-    """Stands where a run may be killed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,31 +146,23 @@ def test_every_step_of_a_run_is_in_the_table(monkeypatch: pytest.MonkeyPatch) ->
     assert refusing.kafka.is_set == {}
     taken = Cluster()
     taken.process().carry_out(MOVES[2:3])
-    taken.seat.latest = MovesRun(
-        **{name: getattr(taken.record, name) for name in MovesRun.__slots__}
-        | {"state": MovesState.CANCELLED}
-    )
+    taken.seat.latest = replace(taken.record, state=MovesState.CANCELLED)
     taken.seat.trouble = SeatTakenError("cancelled")
     with pytest.raises(SeatTakenError):
         taken.process().carry_out(MOVES[:1])
     cancelled = Cluster()
-    cancelled.process().cancel(cancelled_run())
+    cancelled.process().cancel(cluster.record)
     assert cancelled.record.state is MovesState.CANCELLED
     assert seen == set(rows)
 
 
-def cancelled_run() -> MovesRun:
-    cluster = Cluster()
-    cluster.run()
-    return cluster.record
-
-
 def test_a_record_says_where_the_next_run_goes_on() -> None:
     """With moves in the middle of a wave, without between two of them."""
-    run = cancelled_run()
-    given = {name: getattr(run, name) for name in MovesRun.__slots__}
+    cluster = Cluster()
+    cluster.run()
+    run = cluster.record
     found = {
-        (state, bool(moves)): machine.state_of(MovesRun(**given | {"state": state, "moves": moves}))
+        (state, bool(moves)): machine.state_of(replace(run, state=state, moves=moves))
         for state in MovesState
         for moves in ((), (MOVES[0],))
     }
