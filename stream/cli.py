@@ -52,7 +52,7 @@ _COMMANDS: Final = {
     "plan": ("clusters.plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("clusters.plan.command", "Make Kafka's topics as their replica maps."),
     "drain": ("clusters.drain.command", "Empty a broker, so that it may be switched off."),
-    "rebalance": ("clusters.drain.rebalance_command", "Even out a cluster, maps and data."),
+    "rebalance": ("clusters.drain.command", "Even out a cluster, maps and data."),
     "whatif": ("clusters.whatif.command", "Show what a failure of SPUs or racks would cost."),
     "doctor": ("audit.doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),

@@ -12,7 +12,7 @@ asks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -100,16 +100,20 @@ def replica_sizes(connection: Connection, brokers: Collection[int]) -> ReplicaSi
         for broker in sorted(brokers) if client is not None else ():
             with _unless_silent():
                 answers.append(all_logs(client, broker))
-    reporting = {
-        answer["broker"]: answer
-        for answer in answers
-        if answer["log_dirs"] and not any(each["error_code"] for each in answer["log_dirs"])
-    }
+    return sizes_in(answers)
+
+
+def sizes_in(answers: Iterable[Mapping[str, Any]]) -> ReplicaSizes:
+    """What brokers have answered; without one that shows no disk, or of which a disk has failed."""
+    brokers: set[int] = set()
     sizes: dict[Partition, dict[int, int]] = {}
-    for broker, answer in reporting.items():
-        for topic, number, size in replicas_of(answer):
-            sizes.setdefault((topic, number), {})[broker] = size
-    return ReplicaSizes(brokers=frozenset(reporting), sizes=sizes)
+    for answer in answers:
+        folders, broker = answer["log_dirs"], answer["broker"]
+        if folders and not any(each["error_code"] for each in folders):
+            brokers.add(broker)
+            for topic, number, size in replicas_of(answer):
+                sizes.setdefault((topic, number), {})[broker] = size
+    return ReplicaSizes(brokers=frozenset(brokers), sizes=sizes)
 
 
 def unseen_replicas(

@@ -167,12 +167,12 @@ def _resuming(run: MovesRun) -> str:
 
 def _check_health(check: Check, connection: Connection) -> None:
     """Whether `drain`, `rebalance` and `apply --moves` would refuse to begin."""
+    from spu_assigner.stream.clusters.moves.health import UnhealthyError, require_health
     from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
-    from spu_assigner.stream.clusters.moves.wave_guards import UnhealthyError, require_health
 
     with Reassigner(connection) as kafka:
         try:
-            lagging = require_health(kafka, (), copies=0, under_replicated_max=None, force=False)
+            lagging = require_health(kafka, ())
         except UnhealthyError as reason:
             check.report("D605", str(reason).partition("; ")[0])
         except (MovesError, ClientError) as reason:

@@ -1,38 +1,86 @@
-"""`spu-assigner drain`: empty a broker, so that it may be switched off."""
+"""`spu-assigner drain` and `spu-assigner rebalance`: maps and data of a cluster that lives."""
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from spu_assigner.core.base.limits import SPU_ID_MAX
-from spu_assigner.stream.clusters.drain.options import carrying_out
-from spu_assigner.stream.common.printable import printable
+from spu_assigner.core.base.limits import (
+    BAND,
+    BAND_MAX,
+    BAND_PERCENT,
+    BAND_PERCENT_MAX,
+    MOVES_MAX,
+    SPU_ID_MAX,
+)
+from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
+from spu_assigner.stream.kafka.config.command_options import (
+    BYTE_SIZE,
+    Command,
+    broker_options,
+    cluster_option,
+    with_target,
+)
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.clusters.moves.options import MoveOptions
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
+    from spu_assigner.stream.kafka.config.connection import Connection
 
-SHOWN_MAX: Final = 60  # characters of a value in a message
+_OPTIONS: Final = (
+    cluster_option("Whose SPUs the brokers are."),
+    click.option(
+        "--wait",
+        "wait_seconds",
+        metavar="SECONDS",
+        type=click.FloatRange(0, 86_400),
+        default=600.0,
+        show_default=True,
+        help="How long the job may take to answer.",
+    ),
+    click.option(
+        "--foreign",
+        metavar="GLOB",
+        multiple=True,
+        help="Move such topics as mapped though apply did not make them; may be repeated.",
+    ),
+)
 
 
-class BrokerIdType(click.ParamType[int]):
-    """A broker's id in Kafka, which is that of its SPU."""
+def carrying_out(command: Command) -> Command:
+    """What is moved and how; the command is given it as `request` and `move_options`."""
 
-    name = "broker"
+    @moves_options
+    @broker_options
+    @with_target
+    @wraps(command)
+    def requested(
+        *,
+        connection: Connection,
+        target_connection: Connection | None,
+        cluster_id: str,
+        foreign: tuple[str, ...],
+        move_options: MoveOptions | None,
+        **given: Any,
+    ) -> Any:
+        from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        is_short = len(text) <= len(str(SPU_ID_MAX))
-        if not (is_short and text.isascii() and text.isdecimal() and int(text) <= SPU_ID_MAX):
-            rule = f"expected a whole number from 0 to {SPU_ID_MAX}"
-            shown = printable(text[:SHOWN_MAX])
-            self.fail(f"{shown!r} is no broker's id; {rule}", param, ctx)
-        return int(text)
+        request = PlanRequest(
+            connection=connection,
+            target_connection=target_connection,
+            cluster_id=cluster_id,
+            file=None,
+            foreign=foreign,
+        )
+        return command(request=request, move_options=move_options or MoveOptions(), **given)
+
+    for option in reversed(_OPTIONS):
+        requested = option(requested)
+    return requested
 
 
 @click.command("drain")
-@click.argument("broker", type=BrokerIdType())
+@click.argument("broker", type=click.IntRange(0, SPU_ID_MAX))
 @carrying_out
 def drain(
     *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions
@@ -52,14 +100,61 @@ def drain(
     Exit status: 0 the broker holds nothing; 1 it holds something, or an error; 2 wrong usage or
     settings.
     """
+    from spu_assigner.stream.clusters.drain.carrying import carry_out
     from spu_assigner.stream.clusters.drain.draining import Draining
 
-    draining = Draining(request, broker, move_options)
-    draining.leave(wait_seconds)
-    left = draining.move()
-    for line in left:
-        click.echo(f"drain: {line}", err=True)
-    if left:
-        return 1
-    click.echo(draining.empty_line())
-    return 0
+    return carry_out(Draining(request, broker, move_options), wait_seconds=wait_seconds)
+
+
+@click.command("rebalance")
+@click.option(
+    "--max-bytes",
+    "bytes_max",
+    metavar="SIZE",
+    type=BYTE_SIZE,
+    help="Copy no more than so many bytes in this run, such as 50GB.",
+)
+@click.option(
+    "--max-moves",
+    "moves_max",
+    metavar="N",
+    type=click.IntRange(1, MOVES_MAX),
+    help="Have the job move no more than so many replicas for this run.",
+)
+@click.option(
+    "--band-percent",
+    metavar="PERCENT",
+    type=click.IntRange(0, BAND_PERCENT_MAX),
+    help=f"Where topics have a demand: above the fair dominant share.  [default: {BAND_PERCENT}]",
+)
+@click.option(
+    "--band",
+    metavar="REPLICAS",
+    type=click.IntRange(0, BAND_MAX),
+    help=f"How far an SPU may stay from its fair share.  [default: {BAND}]",
+)
+@carrying_out
+def rebalance(
+    *, request: PlanRequest, wait_seconds: float, move_options: MoveOptions, **limits: int | None
+) -> int:
+    """Even out a cluster: its replica maps, and the data of its brokers. Safe to repeat.
+
+    \b
+    1. asks the job for a rebalance, and waits for its answer
+    2. moves every partition that is not as mapped, as `apply --moves` does
+    3. looks in Kafka whether every list is as mapped, and shows the load before, and as mapped
+
+    Even means replicas and leaders by the capacity of SPUs; where topics say what they need of
+    resources, every SPU within --band-percent of the fair dominant share. Killed at any point, it
+    is finished by running it again. With --max-bytes it copies no more in this run, by the sizes
+    that brokers report; with --max-moves the job is asked for no more moves than that. What is
+    mapped already and not moved yet is moved, too.
+
+    Exit status: 0 the cluster is even, and Kafka shows every list as it is mapped; 3 as far as
+    --max-bytes or --max-moves permit, and there is more to do: run it again; 1 some list is not as
+    mapped, or an error; 2 wrong usage or settings.
+    """
+    from spu_assigner.stream.clusters.drain.carrying import carry_out
+    from spu_assigner.stream.clusters.drain.rebalancing import Rebalancing
+
+    return carry_out(Rebalancing(request, move_options, **limits), wait_seconds=wait_seconds)

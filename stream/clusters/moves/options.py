@@ -19,9 +19,7 @@ class MoveOptions:
 
     concurrency: int = CONCURRENCY  # of a broker
     rate: int | None = None  # bytes a second of a broker; None: no throttle
-    elect: bool = True
     force: bool = False  # though the cluster is not healthy, or somebody's throttle is in the way
-    under_replicated_max: int | None = None
     forgotten: frozenset[int] = frozenset()  # brokers that never come back: they owe nothing
 
 
@@ -38,18 +36,11 @@ _OPTIONS: Final = (
         type=BYTE_RATE,
         help="Bytes that a broker may copy in a second, as 50MB/s; removed in the end.",
     ),
-    click.option("--no-elect", is_flag=True, help="Elect no preferred leaders after a wave."),
     click.option(
         "--force",
         is_flag=True,
         help="Move though partitions are offline or too few replicas in sync; replace a throttle "
         "of somebody else's, which is restored.",
-    ),
-    click.option(
-        "--max-under-replicated",
-        metavar="N",
-        type=click.IntRange(0, 1_000_000),
-        help="Never let more partitions be under-replicated.",
     ),
     click.option(
         "--forget-throttle",
@@ -70,18 +61,14 @@ def moves_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *,
         concurrency: int | None,
         throttle: int | None,
-        no_elect: bool,
         force: bool,
-        max_under_replicated: int | None,
         forgotten: tuple[int, ...],
         **given: Any,
     ) -> Any:
         found = MoveOptions(
             concurrency=concurrency_under(throttle) if concurrency is None else concurrency,
             rate=throttle,
-            elect=not no_elect,
             force=force,
-            under_replicated_max=max_under_replicated,
             forgotten=frozenset(forgotten),
         )
         is_said = concurrency is not None or found != MoveOptions()

@@ -16,23 +16,24 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.clusters.moves.throttle import Place, Values
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, granting
 from spu_assigner.stream.kafka.log_dirs import (
+    Partition,
     UnseenReplicas,
     all_logs,
     read_unseen,
-    replicas_of,
+    sizes_in,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +55,12 @@ _LOGGER: Final = logging.getLogger("kafka")
 _LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised.
 _LOGGER.propagate = False
 
-Partition = tuple[str, int]  # a topic's name and the partition's number
 Replicas = tuple[int, ...]
+Sizes = Mapping[Partition, Mapping[int, int]]  # by broker
+# Of a broker or a topic, and the setting's name: what it is set to; None: it is not set. Without a
+# place: it is of a broker that is not alive.
+Place = tuple[int | str, str]
+Values = Mapping[Place, str | None]
 _T = TypeVar("_T")
 
 
@@ -88,7 +93,10 @@ class Ongoing:
 
 
 class Reassigner:
-    """A Kafka cluster, through one admin client that is made when it is first needed."""
+    """A Kafka cluster, through one admin client that is made when it is first needed.
+
+    All that ask raise MovesError where Kafka does not answer, or this user may not.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -107,19 +115,11 @@ class Reassigner:
                 client.close()
 
     def brokers(self) -> dict[int, str | None]:
-        """The brokers that are alive, with their racks.
-
-        Raises:
-            MovesError: Kafka does not answer.
-        """
+        """The brokers that are alive, with their racks."""
         return self._ask("its brokers", _alive)
 
     def require_rights(self, *, is_limited: bool) -> None:
-        """Return if this user may move partitions, with `is_limited` under a throttle.
-
-        Raises:
-            MovesError: Kafka does not answer, or a right to the cluster is missing.
-        """
+        """Return if this user may move partitions, with `is_limited` under a throttle."""
         found = self._ask("its rights", lambda client: client.describe_cluster())
         allowed = found.get("authorized_operations")  # None: the broker does not report them.
         needed = {"Alter": "ALTER", **({"AlterConfigs": "ALTER_CONFIGS"} if is_limited else {})}
@@ -128,11 +128,7 @@ class Reassigner:
             raise MovesError(f"this user may not {' and '.join(missing)} the cluster; {RIGHTS}")
 
     def shapes(self, topics: Iterable[str] | None = None) -> dict[Partition, PartitionShape]:
-        """Partitions of these topics, or of all; without topics that are not there.
-
-        Raises:
-            MovesError: Kafka does not answer, or this user may not see one that is named.
-        """
+        """Partitions of these topics, or of all; without topics that are not there."""
         names = None if topics is None else sorted(set(topics))
         if names == []:
             return {}
@@ -152,11 +148,7 @@ class Reassigner:
         }
 
     def ongoing(self) -> dict[Partition, Ongoing]:
-        """All reassignments that are under way, whoever has begun them.
-
-        Raises:
-            MovesError: Kafka does not answer, or this user may not ask.
-        """
+        """All reassignments that are under way, whoever has begun them."""
         found = self._ask(
             "what is being moved", lambda client: client.list_partition_reassignments()
         )
@@ -170,11 +162,7 @@ class Reassigner:
         }
 
     def reassign(self, lists: Mapping[Partition, Replicas | None]) -> dict[Partition, str]:
-        """Give partitions new lists, or cancel (None) what is under way; those that Kafka refuses.
-
-        Raises:
-            MovesError: Kafka does not answer, or this user may not.
-        """
+        """Give partitions new lists, or cancel (None) their moves; those that Kafka refuses."""
         from kafka import TopicPartition
         from kafka.errors import AuthorizationError
 
@@ -196,33 +184,30 @@ class Reassigner:
                     failures[place.topic, place.partition] = _error_name(error)
         return failures
 
-    def sizes(
-        self, partitions: Collection[Partition], brokers: Sequence[int] | None = None
-    ) -> dict[tuple[int, str, int], int]:
-        """Bytes of replicas, by broker, topic and partition; of all brokers, or of these.
+    def sizes(self, brokers: Iterable[int], partitions: Iterable[Partition] | None = None) -> Sizes:
+        """Bytes of replicas on these brokers.
 
-        Raises:
-            MovesError: Kafka does not answer, or this user may not ask.
+        Args:
+            partitions: None: all, also of topics that this user may not see.
         """
-        asked: dict[str, list[int]] = {}
-        for topic, number in sorted(partitions):
-            asked.setdefault(topic, []).append(number)
-        answers = self._ask(
-            "the sizes of replicas",
-            lambda client: client.describe_log_dirs(
-                topic_partitions=asked, brokers=None if brokers is None else list(brokers)
-            ),
-        )
-        return _sizes_in(answers)
+        asked = sorted(set(brokers))
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions or ():
+            by_topic.setdefault(topic, []).append(number)
 
-    def held(self, broker: int) -> set[Partition]:
-        """All that is on the disks of a broker, also of topics that this user may not see.
+        def answers(client: KafkaAdminClient) -> Iterable[Mapping[str, Any]]:
+            if partitions is None or not asked:
+                return (all_logs(client, broker) for broker in asked)
+            found: list[Mapping[str, Any]] = client.describe_log_dirs(by_topic, asked)
+            return found
 
-        Raises:
-            MovesError: Kafka does not answer, or this user may not ask.
-        """
-        answer = self._ask("what a broker holds", lambda client: all_logs(client, broker))
-        return {(topic, number) for _, topic, number in _sizes_in([answer])}
+        found = self._ask("the sizes of replicas", lambda client: sizes_in(answers(client)))
+        if silent := {*asked} - found.brokers:
+            raise MovesError(
+                f"broker {min(silent)} does not report the sizes of its replicas; look at its "
+                f"disks, and {RIGHTS}"
+            )
+        return found.sizes
 
     def unseen(self) -> UnseenReplicas:
         """The replicas, on all brokers, of topics that this user may not see.
@@ -233,11 +218,7 @@ class Reassigner:
         return read_unseen(self._connection)
 
     def elect(self, partitions: Iterable[Partition]) -> None:
-        """Have the first broker of each list lead, where it is in sync.
-
-        Raises:
-            MovesError: Kafka does not answer, or this user may not.
-        """
+        """Have the first broker of each list lead, where it is in sync."""
         asked: dict[str, list[int]] = {}
         for topic, number in sorted(partitions):
             asked.setdefault(topic, []).append(number)
@@ -251,89 +232,65 @@ class Reassigner:
         """What is set of these settings: by hand, or also by default.
 
         Without those of brokers that are not alive: only the broker itself can be asked.
-
-        Raises:
-            MovesError: Kafka does not answer, or this user may not ask.
         """
         from kafka.admin import ConfigFilterType
 
         values: dict[Place, str | None] = {}
-        for part in _parts(_by_resource(places)):
+        for part in _parts(dict.fromkeys(places)):
             found = self._ask_of(
                 part,
                 "for settings",
                 lambda client, part=part: client.describe_configs(  # type: ignore[misc]  # likewise
-                    [_resource(where, names) for where, names in part.items()],
+                    _resources(dict.fromkeys(part)),
                     config_filter=ConfigFilterType.ALL,
                 ),
             )
             if found is None:
                 continue
-            for where, names in part.items():
-                kind = "broker" if isinstance(where, int) else "topic"
-                entries = found.get(kind, {}).get(str(where), {})
-                for name in names:
-                    entry = entries.get(name, {})
-                    is_set = with_defaults or entry.get("config_source") in _BY_HAND
-                    values[where, name] = (entry.get("value") or None) if is_set else None
+            for where, name in part:
+                entry = found.get(_kind(where), {}).get(str(where), {}).get(name, {})
+                is_set = with_defaults or entry.get("config_source") in _BY_HAND
+                values[where, name] = (entry.get("value") or None) if is_set else None
         return values
 
     def change(self, values: Values) -> dict[Place, str]:
         """Set, or remove (None), settings; those that Kafka refuses, with its reason.
 
         Those of a broker that is not alive have NOT_ALIVE; if it died meanwhile they may be set.
-
-        Raises:
-            MovesError: Kafka does not answer.
         """
-        from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+        from kafka.admin import AlterConfigOp
 
         failures: dict[Place, str] = {}
-        for part in _parts(_by_resource(values)):
-            resources = [
-                ConfigResource(
-                    ConfigResourceType.BROKER
-                    if isinstance(where, int)
-                    else ConfigResourceType.TOPIC,
-                    str(where),
-                    {
-                        name: (AlterConfigOp.DELETE, None)
-                        if (value := values[where, name]) is None
-                        else (AlterConfigOp.SET, value)
-                        for name in names
-                    },
-                )
-                for where, names in part.items()
-            ]
+        for part in _parts(values):
+            changes = {
+                place: (AlterConfigOp.DELETE, None)
+                if values[place] is None
+                else (AlterConfigOp.SET, values[place])
+                for place in part
+            }
             answer = self._ask_of(
                 part,
                 "to change settings",
-                lambda client, resources=resources: client.alter_configs(  # type: ignore[misc]  # likewise
-                    resources, raise_on_unknown=False, incremental=True
+                lambda client, changes=changes: client.alter_configs(  # type: ignore[misc]  # likewise
+                    _resources(changes), raise_on_unknown=False, incremental=True
                 ),
             )
-            for where, names in part.items():
-                kind = "broker" if isinstance(where, int) else "topic"
-                result = (
-                    NOT_ALIVE
-                    if answer is None
-                    else answer.get(kind, {}).get(str(where), "no answer")
-                )
+            for where, name in part:
+                result = NOT_ALIVE
+                if answer is not None:
+                    result = answer.get(_kind(where), {}).get(str(where), "no answer")
                 if result != "OK":
-                    failures |= {(where, name): result for name in names}
+                    failures[where, name] = result
         return failures
 
     def _ask_of(
-        self,
-        part: Mapping[int | str, list[str]],
-        what: str,
-        request: Callable[[KafkaAdminClient], _T],
+        self, part: Sequence[Place], what: str, request: Callable[[KafkaAdminClient], _T]
     ) -> _T | None:
         """Ask for a part's settings; None: they are of a broker that is not alive, or dies now.
 
         Who is alive is looked at before each try: one that was killed is fenced some seconds later.
         """
-        broker = next(iter(part))
+        broker, _ = part[0]
         return self._ask(
             what,
             lambda client: (
@@ -388,50 +345,36 @@ def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
     }
 
 
-def _sizes_in(answers: Iterable[Mapping[str, Any]]) -> dict[tuple[int, str, int], int]:
-    """Bytes of replicas, by broker, topic and partition.
-
-    Raises:
-        MovesError: a broker does not report all.
-    """
-    found: dict[tuple[int, str, int], int] = {}
-    for answer in answers:
-        broker, folders = answer["broker"], answer["log_dirs"]
-        faults = [f"error {each['error_code']}" for each in folders if each["error_code"]]
-        if faults or not folders:  # Who may not ask is shown a broker without any disk.
-            why = faults[0] if faults else "this user may not Describe the cluster"
-            raise MovesError(
-                f"broker {broker} does not report the sizes of its replicas ({why}); look at "
-                f"its disks, and {RIGHTS}"
-            )
-        for topic, number, size in replicas_of(answer):
-            found[broker, topic, number] = size
-    return found
-
-
-def _by_resource(places: Iterable[Place]) -> dict[int | str, list[str]]:
-    found: dict[int | str, list[str]] = {}
-    for where, name in places:
-        found.setdefault(where, []).append(name)
-    return found
-
-
-def _parts(resources: Mapping[int | str, list[str]]) -> list[dict[int | str, list[str]]]:
+def _parts(places: Iterable[Place]) -> list[list[Place]]:
     """Each broker alone, as one that is not alive fails the request; topics in pieces."""
-    parts: list[dict[int | str, list[str]]] = [
-        {where: names} for where, names in resources.items() if not isinstance(where, str)
-    ]
-    topics = [where for where in resources if isinstance(where, str)]
-    for begin in range(0, len(topics), TOPICS_MAX):
-        parts.append({where: resources[where] for where in topics[begin : begin + TOPICS_MAX]})
-    return parts
+    brokers: dict[int, list[Place]] = {}
+    topics: dict[str, list[Place]] = {}
+    for where, name in places:
+        if isinstance(where, int):
+            brokers.setdefault(where, []).append((where, name))
+        else:
+            topics.setdefault(where, []).append((where, name))
+    found = [*topics.values()]
+    pieces = (found[begin : begin + TOPICS_MAX] for begin in range(0, len(found), TOPICS_MAX))
+    return [*brokers.values(), *([*chain.from_iterable(piece)] for piece in pieces)]
 
 
-def _resource(where: int | str, names: Sequence[str]) -> Any:
+def _kind(where: int | str) -> str:
+    return "broker" if isinstance(where, int) else "topic"
+
+
+def _resources(values: Mapping[Place, Any]) -> list[Any]:
+    """Brokers and topics, as kafka-python names them, with settings and what is asked of each."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
-    kind = ConfigResourceType.BROKER if isinstance(where, int) else ConfigResourceType.TOPIC
-    return ConfigResource(kind, str(where), list(names))
+    found: dict[int | str, dict[str, Any]] = {}
+    for (where, name), value in values.items():
+        found.setdefault(where, {})[name] = value
+    kinds = {"broker": ConfigResourceType.BROKER, "topic": ConfigResourceType.TOPIC}
+    return [
+        ConfigResource(kinds[_kind(where)], str(where), settings)
+        for where, settings in found.items()
+    ]
 
 
 def _id_text(topic_id: Any) -> str:

@@ -3,7 +3,8 @@
     with Seat(connection) as seat:
         seat.sit()                     # or take_over, to cancel
         run = seat.latest              # what a run before this has left
-        seat.write(replace(run, …))    # acknowledged before anything that depends on it is done
+        log = RunLog(seat, "c1")
+        log.record(wave, throttles)    # acknowledged before anything that depends on it is done
 
 Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
 moves is a member of a group with one leader, so that a second process is refused while the first
@@ -17,15 +18,23 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.schemas.messages.wire import MOVES_KEY, MovesRun, MovesState
+from spu_assigner.schemas.messages.wire import (
+    MOVES_KEY,
+    MovedPartition,
+    MovesRun,
+    MovesState,
+    ThrottleValue,
+)
 from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.clusters.moves.status import MovesReport, place_of
+from spu_assigner.stream.clusters.moves.throttle import WaveThrottle
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
 from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
@@ -44,6 +53,8 @@ SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of t
 POLL_SECONDS: Final = 0.1
 TRANSACTION_SECONDS_MAX: Final = 15
 ABORT_SECONDS_MAX: Final = 5.0
+NOTED_SECONDS: Final = 5.0  # between records of how far a wave is
+FAILURES_MAX: Final = 10  # that are recorded; the command shows all
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
 )
@@ -56,6 +67,9 @@ class SeatTakenError(MovesError):
 class Seat:
     """The right to move partitions of a Kafka cluster, and the record of what is moved.
 
+    All methods raise SeatTakenError where another process has the seat, MovesError where a right is
+    missing, and ClientError where no broker answers.
+
     Args:
         connection: to that Kafka cluster, with the prefix of the job's topics.
     """
@@ -67,6 +81,7 @@ class Seat:
         self._election: LeaderElection | None = None
         self._reader: Reader | None = None
         self._producer: Any = None
+        self._opened = ExitStack()
         self.run_id = uuid.uuid4().hex[:16]
         self.latest: MovesRun | None = None  # None: nothing was ever moved
 
@@ -78,45 +93,27 @@ class Seat:
 
     def close(self) -> None:
         """Let another process have the seat."""
-        election, self._election = self._election, None
-        reader, self._reader = self._reader, None
-        producer, self._producer = self._producer, None
-        if election is not None:
-            election.close()
-        if reader is not None:
-            reader.__exit__(None, None, None)
-        if producer is not None:
-            with suppress(KafkaException):
-                producer.abort_transaction(0)
+        self._opened.close()
 
     def sit(self) -> None:
-        """Take the seat if it is free.
-
-        Raises:
-            SeatTakenError: another process has it.
-            ElectionError, ClientError: this user may not take it, or no broker answers.
-        """
+        """Take the seat if it is free."""
         reader = self.look()
         self._election = election = LeaderElection(
             self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
         )
+        self._opened.callback(election.close)
         deadline = time.monotonic() + GROUP_SECONDS_MAX
-        waits_since: float | None = None
         while not election.is_mine:
             election.poll(POLL_SECONDS)
             now = time.monotonic()
-            if election.is_mine is False:
-                waits_since = now if waits_since is None else waits_since
-            if now > deadline or (waits_since is not None and now > waits_since + SILENT_SECONDS):
+            if election.is_mine is False:  # Another process leads, or was killed just now.
+                deadline = min(deadline, now + SILENT_SECONDS)
+            if now > deadline:
                 raise self._taken()
         self._take_id(reader)
 
     def require_no_copies(self) -> None:
-        """Return if no run before this one has left a throttle, or moves that copy something.
-
-        Raises:
-            SeatTakenError: one has.
-        """
+        """Return if no run before this one has left a throttle, or moves that copy something."""
         run = self.latest
         if run is not None and (run.throttles or any(map(copied_bytes, run.moves))):
             raise SeatTakenError(
@@ -125,11 +122,7 @@ class Seat:
             )
 
     def take_over(self) -> None:
-        """Take the seat from whoever has it: that process sees so, and ends.
-
-        Raises:
-            ClientError: this user may not, or no broker answers.
-        """
+        """Take the seat from whoever has it: that process sees so, and ends."""
         self._take_id(self.look())
 
     @property
@@ -159,22 +152,8 @@ class Seat:
                 raise
         self.latest = run
 
-    def note(self, run: MovesRun) -> None:
-        """Record how far a wave is, if that can be done now.
-
-        Moves and throttles are those of the last `write`: the next run resumes from either. What is
-        missed here is seen elsewhere: `check` finds who has taken the seat, and the next `write`
-        raises.
-        """
-        with suppress(ClientError, SeatTakenError):
-            self.write(run)
-
     def check(self) -> None:
-        """Return if this process still has the seat; to be called often.
-
-        Raises:
-            SeatTakenError: another process has taken it.
-        """
+        """Return if this process still has the seat; to be called often."""
         if self._election is not None:
             self._election.poll(0)
         self._read([] if self._reader is None else self._reader.messages(0.01))
@@ -186,12 +165,7 @@ class Seat:
             raise self._taken()
 
     def look(self) -> Reader:
-        """Read the record, once; the topic is made if it is not there.
-
-        Raises:
-            MovesError: a right to the topic is missing.
-            ClientError: no broker answers.
-        """
+        """Read the record, once; the topic is made if it is not there."""
         if self._reader is not None:
             return self._reader
         with DiagnosedAdmin(self._connection.client()) as admin:
@@ -202,7 +176,9 @@ class Seat:
                 raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
             if self._topic not in present:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
-        reader = self._reader = Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        reader = self._reader = self._opened.enter_context(
+            Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
+        )
         self._read(reader.drain_messages())
         return reader
 
@@ -224,9 +200,14 @@ class Seat:
                 "logger": CLIENT_LOGGER,  # what goes wrong is raised
             }
         )
+        self._opened.callback(self._abort)
         with self._as_ours():
             retry_until(self._producer.init_transactions)
         self._read(reader.drain_messages())
+
+    def _abort(self) -> None:
+        with suppress(KafkaException):
+            self._producer.abort_transaction(0)
 
     def _abort_unless_fenced(self) -> None:
         """Abort the transaction, if there is one.
@@ -270,6 +251,83 @@ class Seat:
                 f"{self._topic} does not take the record of the moves: {error.str()}; check that "
                 "its brokers run"
             ) from reason
+
+
+class RunLog:
+    """What a run has done: its record, and its report for the command that runs it.
+
+    Args:
+        seat: where it is recorded.
+    """
+
+    def __init__(self, seat: Seat, cluster_id: str) -> None:
+        self.seat = seat
+        self.run = begun_run(cluster_id)
+        self.report = MovesReport()
+        self._noted = 0.0  # when it was recorded last how far a wave is
+
+    def change(self, **values: Any) -> None:
+        """Set fields of what is recorded next."""
+        self.run = replace(self.run, **values)
+
+    def plan(self, moves: Sequence[MovedPartition]) -> None:
+        """So much more is to be moved."""
+        self._add("total", moves)
+
+    def moved(self, moves: Sequence[MovedPartition]) -> None:
+        """These have been moved."""
+        self._add("done", moves)
+        self.report.moved += map(place_of, moves)
+
+    def fail(self, move: MovedPartition, why: str) -> None:
+        """This is not moved."""
+        at = place_of(move)
+        if at not in self.report.failed:
+            self._add("failed", (move,))
+        self.report.failed[at] = why
+
+    def _add(self, what: str, moves: Sequence[MovedPartition]) -> None:
+        count, size = getattr(self.run, f"moves_{what}"), getattr(self.run, f"bytes_{what}")
+        size += sum(map(copied_bytes, moves))
+        self.change(**{f"moves_{what}": count + len(moves), f"bytes_{what}": size})
+
+    def cleared(self, throttle: WaveThrottle) -> tuple[ThrottleValue, ...]:
+        """Remove the throttle that is recorded; what could not be removed."""
+        left, self.report.throttles = throttle.remove(self.run.throttles)
+        return left
+
+    def record(
+        self,
+        moves: Sequence[MovedPartition],
+        throttles: Sequence[ThrottleValue],
+        *,
+        state: MovesState = MovesState.RUNNING,
+    ) -> None:
+        """Record which moves are under way, and the settings that are set, or about to be."""
+        report = self.report
+        failed = [f"{topic}-{number}: {why}" for (topic, number), why in report.failed.items()]
+        stopped = [f"not begun: {report.stopped}"] if report.stopped else []
+        faults = (*stopped, *report.throttles, *failed[:FAILURES_MAX])
+        self.change(
+            moves=tuple(moves),
+            throttles=tuple(throttles),
+            state=state,
+            failures=faults or self.run.failures,
+        )
+        self.seat.write(self.run)
+
+    def note(self, moved: int, size: int) -> None:
+        """Record now and then how much of a wave is done, if that can be done now.
+
+        Moves and throttles are those of the last `record`: the next run resumes from either. What
+        is missed here is seen elsewhere: `Seat.check` finds who has taken the seat.
+        """
+        if time.monotonic() > self._noted + NOTED_SECONDS:
+            run = self.run
+            done, size = run.moves_done + moved, run.bytes_done + size
+            with suppress(ClientError, SeatTakenError):
+                self.seat.write(replace(run, moves_done=done, bytes_done=size))
+            self._noted = time.monotonic()
 
 
 def begun_run(cluster_id: str) -> MovesRun:

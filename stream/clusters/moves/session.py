@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from spu_assigner.stream.clusters.moves.health import require_health
+from spu_assigner.stream.clusters.moves.machine import MovesMachine
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.progress import MovesOutput
-from spu_assigner.stream.clusters.moves.reassigning import MovesError, Partition, Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat
-from spu_assigner.stream.clusters.moves.runner import MovesRunner
-from spu_assigner.stream.clusters.moves.wave_guards import require_health
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.job.failpoints import armed
 from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 
 @contextmanager
@@ -24,8 +25,8 @@ def moving(
     cluster_id: str,
     is_quiet: bool = False,
     may_copy: bool = True,
-) -> Iterator[MovesRunner]:
-    """A runner that has the seat, and has finished what a run before has left.
+) -> Iterator[MovesMachine]:
+    """A machine that has the seat, and has finished what a run before has left.
 
     Args:
         connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
@@ -36,20 +37,19 @@ def moving(
         SeatTakenError: another process moves partitions, or has left some.
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
-    death = armed()
     output = MovesOutput(is_quiet=is_quiet)
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()
         if not may_copy:
             seat.require_no_copies()
-        runner = MovesRunner(kafka, seat, options, output, cluster_id=cluster_id, armed=death)
+        machine = MovesMachine(kafka, seat, options, output, cluster_id=cluster_id, armed=armed())
         try:
-            runner.resume()
-            yield runner
+            machine.resume()
+            yield machine
         except (KeyboardInterrupt, SystemExit):
-            if runner.under_way:
+            if machine.under_way:
                 output.say(
-                    f"apply: interrupted; Kafka goes on with {counted(runner.under_way, 'move')}: "
+                    f"apply: interrupted; Kafka goes on with {counted(machine.under_way, 'move')}: "
                     "run again to finish them, or `spu-assigner apply --cancel` to take them back"
                 )
             raise
@@ -72,13 +72,7 @@ def require_ready(
     """
     with Reassigner(connection) as kafka:
         kafka.require_rights(is_limited=options.rate is not None)
-        require_health(
-            kafka,
-            planned,
-            copies=0,
-            under_replicated_max=options.under_replicated_max,
-            force=options.force,
-        )
+        require_health(kafka, planned, force=options.force)
     with Seat(connection) as seat:
         seat.sit()
 
@@ -108,17 +102,13 @@ def cancel(
         run = seat.latest
         if run is None or not (run.moves or run.throttles):
             return "nothing is under way; nothing was changed", []
-        runner = MovesRunner(
-            kafka,
-            seat,
-            options,
-            MovesOutput(),
-            cluster_id=run.cluster_id,
-            armed=armed({}),
+        output, no_place = MovesOutput(), armed({})
+        machine = MovesMachine(
+            kafka, seat, options, output, cluster_id=run.cluster_id, armed=no_place
         )
-        cancelled = runner.cancel(run)
-        what = f"cancelled {counted(len(cancelled), 'move')}, their lists are as before"
-        if not cancelled:
+        machine.cancel(run)
+        what = f"cancelled {counted(len(machine.cancelled), 'move')}, their lists are as before"
+        if not machine.cancelled:
             what = "no move of the run was under way; what it had not begun stays as it was"
-        had = ", and the throttle is removed" if run.throttles else ""
-        return what + ("" if runner.report.throttles else had), runner.report.throttles
+        left = machine.report.throttles
+        return what + (", and the throttle is removed" if run.throttles and not left else ""), left

@@ -1,18 +1,17 @@
-"""What has become of moves, and whether the cluster bears more of them: pure functions."""
+"""How far moves are, as Kafka shows it, and what became of them: pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.moves.reassigning import Ongoing, Partition, PartitionShape
-from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 BEYOND_LIMIT: Final = "they would copy more than the limit of this run"
-HEALTH_FIX: Final = "start the brokers that are missing, or give --force"
 
 
 class MoveProgress(StrEnum):
@@ -70,18 +69,6 @@ def progress_of(
     return MoveProgress.OTHERS
 
 
-def progresses_of(
-    moves: Iterable[MovedPartition],
-    shapes: Mapping[Partition, PartitionShape],
-    ongoing: Mapping[Partition, Ongoing],
-) -> dict[Partition, MoveProgress]:
-    """How far each move is."""
-    return {
-        place_of(each): progress_of(each, shapes.get(place_of(each)), ongoing.get(place_of(each)))
-        for each in moves
-    }
-
-
 def fault_text(
     move: MovedPartition,
     progress: MoveProgress,
@@ -108,68 +95,3 @@ def fault_text(
         f"was on {list(move.before)} and is on {list(shape.replicas)} now, by somebody else; run "
         "again to make a new plan"
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterHealth:
-    """What is wrong with partitions that are not moved."""
-
-    offline: tuple[str, ...] = ()
-    under_min: tuple[str, ...] = ()  # fewer in sync than writers with acks=all need
-    under_replicated: int = 0
-
-    def fault(self) -> str | None:
-        """Why nothing should be moved now; None: nothing is in the way."""
-        if self.offline:
-            return f"{_having(self.offline)} no leader ({listed(self.offline, 3)})"
-        if self.under_min:
-            return (
-                f"{_having(self.under_min)} fewer replicas in sync than min.insync.replicas "
-                f"({listed(self.under_min, 3)})"
-            )
-        return None
-
-
-def lagging_topics(shapes: Mapping[Partition, PartitionShape]) -> list[str]:
-    """Topics of which some replica is not in sync: the least in sync is to be known of these."""
-    return sorted({topic for (topic, _), each in shapes.items() if _lags(each, None)})
-
-
-def health_of(
-    shapes: Mapping[Partition, PartitionShape],
-    ongoing: Mapping[Partition, Ongoing],
-    *,
-    least_in_sync: Mapping[str, int],
-    planned: Collection[Partition],
-) -> ClusterHealth:
-    """How the cluster is.
-
-    Args:
-        least_in_sync: `min.insync.replicas` of the topics that lag; 1 where it is not known.
-        planned: partitions that are to be moved: a move may be what helps them.
-    """
-    others = {place: each for place, each in shapes.items() if place not in planned}
-    return ClusterHealth(
-        offline=_named(place for place, each in shapes.items() if each.leader is None),
-        under_min=_named(
-            place
-            for place, each in others.items()
-            if each.leader is not None
-            and len(each.in_sync) < min(least_in_sync.get(place[0], 1), len(each.replicas))
-        ),
-        under_replicated=sum(_lags(each, ongoing.get(place)) for place, each in shapes.items()),
-    )
-
-
-def _lags(shape: PartitionShape, ongoing: Ongoing | None) -> bool:
-    """Whether some replica is not in sync; one that is only being added does not count."""
-    added = () if ongoing is None else ongoing.adding
-    return not {*shape.replicas} - {*added} <= {*shape.in_sync}
-
-
-def _having(places: Sized) -> str:
-    return f"{counted(len(places), 'partition')} {'has' if len(places) == 1 else 'have'}"
-
-
-def _named(places: Iterable[Partition]) -> tuple[str, ...]:
-    return tuple(f"{topic}-{number}" for topic, number in sorted(places))

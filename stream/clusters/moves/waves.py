@@ -75,14 +75,11 @@ def first_within(moves: Sequence[MovedPartition], bytes_max: int) -> list[MovedP
     return [each for each, size in zip(moves, copied, strict=True) if size <= bytes_max]
 
 
-def next_wave(
-    moves: Sequence[MovedPartition], *, concurrency: int, copies_max: int | None = None
-) -> list[MovedPartition]:
+def next_wave(moves: Sequence[MovedPartition], *, concurrency: int) -> list[MovedPartition]:
     """The moves that go together next, of moves in order; none only if there are none.
 
     Args:
         concurrency: moves of a broker at once, 1 or more.
-        copies_max: moves that copy something, of the wave, 1 or more; None: no limit.
 
     Cost: O(moves).
     """
@@ -91,8 +88,6 @@ def next_wave(
     wave: list[MovedPartition] = []
     load: Counter[int] = Counter()
     for move in moves:
-        if copies_max is not None and len(wave) >= copies_max:
-            break
         brokers = busy(move)
         if all(load[broker] < concurrency for broker in brokers):
             wave.append(move)
@@ -100,12 +95,10 @@ def next_wave(
     return wave
 
 
-def waves(
-    moves: Iterable[MovedPartition], *, concurrency: int, copies_max: int | None = None
-) -> Iterator[list[MovedPartition]]:
+def waves(moves: Iterable[MovedPartition], *, concurrency: int) -> Iterator[list[MovedPartition]]:
     """All waves, as they are if nothing changes."""
     left = in_order(moves)
-    while wave := next_wave(left, concurrency=concurrency, copies_max=copies_max):
+    while wave := next_wave(left, concurrency=concurrency):
         taken = {(each.topic, each.partition) for each in wave}
         left = [each for each in left if (each.topic, each.partition) not in taken]
         yield wave

@@ -35,7 +35,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
-    from spu_assigner.stream.clusters.moves.runner import MovesRunner
+    from spu_assigner.stream.clusters.moves.machine import MovesMachine
     from spu_assigner.stream.clusters.plan.outlook import PlanOutlook
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
@@ -285,7 +285,7 @@ def apply(
 def _applied(
     request: PlanRequest,
     saved: TopicsPlan | None,
-    runner: MovesRunner | None,
+    runner: MovesMachine | None,
     is_json: bool,
     reassignment_file: Path | None,
     *,

@@ -1,9 +1,8 @@
-"""Where `whatif` reads a cluster: Kafka, a checkpoint, or what `simulate` reads."""
+"""Where `whatif` reads a cluster: Kafka, or what `simulate` reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +14,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.common.printable import listed, printable
-from spu_assigner.stream.kafka.config.command_options import (
-    load_client_settings,
-    load_settings,
-    reading,
-)
-from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.command_options import load_client_settings, reading
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
@@ -29,15 +23,10 @@ class WhatifInputError(AssignerError):
     """There is no cluster to look at, or a line that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatifSource:
-    """A cluster and where it was read."""
-
-    state: ClusterState
-    place: str
+Source = tuple[ClusterState, str]  # a cluster, and where it was read
 
 
-def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> WhatifSource:
+def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Source:
     """What the events of a file lead to, as `simulate` answers them.
 
     Raises:
@@ -59,24 +48,7 @@ def of_events(file: Path, cluster_id: str | None, default_policy: Policy) -> Wha
                         "`spu-assigner simulate` reads it"
                     ) from fault
     chosen = _chosen(cluster_id, assigner.clusters, str(file))
-    return WhatifSource(state=assigner.clusters[chosen], place=str(file))
-
-
-def of_checkpoint(checkpoint: str, cluster_id: str | None) -> WhatifSource:
-    """The last committed batch of a checkpoint.
-
-    Raises:
-        InspectError: it cannot be read.
-        WhatifInputError: the cluster is not there.
-    """
-    from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
-
-    settings = load_settings({"checkpoint": checkpoint})
-    found = inspect_checkpoint(settings.checkpoint)
-    place = f"batch {found.batch} of checkpoint {found.checkpoint}"
-    return WhatifSource(
-        state=found.clusters[_chosen(cluster_id, found.clusters, place)], place=place
-    )
+    return assigner.clusters[chosen], str(file)
 
 
 def of_kafka(
@@ -84,7 +56,7 @@ def of_kafka(
     bootstrap_servers: str | None,
     topic_prefix: str | None,
     cluster_id: str | None,
-) -> WhatifSource:
+) -> Source:
     """What a job has published, as far as it is committed now.
 
     Raises:
@@ -111,24 +83,7 @@ def of_kafka(
         except UnsoundError:  # The job may have written a batch while it was read.
             if not attempts_left:
                 raise
-    for line in _unseen_lines(connection, state):
-        click.echo(f"warning: {line}", err=True)
-    return WhatifSource(state=state, place=place)
-
-
-def _unseen_lines(connection: Connection, state: ClusterState) -> Iterator[str]:
-    """What else is on the SPUs, where they are brokers of this Kafka cluster."""
-    from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-    from spu_assigner.stream.kafka.log_dirs import replica_sizes, unseen_replicas
-
-    with DiagnosedAdmin(connection.client()) as admin:
-        found = admin.metadata()
-        spus = found.brokers.keys() & set(map(int, state.spus))
-        if found.topics.keys().isdisjoint(state.topics):  # They are in another cluster.
-            return
-        unseen = unseen_replicas(admin, replica_sizes(connection, spus), spus, found.topics)
-    mapped = frozenset(state.topics)
-    yield from unseen.of(lambda topic: topic not in mapped).lines("what they lose is not counted")
+    return state, place
 
 
 def _chosen(cluster_id: str | None, known: Iterable[str], place: str) -> str:

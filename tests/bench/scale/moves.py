@@ -155,7 +155,8 @@ class Watch:
                     self.at_once = max(self.at_once, len(now))
                     before = now
                     if not self.sizes or time.monotonic() > self.sizes[-1][0] + 0.5:
-                        held = sum(kafka.sizes(self._bench.partitions, [4]).values())
+                        sizes = kafka.sizes([4], self._bench.partitions)
+                        held = sum(sizes.get(at, {}).get(4, 0) for at in self._bench.partitions)
                         self.sizes.append((time.monotonic(), held))
                 except MovesError:  # A broker or the controller is away.
                     continue

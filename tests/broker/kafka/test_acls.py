@@ -35,9 +35,9 @@ from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.clusters.follow.loop import follow_cluster
 from spu_assigner.stream.clusters.follow.rendering import FollowOutput, Progress
-from spu_assigner.stream.clusters.moves.reassigning import Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
-from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES, Place
+from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.apply import apply_plan
 from spu_assigner.stream.clusters.plan.decision import make_plan
@@ -373,7 +373,7 @@ def move_partitions(settings: Settings) -> None:
         assert kafka.change(throttle) == {}
         try:
             assert kafka.shapes([topic])[topic, 0].replicas == (broker,)
-            assert kafka.sizes([(topic, 0)]) == {(broker, topic, 0): 0}
+            assert kafka.sizes([broker])[topic, 0] == {broker: 0}
             assert kafka.reassign({(topic, 0): (broker,)}) == {}
             kafka.elect([(topic, 0)])
         finally:

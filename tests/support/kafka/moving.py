@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from spu_assigner.schemas.messages.wire import MovesRun
-from spu_assigner.stream.clusters.moves.reassigning import Reassigner
-from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
+from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
+from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
 from spu_assigner.stream.job.failpoints import VARIABLE
 from spu_assigner.stream.kafka.moves_record import latest_run
 from support.job.kafka_operator import Lists, Operator

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves.run_record import Seat, SeatTakenError, begun_run
-from spu_assigner.stream.clusters.moves.throttle import RATES
+from spu_assigner.stream.clusters.moves import run_record
+from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.failpoints import Failpoint
 from support.kafka.moving import Mover, until
@@ -62,17 +61,6 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     assert mover.record() == record  # Of the run that moved something.
 
 
-def test_leaders_stay_where_they_are_if_none_are_to_be_elected(mover: Mover) -> None:
-    """The lists are as mapped, and somebody chooses the moment for the leaders."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2], [2, 1]])
-    mover.map({"orders": [[2, 1], [2, 3]]})
-    status, lines, errors = mover.move("--no-elect")
-    assert (status, errors) == (0, []), lines
-    operator.until("orders", [[2, 1], [2, 3]])
-    assert mover.leaders("orders") == [1, 2]
-
-
 @pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
 @pytest.mark.parametrize("failpoint", IN_A_WAVE)
 def test_a_run_that_is_killed_is_finished_by_the_next_one(
@@ -100,21 +88,6 @@ def test_a_run_that_is_killed_is_finished_by_the_next_one(
     record = mover.record()
     assert record is not None
     assert (record.state, record.throttles) == (MovesState.DONE, ())
-
-
-@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
-def test_a_wave_that_is_resumed_gets_the_rate_of_the_run_that_resumes_it(mover: Mover) -> None:
-    """At the rate of before it would take hours."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2]])
-    mover.fill("orders", partitions=1, values=8)
-    mover.map({"orders": [[3, 2]]})
-    mover.killed(f"{Failpoint.WAVE_STARTED}:1", "--throttle", "1kB/s")
-    assert mover.throttles()[3, RATES[1]] == "1000"
-    status, lines, errors = mover.move("--throttle", "50MB/s")
-    assert status == 0, (lines, errors)
-    operator.until("orders", [[3, 2]])
-    assert mover.throttles("orders") == {}
 
 
 @pytest.mark.long("a second run waits whether the first one lives")
@@ -181,25 +154,28 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     assert mover.throttles("orders") == {}
 
 
-def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(mover: Mover) -> None:
+def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a cancel could end as a failure to record, before its own word is read."""
+    monkeypatch.setattr(run_record, "NOTED_SECONDS", 0.0)
     connection = mover.operator.settings().connection()
-    run = begun_run("c1")
     with Seat(connection) as first, Seat(connection) as second:
+        log = RunLog(first, "c1")
         first.take_over()
-        first.write(run)
-        first.note(replace(run, moves_done=1))
+        log.record((), ())
+        log.note(1, 0)
         second.take_over()
-        first.note(replace(run, moves_done=2))
+        log.note(2, 0)
         first.check()
         noted = mover.record()
         assert noted is not None
         assert (noted.run_id, noted.moves_done) == (first.run_id, 1)
-        second.write(replace(run, state=MovesState.CANCELLED))
+        RunLog(second, "c1").record((), (), state=MovesState.CANCELLED)
         with pytest.raises(SeatTakenError, match="the moves were cancelled by process "):
             until(first.check)
         with pytest.raises(SeatTakenError, match="another process has taken over"):
-            first.write(run)
+            log.record((), ())
 
 
 def test_a_topics_id_is_the_one_that_a_plan_has(mover: Mover) -> None:
@@ -212,89 +188,3 @@ def test_a_topics_id_is_the_one_that_a_plan_has(mover: Mover) -> None:
     with mover.kafka() as kafka, Target(operator.settings().connection()) as target:
         shapes = kafka.shapes(topics)
         assert {topic: shapes[topic, 0].topic_id for topic in topics} == target.look(topics).ids
-
-
-def test_a_throttle_of_somebody_else_is_left_alone(mover: Mover) -> None:
-    """Refused, nothing moved; with --force it is as before in the end."""
-    operator = mover.operator
-    operator.make("orders", BEFORE)
-    mover.map({"orders": AFTER})
-    with mover.kafka() as kafka:
-        assert kafka.change({(3, RATES[1]): "77000000"}) == {}
-        until(lambda: mover.throttles() == {(3, RATES[1]): "77000000"})
-        try:
-            status, lines, errors = mover.move("--throttle", "50MB/s")
-            assert status == 1, lines
-            assert errors[0].startswith(
-                "spu-assigner: broker 3 has follower.replication.throttled.rate=77000000, which no "
-                "run of `apply --moves` has set; "
-            )
-            assert operator.lists("orders")["orders"][0] == BEFORE[0]
-            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
-            assert mover.move("--throttle", "50MB/s", "--force")[0] == 0
-            operator.until("orders", AFTER)
-            assert mover.throttles("orders") == {(3, RATES[1]): "77000000"}
-        finally:
-            kafka.change({(3, RATES[1]): None})
-
-
-def test_nothing_is_moved_while_the_cluster_is_not_healthy(mover: Mover) -> None:
-    """A partition without a leader is one that a move could cost its data."""
-    operator = mover.operator
-    operator.make("orders", [[1, 2]])
-    operator.make("alone", [[3]])
-    mover.map({"orders": [[2, 1]]})
-    with operator.cluster.stopped(3):
-        status, lines, errors = mover.move()
-        assert (status, lines) == (1, [])
-        assert "Kafka is not healthy: 1 partition has no leader" in errors[0]
-        assert operator.lists("orders") == {"orders": [[1, 2]]}
-        assert mover.move("--force")[0] == 0
-        operator.until("orders", [[2, 1]])
-
-
-def test_topics_that_others_delete_or_move_meanwhile_have_a_line_each(mover: Mover) -> None:
-    """All else goes on."""
-    operator = mover.operator
-    for topic in ("gone", "stolen", "kept"):
-        operator.make(topic, [[1, 2]])
-        mover.fill(topic, partitions=1, values=4)
-    mover.map({topic: [[1, 3]] for topic in ("gone", "stolen", "kept")})
-    slowly = ("--throttle", "1kB/s", "--concurrency", "5")
-    with mover.running(*slowly) as process, mover.kafka() as kafka:
-        operator.remove("gone")
-        assert kafka.reassign({(operator.name("stolen"), 0): (2, 1)}) == {}
-        assert kafka.change({(id_, name): None for id_ in (1, 2, 3) for name in RATES}) == {}
-        _, output = process.communicate(timeout=240)
-        assert process.returncode == 1
-    assert f"{operator.name('gone')}-0: the topic was deleted, or made again, meanwhile" in output
-    assert f"{operator.name('stolen')}-0: " in output
-    record = mover.record()
-    assert record is not None
-    assert record.state is MovesState.STOPPED
-    assert record.moves_by_state() == {"pending": 0, "done": 1, "failed": 2}
-    assert all(count > 0 for count in (record.bytes_done, record.bytes_failed))
-    assert all(f"apply: {line}" in output for line in record.failures), output
-    assert len(record.failures) == 2
-    operator.until("kept", [[1, 3]])
-    assert mover.throttles("kept", "stolen") == {}
-
-
-def test_brokers_that_are_not_there_and_a_limit_that_is_reached_stop_what_they_concern(
-    mover: Mover,
-) -> None:
-    """One clear line each; the rest is moved."""
-    operator = mover.operator
-    for topic in ("orders", "absent"):
-        operator.make(topic, [[1, 2]])
-        mover.fill(topic, partitions=1, values=1)
-    mover.map({"orders": [[1, 3]], "absent": [[9, 2]]})
-    status, _, errors = mover.move("--max-under-replicated", "0")
-    assert status == 1
-    assert "there would be more than --max-under-replicated 0" in "".join(errors), errors
-    assert operator.lists("orders") == {"orders": [[1, 2]]}
-    status, _, errors = mover.move("--max-under-replicated", "1")
-    assert (status, len(errors)) == (1, 1), errors
-    assert f"{operator.name('absent')}: its map names SPUs 9, and Kafka's live brokers" in errors[0]
-    operator.until("orders", [[1, 3]])
-    assert operator.lists("absent") == {"absent": [[1, 2]]}

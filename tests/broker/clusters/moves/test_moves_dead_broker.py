@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves import taking_back
-from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE
-from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES, Place
+from spu_assigner.stream.clusters.moves import wave
+from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE, Place
+from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
 from support.kafka.moving import SECONDS_MAX, Mover, until
 
 THEIRS = "77000000"
@@ -81,38 +81,11 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
 
 
 @pytest.mark.long("a broker is killed, and started again")
-def test_a_dead_broker_that_still_has_a_throttle_is_in_the_way_of_no_other_wave(
-    mover: Mover,
-) -> None:
-    """Its line is there after each run, with status 1, until it is taken back, or forgotten."""
-    operator = mover.operator
-    operator.make("others", [[1], [2]])
-    mover.fill("others", partitions=2, values=1)
-    move_while_it_dies(mover)
-    mover.map({"others": [[2], [1]]})
-    status, lines, errors = mover.move("--throttle", "50MB/s", "--concurrency", "1")
-    operator.until("others", [[2], [1]])
-    assert (status, len([line for line in lines if line.startswith("wave ")])) == (1, 2), errors
-    assert len(errors) == 2, errors
-    assert errors[1].startswith(f"apply: broker {LEAVES} is not alive and may still have ")
-    assert mover.throttles("others") == {}
-    assert operator("apply", "--cancel").exit_code == 1
-    done = operator("apply", "--cancel", "--forget-throttle", LEAVES)
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith(f"apply: forgets that broker {LEAVES} may still have ")
-    record = mover.record()
-    assert record is not None
-    assert record.throttles == ()
-    operator.cluster.start(LEAVES)
-    until(lambda: mover.throttles() == rates("1000", LEAVES))
-
-
-@pytest.mark.long("a broker is killed, and started again")
 def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
     mover: Mover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its broker may restart, which is waited for, or never come back. Kafka keeps such a move."""
-    monkeypatch.setattr(taking_back, "SOURCE_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(wave, "SOURCE_SECONDS_MAX", 1.0)
     operator = mover.operator
     operator.make("single", [[LEAVES]])
     mover.fill("single", partitions=1, values=8)

@@ -3,117 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
-from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import Seat
-from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS
-from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Resource, Role
 from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import Mover
 from support.kafka.reading import committed
 from support.kafka.secured import allow, rights
-
-
-def test_no_further_wave_is_begun_when_the_cluster_becomes_unhealthy(mover: Mover) -> None:
-    """What is under way ends, its throttle is removed, and the rest is left as it was."""
-    operator = mover.operator
-    topic = operator.name("orders")
-    operator.make("alone", [[3]])
-    operator.make("orders", [[1], [1], [1]])
-    mover.fill("orders", partitions=3, values=4)
-    mover.map({"orders": [[2], [2], [2]]})
-    limits = ("--throttle", "1kB/s", "--concurrency", "1")
-    with mover.running(*limits) as process, mover.kafka() as kafka:
-        with operator.cluster.stopped(3):
-            assert kafka.change({(topic, LEADERS): None, (topic, FOLLOWERS): None}) == {}
-            lines, output = process.communicate(timeout=240)
-        assert process.returncode == 1, output
-    assert [line for line in lines.splitlines() if line.startswith("wave ")][1:] == []
-    assert output == (
-        "apply: stops with 2 partitions to move: Kafka is not healthy: 1 partition has no leader "
-        f"({operator.name('alone')}-0); start the brokers that are missing, or give --force; run "
-        "again\n"
-    )
-    operator.until("orders", [[2], [1], [1]])
-    assert mover.throttles("orders") == {}
-    record = mover.record()
-    assert record is not None
-    assert (record.state, record.moves, record.throttles) == (MovesState.STOPPED, (), ())
-    assert record.moves_by_state() == {"pending": 2, "done": 1, "failed": 0}
-    status, lines_of_next, errors = mover.move()
-    assert (status, errors) == (0, []), lines_of_next
-    operator.until("orders", [[2], [2], [2]])
-
-
-@contextmanager
-def wave_left(mover: Mover) -> Iterator[None]:
-    """A run was killed when it had recorded a wave of three moves, and begun none of them."""
-    operator = mover.operator
-    operator.make("orders", [[1], [1], [1]])
-    mover.fill("orders", partitions=3, values=1)
-    mover.map({"orders": [[2], [2], [2]]})
-    mover.killed(f"{Failpoint.WAVE_RECORDED}:1", "--throttle", "50MB/s")
-    record = mover.record()
-    assert record is not None
-    assert len(record.moves) == 3
-    yield
-    record = mover.record()
-    assert record is not None
-    assert (record.moves, record.throttles) == ((), ())
-    assert mover.throttles("orders") == {}
-
-
-def test_what_a_killed_run_has_not_begun_waits_for_a_healthy_cluster(mover: Mover) -> None:
-    """A resumed run looks at the cluster as a new one does."""
-    operator = mover.operator
-    operator.make("alone", [[3]])
-    with wave_left(mover):
-        with operator.cluster.stopped(3):
-            found = operator("doctor", "--role", "mover", "--output=json", "--timeout", 60)
-            status, lines, errors = mover.move()
-        assert (status, lines, len(errors)) == (1, [], 2), errors
-        checks = {each["check"]: each for each in json.loads(found.stdout)["checks"]}
-        refused = [each for each in checks["target"]["findings"] if each["code"] == "D605"]
-        assert [each["message"] for each in refused] == [
-            f"Kafka is not healthy: 1 partition has no leader ({operator.name('alone')}-0)"
-        ]
-        assert errors[0].endswith(" has left; 3 of it not begun, planned again")
-        assert "Kafka is not healthy: 1 partition has no leader" in errors[1]
-        assert operator.lists("orders") == {"orders": [[1], [1], [1]]}
-
-
-@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
-def test_what_a_killed_run_has_not_begun_obeys_the_limit_of_lagging_partitions(
-    mover: Mover,
-) -> None:
-    """No copy may be begun at all: the run that was killed had no such limit."""
-    operator = mover.operator
-    with wave_left(mover):
-        status, _, errors = mover.move("--max-under-replicated", "0")
-        assert status == 1
-        assert "there would be more than --max-under-replicated 0" in "".join(errors), errors
-        assert operator.lists("orders") == {"orders": [[1], [1], [1]]}
-
-
-@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
-def test_what_a_killed_run_has_not_begun_goes_in_waves_of_the_new_concurrency(
-    mover: Mover,
-) -> None:
-    """The wave that was left had all three moves."""
-    with wave_left(mover):
-        status, lines, errors = mover.move("--concurrency", "1")
-        assert (status, len(errors)) == (0, 1), errors
-        waves = [line[:26] for line in lines if line.startswith("wave ")]
-        assert waves == [f"wave {number}   1 partition moved" for number in (1, 2, 3)]
-        mover.operator.until("orders", [[2], [2], [2]])
 
 
 @pytest.mark.long("a seat that is taken is waited for, and a broker is stopped")
@@ -147,6 +47,11 @@ def test_the_job_is_asked_of_nothing_while_partitions_could_not_be_moved(
             unhealthy = f"1 partition has no leader ({operator.name('alone')}-0); start the brokers"
             refused(drain, why=unhealthy)
             refused(rebalance, why=unhealthy)
+            done = operator("doctor", "--role", "mover", "--output=json", "--timeout", 60)
+            (target,) = [
+                each for each in json.loads(done.stdout)["checks"] if each["check"] == "target"
+            ]
+            assert "D605" in [each["code"] for each in target["findings"]]
             operator(*rebalance, "--force")
             operator(*drain, "--force")
         assert asked() == [spus + 1, topics + 1]

@@ -35,6 +35,11 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
             if not (each.name.endswith("applied-topics") and each.operation == "Write")
         },
         "ungrouped": {each for each in whole if each.resource is not Resource.GROUP},
+        "unlimiting": {
+            each
+            for each in whole
+            if (each.resource, each.operation) != (Resource.TOPIC, "AlterConfigs")
+        },
         "unfencing": {each for each in whole if each.resource is not Resource.TRANSACTIONAL_ID},
     }
     records = f"{topic_prefix}applied-topics"
@@ -54,8 +59,8 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
         mover.operator.make("orders", [[1, 2]])
         mover.map({"orders": [[3, 2]]})
 
-        def refused(user: str, why: str, *command: str) -> None:
-            before = mover.record()
+        def called(user: str, *command: str) -> str:
+            """What one without some right is told."""
             environ = {**cluster.environ(user), "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix}
             done = subprocess.run(
                 [*COMMAND, *command],
@@ -67,7 +72,12 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
             )
             warning, _, errors = done.stderr.partition("\n")
             assert "SASL_PLAINTEXT does not encrypt" in warning
-            assert (done.returncode, errors) == (1, f"spu-assigner: {why}"), (user, command)
+            assert done.returncode == 1, (user, command)
+            return errors
+
+        def refused(user: str, why: str, *command: str) -> None:
+            before = mover.record()
+            assert called(user, *command) == f"spu-assigner: {why}", (user, command)
             assert mover.record() == before
 
         moves = mover.arguments()
@@ -78,8 +88,16 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
         refused("ungrouped", no_group, *moves)
         refused("unfencing", no_id, *moves)
         assert mover.record() is None
+        limited = called("unlimiting", *moves, *THROTTLE)
+        assert "the throttle cannot be set: topic " in limited
+        assert limited.endswith("or run without --throttle; nothing more was begun\n")
+        assert mover.throttles("orders") == {}
+        record = mover.record()
+        assert record is not None
+        assert (record.moves, record.throttles) == ((), ())
         mover.killed(f"{Failpoint.WAVE_RECORDED}:1", *THROTTLE)
-        until(mover.record)  # Kafka shows a transaction a little after its end.
+        # Kafka shows a transaction a little after its end.
+        until(lambda: bool((record := mover.record()) and record.moves))
         refused("unmoving", no_configs, *moves)
         for user, why in (
             ("nobody", not_seen),

@@ -1,4 +1,4 @@
-"""`spu-assigner whatif` on what a job leaves in Kafka and in its checkpoint."""
+"""`spu-assigner whatif` on what a job leaves in Kafka."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.job.small_job import small_job
-from support.kafka.traffic import Kafka, process_all
 
 
 def asked(*arguments: str) -> Result:
@@ -61,20 +59,3 @@ def test_what_a_job_has_published_is_enough(settings: Settings) -> None:
     unnamed = from_kafka(settings, "--fail", "spu=0")
     assert unnamed.exit_code == 2
     assert "has 2 clusters; expected one: name it with --cluster (c1, c2)" in unnamed.stderr
-
-
-def test_a_running_job_s_topics_and_its_checkpoint_say_the_same(settings: Settings) -> None:
-    """Both are read while it runs."""
-    kafka, events = Kafka(settings), Events()
-    given = documents(events)
-    kafka.send(given[:6])
-    with start(settings) as job:
-        kafka.send(given[6:])
-        kafka.wait("topic-status", 2, job)
-        process_all(job.query)
-        for fail in ("rack=c", "any-1-rack", "any-1-spu"):
-            kept = asked("--checkpoint", settings.checkpoint, "--fail", fail)
-            published = from_kafka(settings, "--fail", fail)
-            assert kept.exit_code == published.exit_code == 1
-            assert failure(kept) == failure(published)
-        assert job.query.isActive

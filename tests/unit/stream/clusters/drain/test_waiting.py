@@ -1,13 +1,13 @@
-"""Whoever waits for the job says so: it may not run, and ten minutes of silence are long."""
+"""What `drain` says while it waits for the job: ten minutes of silence are long."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from spu_assigner.stream.clusters.drain import draining, wait_notice
+from spu_assigner.stream.clusters.drain import carrying, draining
+from spu_assigner.stream.clusters.drain.carrying import JobWait
 from spu_assigner.stream.clusters.drain.draining import DrainError, Draining
-from spu_assigner.stream.clusters.drain.wait_notice import WaitNotice
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.plan.sources import PlanRequest
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -18,41 +18,30 @@ REQUEST = PlanRequest(
     target_connection=None,
     cluster_id="c1",
     file=None,
-    globs=(),
-    delete=False,
-    recreate=False,
-    foreign=(),
 )
 
 
 def wait_for_maps(lists: Any, monkeypatch: pytest.MonkeyPatch, *held: str) -> None:
     monkeypatch.setattr(draining, "read_maps", lambda *_: maps({"t": lists, "u": [[1, 3]]}))
     monkeypatch.setattr(draining, "held_topics", lambda *_: dict.fromkeys(held, "why"))
-    monkeypatch.setattr(draining, "read_state", lambda *_: None)
+    monkeypatch.setattr(Draining, "state", lambda _: object())
     monkeypatch.setattr(draining, "LOOK_SECONDS", 0.01)
-    Draining(REQUEST, 3, MoveOptions())._await_maps(0.05)
+    Draining(REQUEST, 3, MoveOptions())._await_maps(JobWait(0.05))
 
 
 def test_drain_says_what_it_waits_for_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the job it was silent for as long as it waits, and then an error."""
-    monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.0)
+    """A job that runs has answered by then, and is not spoken of."""
     with pytest.raises(DrainError, match="2 topics still have SPU 3 in the map"):
         wait_for_maps([[3]], monkeypatch)
-    assert capsys.readouterr().err == (
-        "waits    for the job to take SPU 3 out of the maps of 2 topics, 0 s at most\n"
-    )
-
-
-def test_a_job_that_answers_in_time_is_not_spoken_of(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It takes a second or two."""
-    with pytest.raises(DrainError):
-        wait_for_maps([[1]], monkeypatch)
-    WaitNotice().tick("for nothing")
     assert capsys.readouterr().err == ""
+    monkeypatch.setattr(carrying, "NOTICE_SECONDS", 0.0)
+    with pytest.raises(DrainError, match="1 topic still has SPU 3 in the map"):
+        wait_for_maps([[1]], monkeypatch)
+    assert capsys.readouterr().err == (
+        "waits    for the job to take SPU 3 out of the maps of 1 topic, 0 s at most\n"
+    )
 
 
 def test_maps_that_the_job_cannot_change_are_not_waited_for(

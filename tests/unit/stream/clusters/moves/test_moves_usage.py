@@ -11,7 +11,6 @@ from spu_assigner.stream.cli import cli
     ("options", "message"),
     [
         (["--cluster", "c1", "--throttle", "50MB/s"], "need --moves"),
-        (["--cluster", "c1", "--no-elect"], "need --moves"),
         (["--moves"], "Missing option '--cluster'"),
         (["--cluster", "c1", "--moves", "--throttle", "fast"], "'fast' is no rate; expected bytes"),
         (["--cluster", "c1", "--moves", "--concurrency", "0"], "0 is not in the range"),

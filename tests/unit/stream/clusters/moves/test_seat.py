@@ -61,23 +61,24 @@ def seat(monkeypatch: pytest.MonkeyPatch) -> Seat:
     return taken
 
 
-def test_a_commit_that_fails_at_the_moment_of_a_fence_is_reported_as_one(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("abort", "error", "text"),
+    [
+        (KafkaError._FENCED, SeatTakenError, "another process has taken over the moves"),
+        (KafkaError._TIMED_OUT, ClientError, "EndTxn commit failed: Unknown broker error"),
+        (None, ClientError, "EndTxn commit failed: Unknown broker error"),
+    ],
+)
+def test_a_commit_that_fails_is_reported_as_what_its_abort_shows(
+    seat: Seat,
+    monkeypatch: pytest.MonkeyPatch,
+    abort: int | None,
+    error: type[Exception],
+    text: str,
 ) -> None:
-    """Else a run that was cancelled would say that its brokers do not run."""
-    fenced = KafkaException(KafkaError(KafkaError._FENCED, fatal=True))
-    monkeypatch.setattr(Failing, "abort", fenced)
-    with pytest.raises(SeatTakenError, match="another process has taken over the moves"):
-        seat.write(begun_run("c1"))
-
-
-@pytest.mark.parametrize("code", [None, KafkaError._TIMED_OUT])
-def test_a_commit_that_fails_otherwise_is_reported_as_it_is(
-    seat: Seat, monkeypatch: pytest.MonkeyPatch, code: int | None
-) -> None:
-    """And no transaction stays open for the next record."""
-    abort = None if code is None else KafkaException(KafkaError(code))
-    monkeypatch.setattr(Failing, "abort", abort)
-    with pytest.raises(ClientError, match="EndTxn commit failed: Unknown broker error"):
+    """At the moment of a fence Kafka says only that it failed; no transaction stays open."""
+    reason = None if abort is None else KafkaException(KafkaError(abort, fatal=abort < -140))
+    monkeypatch.setattr(Failing, "abort", reason)
+    with pytest.raises(error, match=text):
         seat.write(begun_run("c1"))
     assert Failing.aborts == 1

@@ -1,25 +1,19 @@
-"""What has become of a move, and whether the cluster bears more."""
+"""How far a move is, how it is shown, and whether the cluster bears more."""
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
-from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.moves.progress import bar_text
+from rich.console import Console
+from spu_assigner.stream.clusters.moves import progress as module
+from spu_assigner.stream.clusters.moves.health import health_fault, lags
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
-from spu_assigner.stream.clusters.moves.status import (
-    ClusterHealth,
-    MoveProgress,
-    fault_text,
-    health_of,
-    lagging_topics,
-    progress_of,
-)
+from spu_assigner.stream.clusters.moves.status import MoveProgress, fault_text, progress_of
+from support.kafka.memory_cluster import move
 
-MOVE = MovedPartition(
-    topic="t", topic_id="id", partition=0, before=(1, 2), after=(3, 2), size_bytes=1
-)
+MOVE = move(0, (1, 2), (3, 2))
 
 
 def shape(
@@ -102,35 +96,43 @@ def test_health_is_about_partitions_that_are_not_moved() -> None:
         ("low", 0): shape(1, 2, 3, in_sync=(1,)),
         ("planned", 0): shape(1, 2, 3, in_sync=(1,)),
         ("short", 0): shape(1, in_sync=(1,)),  # of one replica, it can have no more in sync
-        ("gone", 0): shape(4, in_sync=(), leader=None),
-        ("moving", 0): shape(3, 2, 1, in_sync=(2, 1)),
     }
-    assert lagging_topics(shapes) == ["gone", "late", "low", "moving", "planned"]
-    found = health_of(
-        shapes,
-        {("moving", 0): under_way(3, 2)},
-        least_in_sync=dict.fromkeys(("late", "low", "planned", "short", "gone"), 2),
-        planned={("planned", 0)},
+    least = dict.fromkeys(("late", "low", "planned", "short", "gone"), 2)
+    planned = {("planned", 0)}
+    low = "1 partition has fewer replicas in sync than min.insync.replicas (low-0)"
+    assert health_fault(shapes, least_in_sync=least, planned=planned) == low
+    assert health_fault(shapes, least_in_sync={}, planned=()) is None
+    shapes |= {("gone", number): shape(4, in_sync=(), leader=None) for number in range(4)}
+    offline = "4 partitions have no leader (gone-0, gone-1, gone-2 and 1 more)"
+    assert health_fault(shapes, least_in_sync=least, planned=planned) == offline
+
+
+def test_a_replica_that_is_only_being_added_does_not_lag() -> None:
+    """It is a move that has begun."""
+    moving = shape(3, 2, 1, in_sync=(2, 1))
+    assert (lags(moving), lags(moving, under_way(3, 2)), lags(shape(1, 2))) == (True, False, False)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_bar_is_drawn_on_a_terminal_alone(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each wave has its line on either."""
+    text = io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(
+        module,
+        "Console",
+        lambda *, stderr: Console(file=text, force_terminal=is_terminal, width=100, stderr=stderr),
     )
-    assert found == ClusterHealth(offline=("gone-0",), under_min=("low-0",), under_replicated=4)
-
-
-def test_health_names_what_is_wrong() -> None:
-    """The worst first."""
-    offline = ClusterHealth(offline=("t-0",), under_min=("u-0",))
-    assert offline.fault() == "1 partition has no leader (t-0)"
-    low = ClusterHealth(under_min=("a-0", "b-0", "c-0", "d-0"))
-    assert low.fault() == (
-        "4 partitions have fewer replicas in sync than min.insync.replicas (a-0, b-0, c-0 and 1 "
-        "more)"
-    )
-    assert ClusterHealth(under_replicated=3).fault() is None
-
-
-def test_the_bar_says_how_far_and_how_long() -> None:
-    """An estimate from the speed so far, once there is one."""
-    assert bar_text(0, 4 * 1024**2, 9.0) == "[------------------------]   0%  0 B of 4.0 MiB"
-    assert bar_text(1024**2, 4 * 1024**2, 4.0) == (
-        "[######------------------]  25%  1.0 MiB of 4.0 MiB, 256.0 KiB/s, 12 s left"
-    )
-    assert bar_text(9, 4, 1.0).startswith("[########################] 100%")
+    moves = [replace(MOVE, size_bytes=4 << 20)]
+    output = module.MovesOutput()
+    output.planned(moves, 1)
+    output.wave_begins()
+    output.copied(1 << 20)
+    output.wave_ends(1, moves)
+    output.end()
+    assert ("25%" in text.getvalue(), "1.0/4.0 MiB" in text.getvalue()) == (is_terminal,) * 2
+    planned, wave = capsys.readouterr().out.splitlines()
+    assert planned == "moves    1 partition, 4.0 MiB to copy, in 1 wave"
+    assert wave.startswith("wave 1   1 partition moved, 4.0 MiB, ")

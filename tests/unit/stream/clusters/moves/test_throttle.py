@@ -1,116 +1,166 @@
-"""The throttle: which settings, whose they are, and what becomes of them."""
+"""The throttle of a wave: which settings, whose they are, and what becomes of them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
+from spu_assigner.schemas.messages.wire import ThrottleValue
+from spu_assigner.stream.clusters.moves import throttle as module
+from spu_assigner.stream.clusters.moves.progress import MovesOutput
+from spu_assigner.stream.clusters.moves.reassigning import Place
 from spu_assigner.stream.clusters.moves.throttle import (
     FOLLOWERS,
     LEADERS,
     RATES,
     ForeignThrottleError,
-    Place,
-    clearing,
-    owed_lines,
+    RefusedThrottleError,
+    WaveThrottle,
     place,
-    to_record,
     wave_values,
 )
+from support.kafka.memory_cluster import MemoryKafka, move
 
-LEADER_RATE, FOLLOWER_RATE = RATES
-PLACES: list[Place] = [(1, LEADER_RATE), (1, FOLLOWER_RATE), (2, LEADER_RATE), ("t", LEADERS)]
+MOVE = move(0, (1, 3), (1, 2))  # it has settings on brokers 1 to 3 and on its topic
+TOPIC = {("t", 0): (1, 3)}
+OWED = tuple(
+    ThrottleValue(broker=3, topic=None, setting=name, value="1000", before="5") for name in RATES
+)
+VALUES = wave_values([MOVE], 7)
 
 
-def move(partition: int, before: tuple[int, ...], after: tuple[int, ...]) -> MovedPartition:
-    return MovedPartition(
-        topic="t", topic_id="id", partition=partition, before=before, after=after, size_bytes=1
-    )
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEEN_SECONDS_MAX", 0.0)
+
+
+def throttle(kafka: MemoryKafka, *forgotten: int, force: bool = True) -> WaveThrottle:
+    output = MovesOutput(is_quiet=True)
+    return WaveThrottle(kafka, output, rate=7, force=force, forgotten=forgotten)
 
 
 def test_a_wave_throttles_what_it_copies_and_nothing_else() -> None:
     """As Kafka's own tool: sources and targets, on all brokers that are concerned."""
     assert wave_values([move(0, (1, 2), (3, 2)), move(1, (4, 1), (1, 4))], 7_000) == {
-        (1, LEADER_RATE): "7000",
-        (1, FOLLOWER_RATE): "7000",
-        (2, LEADER_RATE): "7000",
-        (2, FOLLOWER_RATE): "7000",
-        (3, LEADER_RATE): "7000",
-        (3, FOLLOWER_RATE): "7000",
+        **{(broker, name): "7000" for broker in (1, 2, 3) for name in RATES},
         ("t", LEADERS): "0:1,0:2",
         ("t", FOLLOWERS): "0:3",
     }
 
 
 def test_a_throttle_of_somebody_else_is_not_touched() -> None:
-    """It is named, with what to do."""
+    """It is named, with what to do; what a killed run has recorded is not somebody else's."""
+    kafka = MemoryKafka(TOPIC)
+    kafka.values = {(1, RATES[0]): "5"}
     with pytest.raises(ForeignThrottleError) as raised:
-        to_record({PLACES[0]: "7"}, {PLACES[0]: "5"}, (), force=False)
+        throttle(kafka, force=False).of_wave([MOVE], ())
     assert str(raised.value).startswith(
-        "broker 1 has leader.replication.throttled.rate=5, which no run of `apply --moves` has "
-        "set; "
+        f"broker 1 has {RATES[0]}=5, which no run of `apply --moves` has set; "
+    )
+    left = ThrottleValue(broker=1, topic=None, setting=RATES[0], value="5", before=None)
+    recorded = throttle(kafka, force=False).of_wave([MOVE], (left,))
+    assert {place(each): each.value for each in recorded} == {**VALUES, (1, RATES[0]): "5"}
+
+
+def test_what_somebody_has_changed_since_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is theirs now."""
+    kafka = MemoryKafka(TOPIC)
+    wave = throttle(kafka)
+    recorded = wave.of_wave([MOVE], ())
+    wave.set(recorded, ())
+    kafka.values[1, RATES[0]] = "8"
+    assert wave.remove(recorded) == ((), [])
+    assert kafka.is_set == {(1, RATES[0]): "8"}
+    assert capsys.readouterr().err == (
+        f"apply: broker 1: somebody else has changed {RATES[0]} meanwhile; it is left as it is\n"
     )
 
 
-def test_with_force_it_is_replaced_and_given_back() -> None:
-    """Not removed: it is not ours."""
-    (record,) = to_record({PLACES[0]: "7"}, {PLACES[0]: "5"}, (), force=True)
-    assert (record.value, record.before) == ("7", "5")
-    assert clearing([record], {PLACES[0]: "7"}).changes == {PLACES[0]: "5"}
+def test_what_a_dead_broker_owes_is_kept_and_not_set_again() -> None:
+    """A later wave goes on without it, and records nothing else of it: who knows what it has."""
+    kafka = MemoryKafka(TOPIC, dead={3})
+    wave = throttle(kafka)
+    assert {each.broker for each in wave.of_wave([MOVE], ())} == {1, 2, None}
+    recorded = wave.of_wave([MOVE], OWED)
+    assert recorded[:2] == OWED
+    wave.set(recorded, OWED)
+    assert {at[0] for at in kafka.values} == {1, 2, "t"}
+    left, lines = wave.remove(recorded)
+    assert (left, len(lines)) == (OWED, 1)
+    assert kafka.is_set == {}
 
 
-def test_what_a_killed_run_has_set_is_no_foreign_throttle() -> None:
-    """It is recorded: it stays as it is until the wave is over."""
-    (left,) = to_record({PLACES[0]: "7"}, {}, (), force=False)
-    both = to_record({PLACES[0]: "9", PLACES[2]: "9"}, {PLACES[0]: "7"}, [left], force=False)
-    assert [(place(each), each.value) for each in both] == [(PLACES[0], "7"), (PLACES[2], "9")]
+def test_what_a_dead_broker_owes_is_forgotten_on_demand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A broker that never returns would prevent every status 0. What it still has is reported."""
+    kafka = MemoryKafka(dead={3, 4})
+    other = replace(OWED[0], broker=4)
+    assert throttle(kafka, 3).remove((*OWED, other)) == (
+        (other,),
+        [
+            f"broker 4 is not alive and may still have {RATES[0]}=1000 (before: 5); start it and "
+            "run again, which sets them as before, or give --forget-throttle 4 if it never comes "
+            "back"
+        ],
+    )
+    had = " and ".join(f"{name}=1000 (before: 5)" for name in RATES)
+    assert capsys.readouterr().err == (
+        f"apply: forgets that broker 3 may still have {had}; should it come back, set them as "
+        "before with `kafka-configs`\n"
+    )
 
 
-def test_what_somebody_has_changed_since_is_left_alone() -> None:
-    """It is theirs now."""
-    record = ThrottleValue(broker=1, topic=None, setting=LEADER_RATE, value="7", before=None)
-    found = clearing([record], {PLACES[0]: "8"})
-    assert (found.changes, found.changed) == ({}, (PLACES[0],))
+def test_what_a_living_broker_owes_is_removed_though_it_is_to_be_forgotten() -> None:
+    """A wrong id does no harm, nor a broker that is back by then."""
+    kafka = MemoryKafka()
+    kafka.values = {place(each): each.value for each in OWED}
+    assert throttle(kafka, 3).remove(OWED) == ((), [])
+    assert kafka.values == {place(each): each.before for each in OWED}
 
 
-def test_what_a_dead_broker_has_is_owed_and_not_changed_by_others() -> None:
-    """Nobody knows what it is set to: it stays recorded, and the rest is given back."""
-    values = {PLACES[0]: "7", PLACES[1]: "7", PLACES[2]: "7"}
-    recorded = to_record(values, {PLACES[0]: "5", PLACES[2]: "6"}, (), force=True)
-    found = clearing(recorded, {PLACES[2]: "7"})
-    assert (found.changes, found.changed) == ({PLACES[2]: "6"}, ())
-    assert found.owed == (PLACES[0], PLACES[1])
-    assert owed_lines(found.owed, recorded) == [
-        "broker 1 is not alive and may still have leader.replication.throttled.rate=7 (before: 5) "
-        "and follower.replication.throttled.rate=7 (before: not set); start it and run again, "
-        "which sets them as before, or give --forget-throttle 1 if it never comes back"
-    ]
-
-
-VALUES = st.none() | st.sampled_from(["5", "7", "9"])
+@pytest.mark.parametrize(
+    ("refusing", "dead", "message", "brokers"),
+    [
+        ((), 2, "broker 2 is not alive any more; start it, or run again", set()),
+        ((1,), 3, f"broker 1 refuses {RATES[0]} (CLUSTER_AUTHORIZATION_FAILED); grant", {1}),
+    ],
+)
+def test_a_throttle_that_cannot_be_set_is_named_and_what_may_be_set_stays_recorded(
+    refusing: tuple[int, ...], dead: int, message: str, brokers: set[int]
+) -> None:
+    """What was asked of a broker that dies just then got no answer; what is refused is not set."""
+    kafka = MemoryKafka(TOPIC, refusing=refusing)
+    wave = throttle(kafka)
+    recorded = wave.of_wave([MOVE], ())
+    kafka.dead = {dead}
+    with pytest.raises(RefusedThrottleError) as raised:
+        wave.set(recorded, ())
+    assert str(raised.value).startswith(f"the throttle cannot be set: {message}")
+    assert {at[0] for at in raised.value.places} == brokers
+    left, _ = wave.remove([each for each in recorded if place(each) not in raised.value.places])
+    assert {each.broker for each in left} == {dead}
 
 
 @given(
-    st.dictionaries(st.sampled_from(PLACES), st.sampled_from(["7", "9"])),
-    st.fixed_dictionaries(dict.fromkeys(PLACES, VALUES)),
-    st.sets(st.sampled_from(PLACES)),
+    st.fixed_dictionaries(dict.fromkeys(VALUES, st.none() | st.sampled_from(["5", "7", "9"]))),
+    st.sets(st.sampled_from([*VALUES])),
     st.sets(st.sampled_from([1, 2])),
 )
 def test_killed_anywhere_all_is_as_before_in_the_end(
-    values: dict[Place, str],
-    before: dict[Place, str | None],
-    reached: set[Place],
-    dead: set[int | str],
+    before: Mapping[Place, str | None], reached: set[Place], dead: set[int]
 ) -> None:
     """Any part of what is recorded may be set when the run is killed, and some brokers dead."""
-    recorded = to_record(values, before, (), force=True)
-    now = dict(before)
-    for each in recorded:
-        if place(each) in reached:
-            now[place(each)] = each.value
-    first = clearing(recorded, {at: value for at, value in now.items() if at[0] not in dead})
-    now |= first.changes
-    left = [each for each in recorded if place(each) in first.owed]
-    now |= clearing(left, now).changes  # They are alive again.
-    assert now == before
+    kafka = MemoryKafka(TOPIC)
+    kafka.values = dict(before)
+    recorded = throttle(kafka).of_wave([MOVE], ())
+    kafka.values |= {place(each): each.value for each in recorded if place(each) in reached}
+    kafka.dead = {*dead}
+    left, lines = throttle(kafka).remove(recorded)
+    assert ({each.broker for each in left}, len(lines)) == (dead, len(dead))
+    kafka.dead = set()
+    assert throttle(kafka).remove(left) == ((), [])
+    assert kafka.values == before

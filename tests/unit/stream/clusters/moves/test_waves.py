@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import MovedPartition
@@ -22,16 +21,9 @@ from spu_assigner.stream.clusters.moves.waves import (
     removing,
     waves,
 )
+from support.kafka.memory_cluster import move
 
 MB = 1_000_000
-
-
-def move(
-    partition: int, before: tuple[int, ...], after: tuple[int, ...], size: int = MB
-) -> MovedPartition:
-    return MovedPartition(
-        topic="t", topic_id="id", partition=partition, before=before, after=after, size_bytes=size
-    )
 
 
 @st.composite
@@ -73,42 +65,27 @@ def test_a_limit_of_bytes_takes_the_first_moves_alone() -> None:
 
 def test_a_move_copies_to_each_broker_that_receives_a_replica() -> None:
     """Two new replicas are twice the bytes."""
-    found = move(0, (1, 2, 3), (4, 5, 1))
+    found = move(0, (1, 2, 3), (4, 5, 1), MB)
     assert (adding(found), removing(found)) == ((4, 5), (2, 3))
     assert copied_bytes(found) == 2 * MB
     assert busy(found) == {1, 2, 3, 4, 5}
+    for after in ((2, 1, 3), (1, 2), (3,)):  # what copies nothing keeps none busy
+        assert busy(move(0, (1, 2, 3), after)) == set()
 
 
-@pytest.mark.parametrize("after", [(2, 1, 3), (1, 2), (3,)])
-def test_what_copies_nothing_keeps_no_broker_busy(after: tuple[int, ...]) -> None:
-    """A new order, or replicas that only go."""
-    assert busy(move(0, (1, 2, 3), after)) == set()
-
-
-@given(all_moves(), st.integers(1, 3), st.none() | st.integers(1, 3))
-def test_every_move_is_in_one_wave(
-    moves: list[MovedPartition], concurrency: int, copies_max: int | None
+@given(all_moves(), st.integers(1, 3))
+def test_every_move_is_in_one_wave_and_no_wave_exceeds_its_limit(
+    moves: list[MovedPartition], concurrency: int
 ) -> None:
-    """None is lost, none is made twice, whatever the limits."""
-    found = [
-        each
-        for wave in waves(moves, concurrency=concurrency, copies_max=copies_max)
-        for each in wave
-    ]
-    assert sorted(found, key=lambda each: each.partition) == moves
-
-
-@given(all_moves(), st.integers(1, 3), st.none() | st.integers(1, 3))
-def test_no_wave_exceeds_its_limits(
-    moves: list[MovedPartition], concurrency: int, copies_max: int | None
-) -> None:
-    """Each broker has so many moves at once, and all waves so many copies."""
-    for wave in waves(moves, concurrency=concurrency, copies_max=copies_max):
+    """None is lost, none is made twice, and each broker has so many at once."""
+    found = [*waves(moves, concurrency=concurrency)]
+    assert sorted((each for wave in found for each in wave), key=lambda each: each.partition) == (
+        moves
+    )
+    for wave in found:
         load = Counter(broker for each in wave for broker in busy(each))
         assert not load or max(load.values()) <= concurrency
-        copies = [each for each in wave if adding(each)]
-        assert copies_max is None or len(copies) <= copies_max
-        assert not copies or copies == wave
+        assert len({bool(adding(each)) for each in wave}) == 1
 
 
 @given(all_moves(), st.integers(1, 3))

@@ -1,0 +1,209 @@
+"""One wave, from its record until all of its moves have ended or failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
+from spu_assigner.stream.clusters.moves.progress import MovesOutput
+from spu_assigner.stream.clusters.moves.reassigning import PartitionShape, Reassigner
+from spu_assigner.stream.clusters.moves.run_record import RunLog, SeatTakenError
+from spu_assigner.stream.clusters.moves.status import (
+    MoveProgress,
+    fault_text,
+    place_of,
+    progress_of,
+)
+from spu_assigner.stream.clusters.moves.throttle import RefusedThrottleError, WaveThrottle, place
+from spu_assigner.stream.clusters.moves.waves import adding, copied_bytes
+from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.kafka.log_dirs import Partition
+
+POLL_SECONDS: Final = 0.25
+COPIED_SECONDS: Final = 1.0  # between looks at the sizes of what is being copied
+SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
+SOURCE_SECONDS_MAX: Final = 60.0  # without a leader: a broker that restarts leads again by then
+
+
+class Wave:
+    """Partitions that are moved together: recorded with their throttle as soon as it is made.
+
+    All methods raise MovesError where Kafka does not answer or this user may not.
+    """
+
+    def __init__(
+        self,
+        kafka: Reassigner,
+        log: RunLog,
+        throttle: WaveThrottle,
+        output: MovesOutput,
+        moves: Sequence[MovedPartition],
+    ) -> None:
+        self._kafka = kafka
+        self._log = log
+        self._throttle = throttle
+        self._output = output
+        self.moved: list[MovedPartition] = []
+        self._progress = look(kafka, log, moves)  # of each, when it was recorded
+        self._pending = {at: each for each in moves if (at := place_of(each)) in self._progress}
+        self._led: dict[Partition, float] = {}  # when each had a leader last
+        self._seen = self._looked = time.monotonic()  # something under way; at sizes
+        self._absent: list[int] = []  # brokers that it waits for
+        self._inherited = log.run.throttles  # settings that were recorded before it
+        log.change(wave=log.run.wave + 1)
+        log.record(moves, throttle.of_wave(self._unended(), self._inherited))
+
+    def limit(self) -> None:
+        """Set the throttle.
+
+        Raises:
+            RefusedThrottleError: if nothing of the wave is under way, nothing is left behind.
+        """
+        throttles = self._log.run.throttles
+        try:
+            self._throttle.set(throttles if self._unended() else (), self._inherited)
+        except RefusedThrottleError as refused:
+            if MoveProgress.UNDER_WAY not in self._progress.values():
+                is_set = tuple(each for each in throttles if place(each) not in refused.places)
+                self._log.change(throttles=is_set)
+                self._log.record((), self._log.cleared(self._throttle))
+            raise
+
+    def start(self) -> None:
+        """Give Kafka the new lists.
+
+        Raises:
+            SeatTakenError: the moves were cancelled meanwhile; so is this wave.
+        """
+        lists = {
+            at: each.after
+            for at, each in self._pending.items()
+            if self._progress[at] is MoveProgress.TO_START
+        }
+        refused = self._kafka.reassign(lists)
+        for at, reason in refused.items():
+            self._drop(at, f"Kafka does not move it: {reason}; fix that and run again")
+        try:
+            self._log.seat.check()
+        except SeatTakenError:
+            latest = self._log.seat.latest
+            if latest is not None and latest.state is MovesState.CANCELLED:
+                self._kafka.reassign({at: None for at in lists if at not in refused})
+            raise
+        self._seen = self._looked = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Look once whether all moves have ended; else wait a moment.
+
+        Raises:
+            SeatTakenError: another process has taken over.
+        """
+        ongoing = self._kafka.ongoing()
+        shapes = self._kafka.shapes(topic for topic, _ in self._pending)
+        now = time.monotonic()
+        self._take_back_stalled(shapes, now)
+        for at, move in [*self._pending.items()]:
+            progress = progress_of(move, shapes.get(at), ongoing.get(at))
+            if progress is MoveProgress.UNDER_WAY:
+                self._seen = now
+            elif progress is MoveProgress.DONE:
+                self.moved.append(self._pending.pop(at))
+            elif progress is not MoveProgress.TO_START or now > self._seen + SEEN_SECONDS_MAX:
+                self._drop(at, fault_text(move, progress, shapes.get(at), ongoing.get(at)))
+        if not self._pending:
+            return True
+        if now > self._looked + COPIED_SECONDS:
+            self._show_copied()
+            self._looked = time.monotonic()
+        self._log.seat.check()
+        time.sleep(POLL_SECONDS)
+        return False
+
+    def _unended(self) -> list[MovedPartition]:
+        """The moves that had not ended when the wave was recorded."""
+        done = MoveProgress.DONE
+        return [each for at, each in self._pending.items() if self._progress[at] is not done]
+
+    def _drop(self, at: Partition, why: str) -> None:
+        self._log.fail(self._pending.pop(at), why)
+
+    def _take_back_stalled(self, shapes: Mapping[Partition, PartitionShape], now: float) -> None:
+        """Take back moves that have nothing to copy from: others are not to wait for them.
+
+        Kafka takes back none of which no replica is in sync. It is left to Kafka, which makes it
+        when the broker is back.
+        """
+        for at in self._pending:
+            if at not in self._led or (at in shapes and shapes[at].leader is not None):
+                self._led[at] = now
+        stalled = {
+            at: move
+            for at, move in self._pending.items()
+            if now > self._led[at] + SOURCE_SECONDS_MAX
+        }
+        refused = take_back(self._kafka, stalled)
+        for at, move in stalled.items():
+            why = fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None)
+            if at in refused:
+                why += (
+                    f"; Kafka does not take the move back ({refused[at]}) and makes it once there "
+                    "is a leader"
+                )
+            self._drop(at, why)
+
+    def _show_copied(self) -> None:
+        """Show, and record from time to time, how much of the wave is there."""
+        pending = [*self._pending.values()]
+        alive = self._kafka.brokers().keys()
+        absent = sorted({broker for each in pending for broker in each.after} - alive)
+        if absent and absent != self._absent:
+            self._output.say(
+                f"apply: waits for brokers {listed(absent)}, which are not alive; start them, or "
+                "take the wave back with `spu-assigner apply --cancel`"
+            )
+        self._absent = absent
+        receiving = {broker for each in pending for broker in adding(each)} & alive
+        sizes = self._kafka.sizes(receiving, self._pending)
+        copied = sum(map(copied_bytes, self.moved)) + sum(
+            min(sizes.get(place_of(each), {}).get(broker, 0), each.size_bytes)
+            for each in pending
+            for broker in adding(each)
+        )
+        self._output.copied(copied)
+        self._log.note(len(self.moved), copied)
+
+
+def look(
+    kafka: Reassigner, log: RunLog, moves: Sequence[MovedPartition]
+) -> dict[Partition, MoveProgress]:
+    """How far each move is; without those that cannot be made any more, which have failed."""
+    ongoing = kafka.ongoing()
+    shapes = kafka.shapes(each.topic for each in moves)
+    found: dict[Partition, MoveProgress] = {}
+    for move in moves:
+        at = place_of(move)
+        progress = progress_of(move, shapes.get(at), ongoing.get(at))
+        if progress in (MoveProgress.GONE, MoveProgress.OTHERS, MoveProgress.NO_SOURCE):
+            log.fail(move, fault_text(move, progress, shapes.get(at), ongoing.get(at)))
+        else:
+            found[at] = progress
+    return found
+
+
+def take_back(kafka: Reassigner, moves: Mapping[Partition, MovedPartition]) -> dict[Partition, str]:
+    """Cancel moves, and give their partitions the lists of before; those that Kafka refuses.
+
+    Kafka keeps the replicas of before, not their order: the preferred leader may be another.
+    """
+    refused = kafka.reassign(dict.fromkeys(moves))
+    shapes = kafka.shapes(topic for topic, _ in moves.keys() - refused.keys())
+    kafka.reassign(
+        {
+            at: move.before
+            for at, move in moves.items()
+            if at not in refused and at in shapes and shapes[at].topic_id == move.topic_id
+        }
+    )
+    return refused

@@ -1,0 +1,260 @@
+"""The state machine of moves: its table, and a run that is killed at any moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from spu_assigner.schemas.messages.wire import MovesRun, MovesState
+from spu_assigner.stream.clusters.moves import machine, throttle, wave
+from spu_assigner.stream.clusters.moves.health import UnhealthyError
+from spu_assigner.stream.clusters.moves.machine import MovesMachine, State
+from spu_assigner.stream.clusters.moves.options import MoveOptions
+from spu_assigner.stream.clusters.moves.progress import MovesOutput
+from spu_assigner.stream.clusters.moves.run_record import SeatTakenError
+from spu_assigner.stream.clusters.moves.throttle import RATES, RefusedThrottleError
+from spu_assigner.stream.job.failpoints import armed
+from support.kafka.memory_cluster import Killed, MemoryKafka, MemorySeat, move
+
+MOVES = [
+    move(0, (1, 2), (3, 2)),
+    move(1, (2, 1), (2, 3)),
+    move(2, (1, 2), (2, 1)),  # a new order
+    move(3, (2, 1), (3, 1)),
+]
+BEFORE = {("t", each.partition): each.before for each in MOVES}
+AFTER = {("t", each.partition): each.after for each in MOVES}
+LIMITED = MoveOptions(concurrency=1, rate=1000)
+FOREIGN = {(3, RATES[0]): "77"}  # a throttle of somebody else
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wave, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(throttle, "SEEN_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(machine, "CANCEL_QUIET_SECONDS", 0.002)
+    monkeypatch.setattr(machine, "CANCEL_LOOK_SECONDS", 0.0)
+
+
+class Cluster:
+    """A Kafka, the record in it, and the processes that move its partitions."""
+
+    def __init__(self, **given: Any) -> None:
+        self.kafka = MemoryKafka(BEFORE, **given)
+        self.seat = MemorySeat(self.kafka)
+
+    def process(self, options: MoveOptions = LIMITED) -> MovesMachine:
+        output = MovesOutput(is_quiet=True)
+        return MovesMachine(
+            self.kafka, self.seat, options, output, cluster_id="c1", armed=armed({})
+        )
+
+    def run(self, options: MoveOptions = LIMITED, **given: Any) -> MovesMachine:
+        """`apply --moves`: what was left, then a new plan."""
+        found = self.process(options)
+        found.resume()
+        left = [each for each in MOVES if self.kafka.lists["t", each.partition] != each.after]
+        found.carry_out(left, **given)
+        return found
+
+    @property
+    def record(self) -> MovesRun:
+        assert self.seat.latest is not None
+        return self.seat.latest
+
+
+def killed_runs(options: MoveOptions = LIMITED) -> list[Cluster]:
+    """A run that is killed at its first moment, one at its second, …, up to its end."""
+    found = []
+    while True:
+        cluster = Cluster()
+        cluster.kafka.values |= FOREIGN
+        cluster.kafka.kill_at = len(found) + 1
+        try:
+            cluster.run(options)
+        except Killed:
+            found.append(cluster)
+        else:
+            return found
+
+
+@pytest.mark.parametrize("options", [MoveOptions(), MoveOptions(rate=1000, force=True)])
+def test_killed_at_any_moment_a_run_is_finished_by_the_next_one(options: MoveOptions) -> None:
+    """All is as mapped, nothing was begun twice, and settings are as they were."""
+    clusters = killed_runs(options)
+    assert len(clusters) > (30 if options.rate else 15)
+    for cluster in clusters:
+        kafka = cluster.kafka
+        found = cluster.run(options)
+        assert found.report.is_whole
+        assert kafka.lists == AFTER
+        assert sorted(kafka.begun) == [("t", 0), ("t", 1), ("t", 3)]  # each once
+        assert kafka.is_set == FOREIGN
+        run = cluster.seat.latest
+        # Killed before anything was recorded, or after the end: nothing is left to record.
+        assert run is None or (run.state, run.moves, run.throttles) == (MovesState.DONE, (), ())
+
+
+def test_killed_at_any_moment_a_run_is_cancelled() -> None:
+    """What had not ended is on its list of before; killed in the cancel, the next run ends it."""
+    for number, cluster in enumerate(killed_runs(MoveOptions(rate=1000, force=True))):
+        kafka, left = cluster.kafka, cluster.seat.latest
+        if left is None or not (left.moves or left.throttles):
+            continue
+        kafka.is_endless = True
+        moved = {at: row for at, row in kafka.lists.items() if row == AFTER[at]}
+        kafka.kill_at = kafka.steps + 1 + number % 8
+        try:
+            cluster.process().cancel(left)
+        except Killed:
+            cluster.process().resume()
+        assert kafka.moving == {}
+        assert kafka.lists == BEFORE | moved
+        assert kafka.is_set == FOREIGN
+        assert (cluster.record.moves, cluster.record.throttles) == ((), ())
+
+
+def test_every_step_of_a_run_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every row of the table is a step that some run takes."""
+    rows = re.findall(r"^\| ([A-Z]+) \|.*\| (\(?\w+\)?) \|$", str(machine.__doc__), re.MULTILINE)
+    seen = set()
+
+    def watched(state: State) -> Any:
+        action = machine._ACTIONS[state]
+
+        def step(run: MovesMachine) -> State:
+            try:
+                found = action(run)
+            except (SeatTakenError, RefusedThrottleError):
+                seen.add((state.name, "(error)"))
+                raise
+            seen.add((state.name, found.name))
+            return found
+
+        return step
+
+    monkeypatch.setattr(machine, "_ACTIONS", {state: watched(state) for state in machine._ACTIONS})
+    cluster = Cluster()
+    cluster.run()
+    assert cluster.record.state is MovesState.DONE
+    refusing = Cluster(refusing={3})
+    with pytest.raises(RefusedThrottleError, match="broker 3 refuses"):
+        refusing.run()
+    assert (refusing.record.moves, refusing.record.throttles) == ((), ())
+    assert refusing.kafka.is_set == {}
+    taken = Cluster()
+    taken.process().carry_out(MOVES[2:3])
+    taken.seat.latest = replace(taken.record, state=MovesState.CANCELLED)
+    taken.seat.trouble = SeatTakenError("cancelled")
+    with pytest.raises(SeatTakenError):
+        taken.process().carry_out(MOVES[:1])
+    cancelled = Cluster()
+    cancelled.process().cancel(cluster.record)
+    assert cancelled.record.state is MovesState.CANCELLED
+    assert seen == set(rows)
+
+
+def test_a_record_says_where_the_next_run_goes_on() -> None:
+    """With moves in the middle of a wave, without between two of them."""
+    cluster = Cluster()
+    cluster.run()
+    run = cluster.record
+    found = {
+        (state, bool(moves)): machine.state_of(replace(run, state=state, moves=moves))
+        for state in MovesState
+        for moves in ((), (MOVES[0],))
+    }
+    assert found[MovesState.RUNNING, False] is State.READY
+    assert found[MovesState.RUNNING, True] is State.RECORDED
+    assert found[MovesState.CANCELLED, True] is State.CANCELLING
+    assert list(found.values()).count(State.OVER) == 5
+
+
+def test_what_a_killed_run_had_not_begun_goes_in_waves_of_the_new_run() -> None:
+    """Of its concurrency, and only if the cluster is healthy."""
+    cluster = Cluster()
+    cluster.kafka.kill_at = 2  # The first wave is recorded.
+    with pytest.raises(Killed):
+        cluster.process(MoveOptions(concurrency=5)).carry_out([MOVES[0], MOVES[1]])
+    assert (cluster.record.state, len(cluster.record.moves)) == (MovesState.RUNNING, 2)
+    cluster.kafka.lists["alone", 0] = (4,)
+    cluster.kafka.dead = {4}
+    with pytest.raises(UnhealthyError, match=r"1 partition has no leader \(alone-0\)"):
+        cluster.run()
+    assert cluster.kafka.begun == []
+    cluster.kafka.dead = set()
+    assert cluster.run(MoveOptions(concurrency=1)).report.is_whole
+    assert cluster.record.wave == 4  # One without a copy, three with one.
+
+
+def test_an_unhealthy_cluster_ends_a_run_between_two_waves() -> None:
+    """The wave that is under way ends; the record says why no other was begun."""
+    cluster = Cluster()
+    cluster.kafka.lists["alone", 0] = (4,)
+    elect = cluster.kafka.elect
+
+    def elect_and_die(partitions: Any) -> None:
+        elect(partitions)
+        cluster.kafka.dead = {4}
+
+    cluster.kafka.elect = elect_and_die  # type: ignore[method-assign]  # the broker dies then
+    report = cluster.run().report
+    assert (len(report.moved), report.left) == (1, 3)
+    assert str(report.stopped).startswith("Kafka is not healthy: 1 partition has no leader (alone-")
+    assert cluster.record.state is MovesState.STOPPED
+    assert cluster.record.failures == (f"not begun: {report.stopped}",)
+    assert cluster.kafka.is_set == {}
+
+
+def test_what_cannot_be_moved_has_a_line_and_all_else_goes_on() -> None:
+    """A list with a broker that is away, a topic that is gone, one of others, more than a limit."""
+    cluster = Cluster(dead={4})
+    del cluster.kafka.lists["t", 1]
+    cluster.kafka.lists["t", 3] = (1, 2)
+    report = cluster.process().carry_out([*MOVES, move(9, (1,), (4,))])
+    why = {number: text.partition(";")[0] for (_, number), text in report.failed.items()}
+    assert why == {
+        1: "the topic was deleted, or made again, meanwhile",
+        3: "was on [2, 1] and is on [1, 2] now, by somebody else",
+        9: "its list names brokers 4, which are not alive",
+    }
+    assert {number for _, number in report.moved} == {0, 2}
+    assert cluster.record.moves_by_state() == {"pending": 0, "done": 2, "failed": 3}
+    limited = Cluster().run(bytes_max=1).report
+    assert (len(limited.moved), limited.left, limited.stopped) == (2, 2, machine.BEYOND_LIMIT)
+
+
+def test_a_move_that_has_lost_its_source_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are not to wait for it, and the next run has it again."""
+    monkeypatch.setattr(wave, "SOURCE_SECONDS_MAX", -1.0)
+    cluster = Cluster()
+    cluster.kafka.is_endless = True
+    report = cluster.process().carry_out(MOVES[:1])
+    (why,) = report.failed.values()
+    assert why.startswith("it has no leader to copy from: none of brokers 1, 2 is alive")
+    assert (cluster.kafka.moving, cluster.kafka.lists) == ({}, BEFORE)
+    assert cluster.kafka.is_set == {}
+
+
+def test_a_wave_that_is_resumed_gets_the_rate_of_the_run_that_resumes_it() -> None:
+    """At the rate of before it would take hours."""
+    cluster = Cluster()
+    cluster.kafka.is_endless = True
+    cluster.kafka.kill_at = 15  # The first wave that copies something has been begun.
+    with pytest.raises(Killed):
+        cluster.process().carry_out(MOVES[:1])
+    assert (cluster.kafka.is_set[3, RATES[0]], len(cluster.kafka.moving)) == ("1000", 1)
+    seen = []
+    change = cluster.kafka.change
+
+    def changed(values: Any) -> Any:
+        seen.append(values.get((3, RATES[0]), "none of it"))
+        cluster.kafka.is_endless = False
+        return change(values)
+
+    cluster.kafka.change = changed  # type: ignore[method-assign]  # what is set is seen
+    cluster.process(MoveOptions(rate=5000)).resume()
+    assert seen == [None, "5000", None]
+    assert cluster.kafka.lists["t", 0] == (3, 2)
