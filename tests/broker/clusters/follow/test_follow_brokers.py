@@ -289,34 +289,11 @@ def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed.waits_for([])
     assert [json.loads(line)["spu_id"] for line in out.splitlines()] == [1, 2, 3]
     assert "dry run, nothing is sent" in err
-    for expected in (3, 0):
-        status, out, err = followed.once()
+    for expected, warned in ((3, ["1", "2", "3"]), (0, [])):  # Each has replicas in Kafka.
+        status, out, err = followed.once("--capacity", "5")
         assert (status, len(out.splitlines())) == (0, expected), err
+        assert re.findall(r"warning: broker (\d) holds [\d,]+ replicas in Kafka", err) == warned
     followed.waits_for(JOINED)
-
-
-def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced(
-    kafka_cluster: KafkaCluster, followed: Followed
-) -> None:
-    """The slots are gone at half of the topics then; a larger capacity gives no warning."""
-    with AdminClient(kafka_cluster.client) as admin:
-        there = admin.list_topics(timeout=SECONDS_MAX).topics
-    # Each broker has a replica of each of these; other tests' topics are there, too.
-    own = [each for name, each in there.items() if name.startswith(followed.connection.prefix)]
-    least = sum(len(topic.partitions) for topic in own)
-    assert least > 0
-    given = ["--capacity", str(least)]
-    for options in (["--dry-run", *given], given):
-        status, out, err = followed.once(*options)
-        assert status == 0
-        warnings = re.findall(r"warning: broker (\d) holds ([\d,]+) replicas in Kafka .*", err)
-        assert [broker for broker, _ in warnings] == ["1", "2", "3"]
-        assert all(int(count.replace(",", "")) >= least for _, count in warnings)
-        assert f"more than half of the {least} slots that it joins with" in err
-        assert len(out.splitlines()) == 3
-    status, out, err = followed.once("--capacity", "1000000")
-    assert (status, len(out.splitlines()), "warning" in err) == (0, 3, False)
-    followed.waits_for([*JOINED, *JOINED])
 
 
 def test_spus_of_another_cluster_stop_it(followed: Followed) -> None:
