@@ -27,10 +27,11 @@ from typing import Any
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 from spu_assigner.stream.local.jvm.build_cache import cache_home
-from spu_assigner.stream.local.jvm.jars import ROOTS, Group, Jar, JarError, read_lock
+from spu_assigner.stream.local.jvm.jars import Group, Jar, JarError, read_lock
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.preparing import environment_packages
+from support.project.jars_lock import ROOTS
 
 ROOT = Path(__file__).parents[3]
 DECIDED = Path(__file__).with_name("audit.toml")
