@@ -23,10 +23,8 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX
@@ -130,12 +128,7 @@ def decide_brokers(
                     cluster_id=options.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
-                    rack=described.rack,
-                    cores=described.cores,
-                    capacity=described.capacity,
-                    labels=described.labels,
-                    resources=described.resources or None,
-                    taints=described.taints,
+                    **described.fields(),
                 )
             )
     wanted = [
@@ -238,10 +231,5 @@ def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> s
 
 
 def _digest(described: Described) -> str:
-    labels = sorted(described.labels.items())
-    content: list[Any] = [described.rack, described.cores, described.capacity, labels]
-    if described.resources:
-        content.append(sorted(described.resources.items()))
-    if described.taints:
-        content.append([astuple(taint) for taint in sorted(described.taints)])
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    content = {**described.fields(), "resources": sorted(described.resources.items())}
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]
