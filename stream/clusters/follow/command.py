@@ -121,7 +121,7 @@ def size_of(given: dict[str, Any]) -> Size:
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="TOML with capacity, cores and resources, of all and, under [brokers.ID], of single "
-    "brokers; read again at each look.",
+    "brokers.",
 )
 @click.option(
     "--exclude",
@@ -170,6 +170,7 @@ def follow(
     adopt: bool,
     topics: tuple[str, ...],
     excluded_topics: tuple[str, ...],
+    sizes_file: Path | None,
     **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
@@ -189,15 +190,18 @@ def follow(
     """
     # Heavy: `--help` needs none of it.
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
+    from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
 
     if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
+    of_all, of_brokers = (Size(), {}) if sizes_file is None else read_sizes(sizes_file)
     options = FollowOptions(
         excluded_brokers=frozenset(exclude),
         take_over=adopt,
         globs=topics,
         excluded=excluded_topics,
-        size=size_of(given),
+        size=of_all.over(size_of(given)),
+        sizes=of_brokers,
         **given,
     )
     target = target_connection or connection

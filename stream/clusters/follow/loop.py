@@ -31,7 +31,6 @@ from spu_assigner.stream.clusters.follow.kafka import (
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
 from spu_assigner.stream.clusters.follow.session import FollowSession
-from spu_assigner.stream.clusters.follow.sizes_file import SizesFile
 from spu_assigner.stream.clusters.follow.watched import ClusterSnapshot, WatchedCluster
 from spu_assigner.stream.clusters.plan.model import TargetError, TopicReason
 from spu_assigner.stream.kafka.acls import Role, follower_name
@@ -76,7 +75,7 @@ def adopt_topics(
                 EventExchange(events, seconds=options.wait_seconds, check=check)
             )
         sight = Sightings().after(look.racks, now=0.0, gap=0.0)
-        brokers = session.decide_brokers(sight, options)
+        brokers = session.decide_brokers(sight)
         joins = tuple(event for event in brokers.events if isinstance(event, SpuJoined))
         topics = session.decide_topics(joins)
         left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
@@ -126,7 +125,6 @@ def follow_cluster(
     """Follow until `check` raises, or with `once` until nothing is left to do; the exit status.
 
     Raises:
-        SizesError: the file of sizes is wrong at the start.
         UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
         ClientError: the same of the cluster that the events go to.
         FollowError, ElectionError: it cannot go on.
@@ -158,7 +156,6 @@ class _Follower:
         self._target = target
         self._options = options
         self._output = output
-        self._sizes = SizesFile(options.sizes_file)
         self._watched = WatchedCluster(target, trusts_lists=True)
         self._sight = Sightings()
         self._election: LeaderElection | None = None
@@ -259,9 +256,7 @@ class _Follower:
 
     def _follow_brokers(self, session: FollowSession) -> MembershipDecision:
         """Decide about brokers, and send what follows."""
-        options, wrong = self._sizes.over(self._options)
-        self._output.report("sizes", wrong)
-        decision = session.decide_brokers(self._sight, options)
+        decision = session.decide_brokers(self._sight)
         self._output.brokers(decision, self._sight)
         events = [event for event in decision.events if event.event_id not in self._shown]
         if self._producer is None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import KAFKA_OWN
@@ -47,7 +46,6 @@ class FollowOptions:
     grace_seconds: float = math.inf
     size: Size = field(default_factory=Size)  # of each broker without one of its own
     sizes: Mapping[int, Size] = field(default_factory=dict)
-    sizes_file: Path | None = None  # read again at each look
     excluded_brokers: frozenset[int] = frozenset()  # these are no business of ours
     take_over: bool = False  # SPUs that others joined
     allow_mass_leave: bool = False

@@ -87,17 +87,13 @@ class FollowSession:
         if self._statuses is not None:
             self._statuses.__exit__(None, None, None)
 
-    def decide_brokers(self, sight: Sightings, options: FollowOptions) -> MembershipDecision:
-        """Which brokers join and leave.
-
-        Args:
-            options: with the sizes of brokers as they are to be now.
-        """
+    def decide_brokers(self, sight: Sightings) -> MembershipDecision:
+        """Which brokers join and leave."""
         self.reader.catch_up()
         decision = decide_brokers(
             self.reader.announced.by_spu(),
             sight,
-            options,
+            self._options,
             origin=self.reader.origin,
             occurred_at=_now_ms(),
         )

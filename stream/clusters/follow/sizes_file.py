@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -20,7 +19,7 @@ import msgspec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, SPU_ID_MAX
 from spu_assigner.core.base.resources import amounts_fault
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import Size
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
 FILE_SIZE_MAX: Final = 1024 * 1024  # 10,000 brokers in some 40 bytes each
@@ -65,28 +64,3 @@ def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
             f"the file of sizes {str(file)!r} is wrong: {reason}; expected TOML with cores, "
             "capacity and resources, and for a broker of its own size a table `[brokers.3]`"
         ) from reason
-
-
-class SizesFile:
-    """The file that options name, read again at each look; a wrong file changes nothing.
-
-    Raises:
-        SizesError: the file is wrong at the start.
-    """
-
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
-        self._sizes: tuple[Size, Mapping[int, Size]] = (Size(), {})
-        if file is not None:
-            self._sizes = read_sizes(file)
-
-    def over(self, options: FollowOptions) -> tuple[FollowOptions, str | None]:
-        """The options with what the file says now; and what is wrong with it."""
-        wrong = None
-        try:
-            if self._file is not None:
-                self._sizes = read_sizes(self._file)
-        except SizesError as reason:
-            wrong = f"{reason}; the sizes of before still hold"
-        of_all, of_brokers = self._sizes
-        return replace(options, size=of_all.over(options.size), sizes=of_brokers), wrong

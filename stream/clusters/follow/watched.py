@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
-from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
 from spu_assigner.stream.clusters.plan.model import KafkaCluster, TargetError
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.kafka.config.connection import Connection, address
@@ -31,7 +31,13 @@ from spu_assigner.stream.kafka.errors import (
 )
 from spu_assigner.stream.kafka.log_dirs import UnseenReplicas, replica_sizes, unseen_replicas
 
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
+REQUEST_MS_MAX: Final = 5_000  # the controller answers in milliseconds
+BOOTSTRAP_MS_MAX: Final = 30_000
+TRIES_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +62,7 @@ class WatchedCluster:
         self._settings = connection.client()
         self._admin = DiagnosedAdmin(self._settings)
         self._target: Target | None = None
-        self._reassigner = Reassigner(connection)  # librdkafka lists no reassignments
+        self._python_admin: KafkaAdminClient | None = None  # librdkafka lists no reassignments
 
     def first_look(self) -> ClusterSnapshot:
         """As `look`, but a failure says what to do."""
@@ -153,20 +159,41 @@ class WatchedCluster:
         self._admin.close()
         if self._target is not None:
             self._target.__exit__()
-        self._reassigner.close()
+        self._close_python_admin()
 
     def _reassigned(self) -> dict[str, list[int]]:
-        """By topic, the partitions that Kafka is moving."""
-        from kafka.errors import AuthorizationError
+        """By topic, the partitions that Kafka is moving; asked again by a new client, as `look`."""
+        from kafka.admin import KafkaAdminClient
+        from kafka.errors import ClusterAuthorizationFailedError, KafkaError
 
-        found: dict[str, list[int]] = {}
-        try:
-            for topic, number in self._reassigner.ongoing():
-                found.setdefault(topic, []).append(number)
-        except MovesError as reason:
-            if isinstance(reason.__cause__, AuthorizationError):
+        cause: Exception | None = None
+        for _ in range(TRIES_MAX):
+            try:
+                if self._python_admin is None:
+                    self._python_admin = KafkaAdminClient(
+                        request_timeout_ms=REQUEST_MS_MAX,
+                        bootstrap_timeout_ms=BOOTSTRAP_MS_MAX,
+                        **self._connection.kafka_python(),
+                    )
+                found: dict[str, list[int]] = {}
+                for place in self._python_admin.list_partition_reassignments():
+                    found.setdefault(place.topic, []).append(place.partition)
+            except ClusterAuthorizationFailedError as reason:
                 raise AccessError(
                     f"this user may not see what Kafka reassigns (Describe the cluster); {GRANTING}"
                 ) from reason
-            raise ClientError(str(reason)) from reason
-        return found
+            except (KafkaError, OSError, RuntimeError) as reason:  # The last: no controller.
+                cause = reason
+                self._close_python_admin()
+            else:
+                return found
+        raise ClientError(
+            f"Kafka at {self._connection.bootstrap_servers} does not say which partitions it "
+            f"reassigns: {cause}; check that all of its brokers run"
+        ) from cause
+
+    def _close_python_admin(self) -> None:
+        admin, self._python_admin = self._python_admin, None
+        if admin is not None:
+            with suppress(Exception):  # It is not needed any more, whatever has become of it.
+                admin.close()

@@ -97,7 +97,7 @@ def test_each_pod_is_placed_and_sized_as_the_values_say() -> None:
     values = merged(chart.defaults(), given("full"))
     for name, pod in chart.pods(render(given("full"))):
         of_part, spec = values[name.removeprefix(f"{NAME}-").split("-")[0]], pod["spec"]
-        assert pod["metadata"]["annotations"] == of_part["podAnnotations"]
+        assert pod["metadata"]["annotations"].items() >= of_part["podAnnotations"].items()
         for field in ("nodeSelector", "tolerations", "affinity"):
             assert spec[field] == of_part[field] != []
         [only] = spec["containers"]
@@ -208,8 +208,8 @@ def test_what_is_followed_is_what_the_values_say() -> None:
     assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
 
 
-def test_the_file_of_sizes_is_mounted_as_a_folder(tmp_path: Path) -> None:
-    """So that its changes arrive, and it is read by the command that it is for."""
+def test_the_file_of_sizes_is_mounted_and_other_sizes_make_another_pod(tmp_path: Path) -> None:
+    """It is read by the command that it is for, at its start."""
     only, spec = container("follow-prod"), pod_specs()["follow-prod"]
     file = parsed(only["args"])["sizes_file"]
     [mount] = [each for each in only["volumeMounts"] if each["name"] == "sizes"]
@@ -218,6 +218,12 @@ def test_the_file_of_sizes_is_mounted_as_a_folder(tmp_path: Path) -> None:
     [sizes] = [each for each in render(given("full")) if each["kind"] == "ConfigMap"]
     assert volume["configMap"] == {"name": sizes["metadata"]["name"]}
     (tmp_path / file.name).write_text(sizes["data"][file.name], encoding="utf-8")
+    values, noted = given("full"), set()
+    for text in ("capacity = 1", "capacity = 2"):
+        values["follow"]["clusters"][0]["sizes"] = text
+        pods = dict(chart.pods(render(values)))
+        noted.add(pods[f"{NAME}-follow-prod"]["metadata"]["annotations"]["spu-assigner/sizes"])
+    assert len(noted) == 2
     of_all, of_brokers = read_sizes(tmp_path / file.name)
     assert (of_all.capacity, of_brokers[3].capacity) == (1000, 4000)
 

@@ -20,9 +20,9 @@ from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.follow import loop
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import Size
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, size_text
-from spu_assigner.stream.clusters.follow.sizes_file import SizesError, SizesFile, read_sizes
+from spu_assigner.stream.clusters.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.model import Rows, TopicReason
 from spu_assigner.stream.kafka import connection_diagnosis
@@ -147,20 +147,6 @@ def test_a_wrong_file_of_sizes_is_reported_with_its_entry(
     with pytest.raises(SizesError, match=fault) as found:
         read_sizes(file)
     assert "\n" not in str(found.value)
-
-
-def test_sizes_are_read_again_and_a_wrong_file_changes_nothing(file: Path) -> None:
-    """A slip of the pen must not resize a cluster, nor end the follower."""
-    file.write_text("capacity = 10")
-    given = FollowOptions(cluster_id="c1", size=Size(cores=2))
-    sizes = SizesFile(file)
-    assert sizes.over(given) == (replace(given, size=Size(cores=2, capacity=10)), None)
-    file.write_text("[brokers.3]\ncapacity = 20")
-    expected = replace(given, sizes={3: Size(capacity=20)})
-    assert sizes.over(given) == (expected, None)
-    file.write_text("capacity = x")
-    options, wrong = sizes.over(given)
-    assert (options, str(wrong).endswith("the sizes of before still hold")) == (expected, True)
 
 
 JOIN = SpuJoined(event_id="j", cluster_id="c1", spu_id=1, rack="a", capacity=5, cores=2)
