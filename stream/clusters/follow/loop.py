@@ -99,8 +99,8 @@ def adopt_topics(
 def _sent(report: AdoptReport, exchange: EventExchange, output: FollowOutput) -> AdoptReport:
     """The report of events once they are answered."""
     events = report.events
-    with output.progress(len(events)) as answered:
-        exchange.run(events, answered)
+    with output.progress(len(events)) as bar:
+        exchange.run(events, bar.update)
     names = {join.event_id: f"SPU {join.spu_id}" for join in report.joins}
     names |= {event.event_id: event.topic for event in report.topics.events}
     return replace(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.config.command_options import Form
 
 if TYPE_CHECKING:  # What they import is heavy, and `--help` needs none of it.
+    from click._termui_impl import ProgressBar
     from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
     from spu_assigner.stream.clusters.follow.topics import TopicsDecision
     from spu_assigner.stream.clusters.plan.model import TopicReason
@@ -145,18 +146,11 @@ class FollowOutput:
             click.echo(f". {name}  is gone from Kafka; --forget-gone releases it")
         click.echo(_sum_text(report, dry_run=self._dry_run))
 
-    @contextmanager
-    def progress(self, count: int) -> Iterator[Callable[[int], None]]:
-        """Counts answers to events: a bar on a terminal, else one line; nothing beside JSON."""
-        if self._form == "json":
-            yield lambda _: None
-        elif sys.stderr.isatty():
-            with click.progressbar(length=count, label=self._command, file=sys.stderr) as bar:
-                yield bar.update
-        else:
-            self.say(f"sends {counted(count, 'event')} and waits for answers")
-            sys.stderr.flush()
-            yield lambda _: None
+    def progress(self, count: int) -> AbstractContextManager[ProgressBar[int]]:
+        """A bar for the answers to events; without a terminal a line, and nothing beside JSON."""
+        label = f"{self._command}: sends {counted(count, 'event')} and waits for answers"
+        hidden = self._form == "json"
+        return click.progressbar(length=count, label=label, file=sys.stderr, hidden=hidden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +183,7 @@ class AdoptReport:
 def _event_text(event: Event) -> str:
     match event:
         case TopicAdopted():
-            return f"topic {event.topic}: {size_text(event)}"
+            return f"topic {event.topic}: {_size_text(event)}"
         case TopicCreate():
             partitions = counted(event.partitions, "partition")
             return f"topic {event.topic}: {partitions}, {event.replication_factor} replicas of each"
@@ -201,8 +195,7 @@ def _event_text(event: Event) -> str:
             return f"SPU {getattr(event, 'spu_id', '')}"
 
 
-def size_text(event: TopicAdopted) -> str:
-    """Partitions and replicas of a topic that is adopted, and their bytes if it says them."""
+def _size_text(event: TopicAdopted) -> str:
     lengths = sorted({len(row) for row in event.replicas})
     replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
     size = (event.demand or {}).get(BYTES)
