@@ -21,11 +21,6 @@ from support.kafka.reading import committed
 from support.placers.kafka_reassign import LOG_DIRS_TOOL, run_tool
 
 TOPICS = 30
-SHAPES: tuple[Lists, ...] = (
-    [[1]],
-    [[3, 1, 2], [2, 3, 1]],
-    [[2], [1, 3], [3, 1, 2]],
-)
 
 
 @contextmanager
@@ -121,25 +116,6 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert sent(operator) == count
     audited = operator("verify", "--strict")
     assert audited.exit_code == 0, audited.output
-
-
-def test_what_others_change_in_kafka_is_adopted_as_it_is_then(
-    operator: Operator, job: SmallJob
-) -> None:
-    """Lists of several lengths, another order, more partitions; what `apply` made as well."""
-    make(operator, {"a": [[1], [2]], "b": [[1, 2]]})
-    assert adopt(operator).exit_code == 0
-    sender_topics = {"a": [[2, 3, 1], [2]], "b": [[2, 1]]}
-    operator.reassign(sender_topics)
-    done = adopt(operator, "-o", "json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["adopted"] == [operator.name("a"), operator.name("b")]
-    assert mapped(job, operator) == sender_topics
-    assert {each.revision for each in job.states()["c1"].topics.values()} == {2}
-    planned = operator.plan()
-    assert planned.exit_code == 0, planned.stdout
-    assert "waiting" not in planned.stdout  # A shorter list is a fact, and waits for nothing.
-    assert operator("verify", "--strict").exit_code == 0
 
 
 def test_an_adopted_topic_grows_and_is_never_deleted_by_apply(
