@@ -5,7 +5,6 @@ How things stand is reported when it changes, not at each look.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
@@ -131,8 +131,7 @@ class FollowOutput:
     def adopted(self, report: AdoptReport) -> None:
         """What became of one round of `adopt`, or would."""
         if self._form == "json":
-            document = _report_json(report, dry_run=self._dry_run)
-            click.echo(json.dumps(document, separators=(",", ":")))
+            click.echo(_report_json(report, dry_run=self._dry_run))
             return
         topics = report.topics
         for event in report.events if self._dry_run else report.accepted:
@@ -241,25 +240,26 @@ def _sum_text(report: AdoptReport, *, dry_run: bool) -> str:
     return ", ".join([first, *(f"{count} {what}" for count, what in counts if count)])
 
 
-def _report_json(report: AdoptReport, *, dry_run: bool) -> dict[str, object]:
+def _report_json(report: AdoptReport, *, dry_run: bool) -> str:
     """The same for programs; the events as `simulate` reads them."""
     topics = report.topics
-    return {
+    document = {
         "kafka_cluster": report.kafka_cluster,
         "dry_run": dry_run,
-        "events": [json.loads(event_to_json(event)) for event in report.events],
+        "events": [msgspec.Raw(event_to_json(event).encode()) for event in report.events],
         "joined": [each.spu_id for each in report.accepted if isinstance(each, SpuJoined)],
         "adopted": report.topics_of(TopicAdopted),
         "released": report.topics_of(TopicRelease),
-        "rejected": _reasons(report.rejected),
-        "changed": _reasons(report.changed),
+        "rejected": report.rejected,
+        "changed": report.changed,
         "unanswered": report.unanswered,
         "sized": _sized(topics.adopted if dry_run else report.accepted),
         "as_mapped": len(topics.equal),
-        "pending": _reasons(topics.pending),
-        "left": _reasons(topics.left),
+        "pending": topics.pending,
+        "left": topics.left,
         "gone": topics.gone,
     }
+    return msgspec.json.encode(document).decode()
 
 
 def _sized(events: Sequence[Any]) -> dict[str, int]:
@@ -270,7 +270,3 @@ def _sized(events: Sequence[Any]) -> dict[str, int]:
         if isinstance(event, TopicAdopted) and event.demand and BYTES in event.demand
     ]
     return {"topics": len(sizes), BYTES: sum(sizes)}
-
-
-def _reasons(reasons: Sequence[TopicReason]) -> list[dict[str, str]]:
-    return [{"topic": each.topic, "reason": each.reason} for each in reasons]

@@ -56,7 +56,7 @@ class PublishedMaps:
         while self.knows(event_id, event.topic):
             number += 1
             event_id = f"{event.event_id}/{number}"
-        return replace(event, event_id=event_id)
+        return event if number == 1 else replace(event, event_id=event_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

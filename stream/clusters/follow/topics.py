@@ -180,51 +180,47 @@ def with_sizes(
     `overwrite` takes Kafka's side.
 
     Args:
-        sizes: of one copy of each topic of which they are known.
+        sizes: of one copy of topics that are adopted or as mapped, where they are known.
     """
-
     found, maps = facts.found, facts.published.maps
-
-    def sized(event: TopicAdopted) -> TopicAdopted:
-        may_be_less = options.overwrite or facts.is_made_again(event.topic)
-        known = maps.get(event.topic)
-        return _with_bytes(event, sizes.get(event.topic), known, may_be_less=may_be_less)
-
-    events = [sized(e) if isinstance(e, TopicAdopted) else e for e in decision.events]
+    demands = {
+        name: demand
+        for name, size in sizes.items()
+        if (demand := _demand(name, size, facts, overwrite=options.overwrite)) is not None
+    }
+    events = [
+        replace(each, demand=demands.pop(each.topic))
+        if isinstance(each, TopicAdopted) and each.topic in demands
+        else each
+        for each in decision.events
+    ]
     reasons = dict(decision.reasons)
-    for name in sizes.keys() & {*decision.equal}:
-        known = maps[name]
-        event = sized(_adoption(name, found[name], known, options, occurred_at))
-        if event.demand is not None and not found[name].reassigned:
-            events.append(event)
-            reasons[name] = f"holds other bytes than revision {known.revision} of its map says"
+    for name, demand in demands.items():
+        if not found[name].reassigned:
+            event = _adoption(name, found[name], maps[name], options, occurred_at)
+            events.append(replace(event, demand=demand))
+            revision = maps[name].revision
+            reasons[name] = f"holds other bytes than revision {revision} of its map says"
     events.sort(key=lambda event: (isinstance(event, TopicRelease), event.topic))
     equal = tuple(name for name in decision.equal if name not in reasons)
     return replace(decision, events=tuple(events), equal=equal, reasons=reasons)
 
 
-def _with_bytes(
-    event: TopicAdopted, size: int | None, known: ReplicaMap | None, *, may_be_less: bool
-) -> TopicAdopted:
-    """An adoption that says what each partition needs, unless that is as it is known.
-
-    Args:
-        size: the bytes of one copy of the topic; None: they are not known.
-        known: its map, if it has one.
-        may_be_less: also than what was not measured.
-    """
-    if size is None:
-        return event
-    amount = -(-size // len(event.replicas))
+def _demand(
+    name: str, size: int, facts: TopicFacts, *, overwrite: bool
+) -> Mapping[str, int] | None:
+    """What each partition of a topic of so many bytes needs; None: that is as it is known."""
+    known = facts.published.maps.get(name)
+    amount = -(-size // len(facts.found[name].rows))
     demand = {} if known is None or known.need is None else dict(known.need.demand)
     before = demand.get(BYTES, 0)
-    is_measured = (
-        known is not None and known.reason is not None and known.reason.mode is Mode.ADOPTED
-    )
+    reason = None if known is None else known.reason
+    is_measured = reason is not None and reason.mode is Mode.ADOPTED
+    may_be_less = is_measured or overwrite or facts.is_made_again(name)
     is_near = 100 * abs(amount - before) <= TOLERATED_PERCENT * before
-    if is_near or (amount < before and not (is_measured or may_be_less)):
-        return event
-    return replace(event, demand={**demand, BYTES: amount})
+    if is_near or (amount < before and not may_be_less):
+        return None
+    return {**demand, BYTES: amount}
 
 
 def _reserved_text(name: str) -> str:
