@@ -1,7 +1,7 @@
 """The images of docker/: `make docker-build`, or `python docker/images.py [kafka] [job]`.
 
 Built is what is missing or older than what it is made of. What goes into an image is gathered here
-and not in the build: packages and jars come by this machine's pip and Ivy, with its mirrors,
+and not in the build: packages and jars come by this machine's pip and Python, with its mirrors,
 proxies and certificates, of which nothing must get into an image, and are checked against the locks
 here and once more in the build. The build itself asks the network for the packages of the base
 image's own distribution alone. It needs neither BuildKit nor Compose version 2, and both will do.

@@ -46,7 +46,7 @@ _COMMANDS: Final = {
     "ui": ("audit.ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow": ("clusters.follow.command", "Follow the brokers of a Kafka cluster, and its topics."),
     "adopt": (
-        "clusters.follow.adopt_command",
+        "clusters.follow.command",
         "Take over the topics of a Kafka cluster as they are.",
     ),
     "plan": ("clusters.plan.command", "Show what would make Kafka's topics as their replica maps."),

@@ -177,20 +177,14 @@ class AnnouncedOfCluster:
             self._elsewhere[cluster_id, spu] = labels[LABEL]
 
     def _of_state(self, spu: SpuChanged) -> Announced:
-        labels = dict(spu.labels)
+        described = _described(spu)
+        is_own = LABEL in described.labels and not spu.leaving
         return Announced(
             online=spu.online,
             is_decommissioned=spu.leaving,
-            is_own=LABEL in labels and not spu.leaving,
-            kafka_cluster=None if spu.leaving else labels.get(LABEL),
-            described=Described(
-                rack=spu.rack,
-                cores=spu.cores,
-                capacity=spu.capacity,
-                labels=labels,
-                resources=dict(spu.resources),
-                taints=spu.taints,
-            ),
+            is_own=is_own,
+            kafka_cluster=described.labels[LABEL] if is_own else None,
+            described=described,
             place=self._origin,
         )
 
@@ -198,17 +192,7 @@ class AnnouncedOfCluster:
         place, event = self._last[spu_id]
         described = None if of_state is None else of_state.described
         if spu_id in self._joins:
-            join = self._joins[spu_id][1]
-            capacity = default_capacity(join.cores) if join.capacity is None else join.capacity
-            labels = dict(join.labels or {})
-            described = Described(
-                rack=join.rack,
-                cores=join.cores,
-                capacity=capacity,
-                labels=labels,
-                resources=dict(join.resources or {}),
-                taints=join.taints,
-            )
+            described = _described(self._joins[spu_id][1])
         return Announced(
             online=isinstance(event, SpuJoined),
             is_decommissioned=isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION,
@@ -217,6 +201,17 @@ class AnnouncedOfCluster:
             described=described,
             place=f"{self._origin.partition('.')[0]}.{place.partition}.{place.offset}",
         )
+
+
+def _described(spu: SpuJoined | SpuChanged) -> Described:
+    return Described(
+        rack=spu.rack,
+        cores=spu.cores,
+        capacity=default_capacity(spu.cores) if spu.capacity is None else spu.capacity,
+        labels=dict(spu.labels or {}),
+        resources=dict(spu.resources or {}),
+        taints=spu.taints,
+    )
 
 
 def _is_followed(event: Announcement) -> bool:

@@ -79,7 +79,7 @@ def with_kept(given: Mapping[str, Any]) -> dict[str, Any]:
     from spu_assigner.stream.client.spu_description import described_over
 
     before = read_described(given["connection"], given["cluster_id"], given["spu_id"])
-    said = described_over(
+    return described_over(
         before,
         rack=given["rack"],
         cores=given["cores"],
@@ -87,15 +87,7 @@ def with_kept(given: Mapping[str, Any]) -> dict[str, Any]:
         labels=given["labels"] or {},
         resources=given["resources"] or {},
         taints=given["taints"],
-    )
-    return {
-        "rack": said.rack,
-        "cores": said.cores,
-        "capacity": said.capacity,
-        "labels": said.labels or None,
-        "resources": said.resources or None,
-        "taints": said.taints,
-    }
+    ).fields()
 
 
 def constraints(*, required: bool = False) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.events import SpuJoined, SpuLeft
@@ -26,6 +26,17 @@ class Described:
     labels: Mapping[str, str]
     resources: Mapping[str, int] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """The same, as fields of a `SpuJoined`."""
+        return {
+            "rack": self.rack,
+            "cores": self.cores,
+            "capacity": self.capacity,
+            "labels": self.labels or None,
+            "resources": self.resources or None,
+            "taints": self.taints,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +75,7 @@ def described_over(
         rack=before.rack if rack is None and before is not None else rack,
         cores=cores,
         capacity=default_capacity(cores) if capacity is None else capacity,
-        labels={**({} if before is None else before.labels), **labels},
+        labels=dict(sorted({**({} if before is None else before.labels), **labels}.items())),
         resources={**({} if before is None else before.resources), **resources},
         taints=(*(each for each in kept if (each.key, each.effect) not in named), *taints),
     )

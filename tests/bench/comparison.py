@@ -30,7 +30,6 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
 from spu_assigner.core.base.events import Policy
-from spu_assigner.stream.local.jvm.jars import ROOTS
 from support.bench.figures import keep
 from support.placers.comparing import (
     PARTITIONS,
@@ -45,6 +44,7 @@ from support.placers.evenness import Evenness, Hosts, evenness
 from support.placers.kafka_placer import KafkaPlacer, running_kafka_placer
 from support.placers.kraft_placer import KraftPlacer, running_kraft_placer
 from support.placers.placers import Cluster, OurCluster, TheirCluster
+from support.project.jars_lock import ROOTS
 
 TOPICS: Final = 1_000
 LIFE: Final = Life(topics=TOPICS, joining=30, leaving=30, deleted=300)

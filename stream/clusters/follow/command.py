@@ -1,31 +1,37 @@
-"""`spu-assigner follow`: what others do to a Kafka cluster enters the state.
+"""`spu-assigner follow` and `adopt`: what others do to a Kafka cluster enters the state.
 
-Its brokers join and leave, and with `--topics` its topics are adopted.
+Its brokers join and leave, and its topics are adopted: look after look, or once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.decision import FollowOptions, Size
-from spu_assigner.stream.clusters.follow.rendering import FollowOutput
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.common.interrupts import Interrupts
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
+    Command,
     Form,
+    OneForErrors,
     amounts,
     broker_options,
     cluster_option,
     output_option,
+    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.config.settings import Settings
 
+WAIT_SECONDS: Final = 60.0  # a job that has just been started answers within it
+NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SECONDS_MAX: Final = 7 * 24 * 3600.0  # as long as Kafka keeps events by default
 INTERVAL_SECONDS_MIN: Final = 0.05
@@ -45,17 +51,51 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     return read
 
 
+def following(cluster: str) -> Callable[[Command], Command]:
+    """Sizes of brokers, what is accepted, the output, and how both clusters are reached.
+
+    Args:
+        cluster: which cluster is meant.
+    """
+    options = (
+        cluster_option(cluster),
+        click.option(
+            "--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker."
+        ),
+        click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of a broker."),
+        amounts(
+            "--resources", "What a broker has of a resource, such as disk_bytes.", checked=True
+        ),
+        click.option(
+            "--accept-cluster",
+            is_flag=True,
+            help="Go on though the SPUs were brokers of another Kafka cluster, or its brokers are "
+            "SPUs of another cluster.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing."),
+        output_option,
+        broker_options,
+        with_target,
+    )
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def size_of(given: dict[str, Any]) -> Size:
+    """The size of brokers; its options are taken from those that were given."""
+    return Size(**{name: given.pop(name) for name in ("cores", "capacity", "resources")})
+
+
 @click.command("follow")
-@cluster_option("The cluster whose SPUs the brokers are.")
 @click.option(
     "--watch-bootstrap-servers",
     metavar="HOST:PORT",
-    help="The brokers that are followed, if not those the events go to.",
-)
-@click.option(
-    "--watch-config",
-    type=click.Path(path_type=Path),
-    help="A settings file of theirs alone: addresses, TLS and users.",
+    help="The brokers that are followed, if not those the events go to; as the same user.",
 )
 @click.option(
     "--grace",
@@ -75,16 +115,13 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     show_default=True,
     help="Between two looks.",
 )
-@click.option("--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker.")
-@click.option("--cores", type=click.IntRange(1, CORES_MAX), help="Cores of a broker.")
-@amounts("--resources", "What a broker has of a resource, such as disk_bytes.", checked=True)
 @click.option(
     "--sizes",
     "sizes_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="TOML with capacity, cores and resources, of all and, under [brokers.ID], of single "
-    "brokers; read again at each look.",
+    "brokers.",
 )
 @click.option(
     "--exclude",
@@ -120,27 +157,20 @@ def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], f
     help="Let brokers leave though more than half are missing at once.",
 )
 @click.option(
-    "--accept-cluster",
-    is_flag=True,
-    help="Go on though the SPUs were brokers of another Kafka cluster, or its brokers are SPUs of "
-    "another cluster.",
-)
-@click.option(
     "--once", is_flag=True, help="End when nothing is left to do; waits for those who are missing."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
-@output_option
-@broker_options
+@following("The cluster whose SPUs the brokers are.")
 def follow(
     *,
     connection: Connection,
+    target_connection: Connection | None,
     watch_bootstrap_servers: str | None,
-    watch_config: Path | None,
     output: Form,
-    capacity: int | None,
-    cores: int | None,
-    resources: Mapping[str, int],
     exclude: tuple[int, ...],
+    adopt: bool,
+    topics: tuple[str, ...],
+    excluded_topics: tuple[str, ...],
+    sizes_file: Path | None,
     **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
@@ -160,34 +190,122 @@ def follow(
     """
     # Heavy: `--help` needs none of it.
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
+    from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
 
-    if given["place_new"] and (given["once"] or not given["topics"]):
+    if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
-    size = Size(cores=cores, capacity=capacity, resources=resources)
-    options = FollowOptions(size=size, excluded=frozenset(exclude), **given)
-    watched = _watched(connection, watch_bootstrap_servers, watch_config)
-    check = Interrupts(lambda: None).check
-    shown = FollowOutput(output, dry_run=options.dry_run)
-    return follow_cluster(connection, watched, options, shown, check=check)
+    of_all, of_brokers = (Size(), {}) if sizes_file is None else read_sizes(sizes_file)
+    options = FollowOptions(
+        excluded_brokers=frozenset(exclude),
+        take_over=adopt,
+        globs=topics,
+        excluded=excluded_topics,
+        size=of_all.over(size_of(given)),
+        sizes=of_brokers,
+        **given,
+    )
+    target = target_connection or connection
+    if watch_bootstrap_servers is not None:
+        checked = Settings.load(flags={"bootstrap_servers": watch_bootstrap_servers}, environ={})
+        target = Connection(
+            bootstrap_servers=checked.bootstrap_servers, security=connection.security
+        )
+    shown = FollowOutput("follow", output, dry_run=options.dry_run)
+    return follow_cluster(connection, target, options, shown, check=Interrupts(lambda: None).check)
 
 
-def _watched(connection: Connection, servers: str | None, config: Path | None) -> Connection:
-    """How the watched cluster is reached: as the other, unless a file of its own says how.
+@click.command("adopt", cls=OneForErrors)
+@click.option(
+    "--topics", "globs", metavar="GLOB", multiple=True, help="Only such topics; may be repeated."
+)
+@click.option(
+    "--exclude",
+    "excluded",
+    metavar="GLOB",
+    multiple=True,
+    help="Not such topics; may be repeated.",
+)
+@click.option(
+    "--pinned/--not-pinned",
+    "pinned",
+    default=None,
+    help="Whether rebalances leave them.  [default: as before, else no]",
+)
+@click.option(
+    "--policy",
+    type=click.Choice([policy.value for policy in Policy]),
+    help="What they grow by.  [default: as before; of new ones the job's]",
+)
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Take Kafka's side, too, where a map was changed or released here and Kafka has not "
+    "followed yet, and where a topic holds fewer bytes than reserved.",
+)
+@click.option(
+    "--forget-gone",
+    is_flag=True,
+    help="Release adopted topics that are in Kafka no more.",
+)
+@click.option(
+    "--wait",
+    "wait_seconds",
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when nothing was answered for so long.",
+)
+@following("The cluster that takes the topics over.")
+def adopt(
+    *,
+    connection: Connection,
+    target_connection: Connection | None,
+    output: Form,
+    globs: tuple[str, ...],
+    policy: str | None,
+    **given: Any,
+) -> int:
+    """Take over the topics of a Kafka cluster as they are. Nothing moves. Safe to repeat.
 
-    Raises:
-        SettingsError: the address cannot be.
-        BadParameter: something in the file.
+    Brokers that are not known join first. Then a `TopicAdopted` is sent for each topic that has no
+    replica map, or whose lists in Kafka differ from it, and its answer is awaited. A second run
+    sends nothing. Where an SPU has the resource disk_bytes, the events also say how many bytes a
+    partition holds, and topics that hold over 10 % more or fewer than is known are sent again.
+
+    Left out are Kafka's own topics (`__*`), the product's, those that Kafka is reassigning, and
+    those that differ because their map was changed here: `plan` shows these.
+
+    \b
+    ! topic       is not adopted, or was changed meanwhile, and why
+    ? topic       differs since its map was changed here
+    . topic       is gone from Kafka
+
+    Exit status: 0 all is done; 1 something is not, an error, or wrong usage; 3 not answered in
+    time. With --dry-run: 0 nothing to do; 2 something to do; 1 the rest.
     """
-    if config is None:
-        if servers is None:
-            return connection
-        checked = Settings.load(flags={"bootstrap_servers": servers}, environ={})
-        return Connection(bootstrap_servers=checked.bootstrap_servers, security=connection.security)
-    try:
-        settings = Settings.load(flags={"bootstrap_servers": servers}, environ={}, file=config)
-    except SettingsError as error:
-        raise click.BadParameter(str(error), param_hint="'--watch-config'") from error
-    watched = settings.connection()
-    if watched.security.warning is not None:
-        click.echo(f"warning: of the watched cluster: {watched.security.warning}", err=True)
-    return watched
+    from spu_assigner.stream.clusters.follow.loop import adopt_topics
+    from spu_assigner.stream.kafka.open_transactions import why_unanswered
+
+    options = FollowOptions(
+        is_adopt=True,
+        globs=globs or ("*",),
+        policy=None if policy is None else Policy(policy),
+        size=size_of(given),
+        **given,
+    )
+    shown = FollowOutput("adopt", output, dry_run=options.dry_run)
+    check = Interrupts(lambda: None).check
+    target = target_connection or connection
+    report = adopt_topics(connection, target, options, shown, check=check)
+    shown.adopted(report)
+    if report.unanswered:
+        shown.say(
+            f"{counted(report.unanswered, 'event')} not answered within "
+            f"{options.wait_seconds:g} s; {why_unanswered(connection)} Run this again: what is "
+            "equal by then is not sent"
+        )
+        return NOT_ANSWERED
+    if not report.is_whole:
+        return 1
+    return 2 if options.dry_run and report.events else 0

@@ -1,12 +1,10 @@
-"""Sends events, piece by piece, and gathers what the job answers to each.
+"""Sends events, and gathers what the job answers to each.
 
     with EventExchange(connection, seconds=60, check=check) as exchange:
-        ...  # what is read here of the job's outputs is older than the first answer seen
         exchange.run(events, progress.update)
         exchange.accepted, exchange.rejected
 
-Rules: no more than PIECE_EVENTS + PIECE_EVENTS_OPEN events are without an answer at a time. The
-time to wait starts again with each answer: a backlog of a job that works is waited for.
+The time to wait starts again with each answer: a backlog of a job that works is waited for.
 """
 
 from __future__ import annotations
@@ -24,13 +22,11 @@ from spu_assigner.stream.kafka.client import Reader, Received, Sender, SentMessa
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 
-PIECE_EVENTS: Final = 500  # sent together
-PIECE_EVENTS_OPEN: Final = 2_000  # unanswered, and more are sent: what a batch of the job takes
 OFF_BROKER: Final = (
     "an SPU that has left takes no topic: let it join again, or move the topic off its broker "
     "(`spu-assigner drain BROKER"
 )
-_JOINS: Final = frozenset({RingChange.JOINED, RingChange.UPDATED})
+_ANSWERS: Final = frozenset({RingChange.JOINED, RingChange.UPDATED, RingChange.IGNORED})  # to joins
 
 
 class EventExchange:
@@ -66,31 +62,15 @@ class EventExchange:
         Args:
             report: called with the number of answers that have come since it was called last.
         """
-        for at in range(0, len(events), PIECE_EVENTS):
-            for event in events[at : at + PIECE_EVENTS]:
-                self._send(event)
-            self._sender.flush()
-            is_last = at + PIECE_EVENTS >= len(events)
-            if not self._wait(0 if is_last else PIECE_EVENTS_OPEN, report):
-                return False
-        return True
-
-    def _send(self, event: Event) -> None:
-        self._open[event.event_id] = event
-        try:
-            self._sender.send(event)
-        except EncodeError as reason:
-            self._close(event.event_id, f"it fits into no event: {reason}")
-
-    def _sent(self, sent: SentMessage) -> None:
-        if sent.error is not None:
-            self._close(sent.event_id or "", f"the event was not sent: {sent.error}")
-        else:
-            self._places[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
-
-    def _wait(self, open_max: int, report: Callable[[int], None]) -> bool:
+        self._open = {event.event_id: event for event in events}
+        for event in events:
+            try:
+                self._sender.send(event)
+            except EncodeError as reason:
+                self._close(event.event_id, f"it fits into no event: {reason}")
+        self._sender.flush()
         deadline = time.monotonic() + self._seconds
-        while len(self._open) > open_max:
+        while self._open:
             before = len(self._open)
             for received in self._reader.poll():
                 self._take(received)
@@ -102,27 +82,31 @@ class EventExchange:
             self._check()
         return True
 
+    def _sent(self, sent: SentMessage) -> None:
+        if sent.error is not None:
+            self._close(sent.event_id or "", f"the event was not sent: {sent.error}")
+        else:
+            self._places[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
+
     def _take(self, received: Received) -> None:
         match received.answer:
-            case TopicStatus() as answer if answer.cause in self._open:
-                is_no = answer.status is Status.REJECTED
-                why = f"{answer.message} ({answer.code})" if is_no else None
+            case TopicStatus(cause=cause) as answer if cause in self._open:
+                why = f"{answer.message} ({answer.code})"
                 if answer.code is Code.MANUAL_UNKNOWN_SPU:
                     why = f"{why}; {OFF_BROKER} --foreign {answer.topic}`)"
-                self._close(answer.cause, why, answer.message or "")
-            case RingEvent() as answer if isinstance(self._open.get(answer.cause), SpuJoined):
-                if answer.change in _JOINS or answer.change is RingChange.IGNORED:
-                    is_no = answer.change is RingChange.IGNORED
-                    why = f"{answer.message} ({answer.code})"
-                    self._close(answer.cause, why if is_no else None)
+                is_no = answer.status is Status.REJECTED
+                self._close(cause, why if is_no else None, answer.message or "")
+            case RingEvent(cause=cause, change=change) as answer if change in _ANSWERS:
+                if isinstance(self._open.get(cause), SpuJoined):
+                    is_no = change is RingChange.IGNORED
+                    self._close(cause, f"{answer.message} ({answer.code})" if is_no else None)
             case DeadLetter() as letter:
                 place = (letter.source_topic, letter.source_partition, letter.source_offset)
-                if place in self._places:
-                    self._close(
-                        self._places[place],
-                        f"the job does not understand the event ({letter.code}); a job of this "
-                        "release does: upgrade it",
-                    )
+                self._close(
+                    self._places.get(place, ""),
+                    f"the job does not understand the event ({letter.code}); a job of this release "
+                    "does: upgrade it",
+                )
             case _:
                 pass
 

@@ -1,4 +1,4 @@
-"""What following brokers asks of Kafka: looks at a cluster, and one producer.
+"""What following asks of the Kafka cluster that events go to: what was announced; one producer.
 
 An election (`stream/kafka/election.py`) keeps two followers of a cluster apart. The leader writes
 in transactions under one transactional id of the cluster's. Whoever is elected takes that id first,
@@ -7,10 +7,8 @@ which fences an older process and settles what it left open, and only then reads
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import (
@@ -22,18 +20,19 @@ from confluent_kafka import (
 )
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, SpuEvent
+from spu_assigner.core.base.records import ReplicaMap, SeenEntry
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition, position
-from spu_assigner.stream.clusters.follow.decision import followed_clusters
+from spu_assigner.stream.clusters.follow.brokers import followed_clusters
+from spu_assigner.stream.clusters.follow.topic_facts import PublishedMaps
 from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.job.shard.clusters import output_key
+from spu_assigner.stream.job.shard.published import checked_record
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.client import Reader
-from spu_assigner.stream.kafka.config.connection import Connection, address
-from spu_assigner.stream.kafka.connection_diagnosis import (
-    DiagnosedAdmin,
-    UnreachableError,
-    host_not_found,
-)
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import TARGET_SERVERS_VARIABLE
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import (
     GRANTING,
     REQUEST_SECONDS_MAX,
@@ -43,11 +42,11 @@ from spu_assigner.stream.kafka.errors import (
     error_text,
     is_denied,
 )
-from spu_assigner.stream.kafka.log_dirs import UnseenReplicas, replica_sizes, unseen_replicas
 from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
 from spu_assigner.stream.kafka.topic_admin import access_faults
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_STATE,
+    REPLICA_MAP,
     SPU_EVENTS,
     TOPIC_EVENTS,
     topic_name,
@@ -55,7 +54,6 @@ from spu_assigner.stream.kafka.topics import (
 
 _Sent = TypeVar("_Sent", bound=Event)
 
-LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
 TRANSACTION_SECONDS_MAX: Final = 15  # one that a dead leader left open holds back the job's reading
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -69,75 +67,6 @@ class FollowError(AssignerError):
 
 class OvertakenError(AssignerError):
     """Another follower leads now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSnapshot:
-    """What a cluster shows of itself: of fenced brokers nothing."""
-
-    kafka_cluster: str
-    racks: Mapping[int, str | None]
-
-
-class WatchedCluster:
-    """The cluster whose brokers are followed."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._settings = connection.client()
-        self._admin = DiagnosedAdmin(self._settings)
-
-    def first_look(self) -> ClusterSnapshot:
-        """As `look`, but a failure says what to do."""
-        self._admin.metadata()
-        return self.look()
-
-    def look(self) -> ClusterSnapshot:
-        """Ask, and once more by a new client.
-
-        librdkafka asks the broker it took for the controller, and goes on asking it when it is
-        down: only a new client looks for another one.
-
-        Raises:
-            UnreachableError: nothing can be seen.
-        """
-        cause = ""
-        for seconds in (LOOK_SECONDS_MAX, REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX):
-            try:
-                asked = self._admin.describe_cluster(request_timeout=seconds)
-                found = asked.result(timeout=2 * seconds)
-            except (KafkaException, TimeoutError) as reason:
-                unknown = self._admin.unknown_hosts()
-                cause = host_not_found(unknown) if unknown else error_text(reason)
-                self._admin.close()
-                self._admin = DiagnosedAdmin(self._settings)
-            else:
-                return ClusterSnapshot(
-                    kafka_cluster=str(found.cluster_id or ""),
-                    racks={int(node.id): node.rack or None for node in found.nodes},
-                )
-        raise UnreachableError(f"{address(self._settings)}: {cause}")
-
-    def replicas_held(self) -> tuple[Counter[int], UnseenReplicas]:
-        """How many replicas each broker holds; and which of them this user may not see.
-
-        Raises:
-            UnreachableError, ClientError: nothing can be seen.
-        """
-        found = self._admin.metadata()
-        sizes = replica_sizes(self._connection, found.brokers)
-        unseen = unseen_replicas(self._admin, sizes, found.brokers, found.topics)
-        held = Counter(
-            replica
-            for topic in found.topics.values()
-            for partition in topic.partitions.values()
-            for replica in partition.replicas
-        )
-        held.update(broker for each in unseen.sizes.values() for broker in each)
-        return held, unseen
-
-    def close(self) -> None:
-        self._admin.close()
 
 
 class FencedProducer:
@@ -236,11 +165,8 @@ def require_rights(connection: Connection) -> None:
         raise AccessError(f"this user may not do what the follower does: {text}; {GRANTING}")
 
 
-def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str, *, address: str) -> None:
+def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str) -> None:
     """Return if the cluster's SPUs are, or may become, brokers of this Kafka cluster.
-
-    Args:
-        address: the option that names the Kafka cluster.
 
     Raises:
         FollowError: they are another one's; or there are none, and another cluster has these.
@@ -250,8 +176,8 @@ def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str, *, address: s
     if others:
         raise FollowError(
             f"SPUs of cluster {mine!r} are brokers of Kafka cluster {others[0]}, and this is "
-            f"{kafka_cluster}; check {address}, or say --accept-cluster if they are to be those of "
-            "this one now"
+            f"{kafka_cluster}; check its address ({TARGET_SERVERS_VARIABLE}), or say "
+            "--accept-cluster if they are to be those of this one now"
         )
     if not announced and (of := known.clusters_of(kafka_cluster)):
         raise FollowError(
@@ -262,34 +188,78 @@ def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str, *, address: s
 
 
 class AnnouncedReader:
-    """Reads what was announced of a cluster's SPUs, and goes on reading."""
+    """Reads what was announced of a cluster's SPUs, and goes on reading.
 
-    def __init__(self, connection: Connection, cluster_id: str) -> None:
+    Args:
+        has_topics: whether the maps of topics, and what the job remembers, are read as well.
+    """
+
+    def __init__(
+        self, connection: Connection, cluster_id: str, *, has_topics: bool = False
+    ) -> None:
         """Read all that there is.
 
         Raises:
             ClientError: the broker does not answer, or topics are missing.
+            DamagedOutputError: a value is none that the job has written.
         """
-        self._events = Reader(connection, [SPU_EVENTS], from_beginning=True)
-        try:
+        self._kinds = {REPLICA_MAP: ReplicaMap, ASSIGNER_STATE: SeenEntry} if has_topics else {}
+        own = f"{cluster_id}/"
+        self._begins = {REPLICA_MAP: own.encode(), ASSIGNER_STATE: f"{own}seen/".encode()}
+        self._maps: dict[str, ReplicaMap] = {}
+        self._seen: dict[int, tuple[int, ...]] = {}  # hashes of event ids, by block
+        self.version = 0  # rises when maps, or what the job remembers, have changed
+        with ExitStack() as unless_whole:
+            self._events = Reader(connection, [SPU_EVENTS], from_beginning=True)
+            unless_whole.push(self._events)
+            names = [*self._kinds] or [ASSIGNER_STATE]
+            self._state = Reader(connection, names, from_beginning=True)
+            unless_whole.push(self._state)
             begins = sum(begin for begin, _ in self._events.spans().values())
             self.origin = f"{_topic_id(connection)}.begin-{begins}"
             self.announced = AnnouncedOfCluster(cluster_id, origin=self.origin)
-            with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
-                for _, message in state.drain_messages():
-                    self.announced.take_state(message)
-            self.catch_up()
-        except BaseException:
-            self.close()
-            raise
+            self._read_state(is_first=True)
+            self._read_events()
+            unless_whole.pop_all()
 
     def catch_up(self) -> None:
         """Read what has come since."""
+        self._read_events()
+        if self._kinds:
+            self._read_state()
+
+    def published(self) -> PublishedMaps:
+        """The maps, and what the job remembers, as read so far."""
+        remembered = frozenset(each for hashes in self._seen.values() for each in hashes)
+        return PublishedMaps(maps=self._maps, remembered=remembered)
+
+    def close(self) -> None:
+        """End the clients."""
+        self._events.__exit__(None, None, None)
+        self._state.__exit__(None, None, None)
+
+    def _read_events(self) -> None:
         for _, message in self._events.drain_messages():
             self.announced.take_event(message)
 
-    def close(self) -> None:
-        self._events.__exit__(None, None, None)
+    def _read_state(self, *, is_first: bool = False) -> None:
+        """Of SPUs only at first: what becomes of them later is in their events."""
+        latest: dict[tuple[str, bytes], Message] = {}
+        for name, message in self._state.drain_messages():
+            key = message.key() or b""
+            if is_first and name == ASSIGNER_STATE:
+                self.announced.take_state(message)
+            if key.startswith(self._begins[name]):
+                latest[name, key] = message
+        for (name, key), message in latest.items() if self._kinds else ():
+            record: Any = checked_record(message, self._kinds[name], output_key)
+            if isinstance(record, SeenEntry):
+                self._seen[record.block] = record.hashes
+            elif isinstance(record, ReplicaMap) and record.replicas is not None:
+                self._maps[record.topic] = record
+            else:
+                self._maps.pop(key.removeprefix(self._begins[name]).decode(), None)
+        self.version += bool(latest)
 
 
 def _topic_id(connection: Connection) -> str:

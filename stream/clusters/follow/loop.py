@@ -1,61 +1,122 @@
-"""Following a Kafka cluster: look, decide, and, as the leader, send.
+"""`follow` and `adopt`: look, decide, send; the one again and again, the other once.
 
-Rules: everybody looks, so that a leader's successor knows since when a broker is missing; only the
-leader reads what was announced, and sends. What goes wrong after the start is reported, and retried
-at the next look from the beginning: take the id, read what was announced, decide.
+Rules of `follow`: everybody looks, so that a leader's successor knows since when a broker is
+missing; only the leader reads what was announced, and sends. What goes wrong after the start is
+reported, and retried at the next look from the beginning: take the id, read what was announced,
+decide.
+
+Rules of `adopt`: it waits for the answers, and what was sent is what a second look is compared
+with: a topic that others changed or deleted meanwhile is reported, and the next run takes it as it
+is then. A run that was killed is repeated: what it adopted is as mapped, and what was not answered
+is sent with the same id.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.events import SpuJoined
-from spu_assigner.core.base.resources import BYTES
-from spu_assigner.stream.client.spu_description import Announcement
-from spu_assigner.stream.clusters.follow.adoption import AdoptionOptions
-from spu_assigner.stream.clusters.follow.decision import (
-    FollowOptions,
-    MembershipDecision,
-    Sightings,
-    Size,
-    crowded,
-    decide,
-    declares,
-)
-from spu_assigner.stream.clusters.follow.followed_topics import FollowedEvent
+from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
+from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import (
-    AnnouncedReader,
-    ClusterSnapshot,
     FencedProducer,
     FollowError,
     OvertakenError,
-    WatchedCluster,
-    require_cluster,
     require_rights,
 )
-from spu_assigner.stream.clusters.follow.rendering import FollowOutput, brokers_text
-from spu_assigner.stream.clusters.follow.sizes_file import SizesError, read_sizes
-from spu_assigner.stream.clusters.follow.topic_following import PIECE_EVENTS, TopicFollowing
-from spu_assigner.stream.clusters.plan.model import TargetError
+from spu_assigner.stream.clusters.follow.options import FollowOptions
+from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
+from spu_assigner.stream.clusters.follow.session import FollowSession
+from spu_assigner.stream.clusters.follow.watched import ClusterSnapshot, WatchedCluster
+from spu_assigner.stream.clusters.plan.model import TargetError, TopicReason
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 from spu_assigner.stream.kafka.election import LeaderElection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
-from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_name
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
+PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
 HELD_BACK: Final = 1  # exit status
+
+
+def adopt_topics(
+    events: Connection,
+    target: Connection,
+    options: FollowOptions,
+    output: FollowOutput,
+    *,
+    check: Callable[[], None],
+) -> AdoptReport:
+    """Adopt, or with `dry_run` only look; what became of it.
+
+    Raises:
+        FollowError: the SPUs are brokers of another Kafka cluster, or these of another cluster.
+        TargetError, UnreachableError: the topics cannot be looked at.
+        ClientError: the job's topics cannot be read, or do not take events or records.
+    """
+    with ExitStack() as stack:
+        watched = stack.enter_context(closing(WatchedCluster(target)))
+        look = watched.first_look()
+        options = options.of(look.kafka_cluster, _own_topics(events))
+        session = stack.enter_context(
+            closing(FollowSession(events, watched, target, options, output))
+        )
+        # Before the maps are read: what they do not show yet is answered after it was made.
+        exchange = None
+        if not options.dry_run:
+            exchange = stack.enter_context(
+                EventExchange(events, seconds=options.wait_seconds, check=check)
+            )
+        sight = Sightings().after(look.racks, now=0.0, gap=0.0)
+        brokers = session.decide_brokers(sight)
+        joins = tuple(event for event in brokers.events if isinstance(event, SpuJoined))
+        topics = session.decide_topics(joins)
+        left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
+        report = AdoptReport(
+            kafka_cluster=look.kafka_cluster,
+            joins=joins,
+            topics=replace(topics, left=tuple(left)),
+        )
+        if exchange is None:
+            return report
+        if report.events:
+            report = _sent(report, exchange, output)
+            adopted = [each for each in report.accepted if isinstance(each, TopicAdopted)]
+            report = replace(report, changed=tuple(session.changed(adopted)))
+        changed = {each.topic for each in report.changed}
+        found = {*report.topics.equal, *report.topics_of(TopicAdopted)} - changed
+        session.record(sorted(found), report.topics_of(TopicRelease))
+        return report
+
+
+def _sent(report: AdoptReport, exchange: EventExchange, output: FollowOutput) -> AdoptReport:
+    """The report of events once they are answered."""
+    events = report.events
+    with output.progress(len(events)) as bar:
+        exchange.run(events, bar.update)
+    names = {join.event_id: f"SPU {join.spu_id}" for join in report.joins}
+    names |= {event.event_id: event.topic for event in report.topics.events}
+    return replace(
+        report,
+        accepted=tuple(each for each in events if each.event_id in exchange.accepted),
+        rejected=tuple(
+            TopicReason(topic=names[event_id], reason=why)
+            for event_id, why in exchange.rejected.items()
+        ),
+        unanswered=len(events) - len(exchange.accepted) - len(exchange.rejected),
+    )
 
 
 def follow_cluster(
     events: Connection,
-    watched: Connection,
+    target: Connection,
     options: FollowOptions,
     output: FollowOutput,
     *,
@@ -64,16 +125,15 @@ def follow_cluster(
     """Follow until `check` raises, or with `once` until nothing is left to do; the exit status.
 
     Raises:
-        SizesError: the file of sizes is wrong at the start.
         UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
         ClientError: the same of the cluster that the events go to.
         FollowError, ElectionError: it cannot go on.
     """
-    with closing(_Follower(events, watched, options, output)) as follower:
+    with closing(_Follower(events, target, options, output)) as follower:
         follower.begin()
         while True:
             began = time.monotonic()
-            status = follower.turn()
+            status = follower.round()
             if status is not None:
                 return status
             while (left := began + options.interval_seconds - time.monotonic()) > 0:
@@ -82,116 +142,35 @@ def follow_cluster(
             check()
 
 
-class SizesOfLooks:
-    """The options, with what the file of sizes says at each look; a wrong file changes nothing.
-
-    Raises:
-        SizesError: the file is wrong at the start.
-    """
-
-    def __init__(self, options: FollowOptions, output: FollowOutput) -> None:
-        self._options = options
-        self._output = output
-        self._file = options.sizes_file
-        self._sizes = (Size(), {}) if self._file is None else read_sizes(self._file)
-
-    def now(self, kafka_cluster: str) -> FollowOptions:
-        """The options for the watched cluster's own id."""
-        wrong = None
-        try:
-            self._sizes = self._sizes if self._file is None else read_sizes(self._file)
-        except SizesError as reason:
-            wrong = f"{reason}; the sizes of before still hold"
-        self._output.report("sizes", wrong)
-        size = self._sizes[0].over(self._options.size)
-        return replace(self._options, kafka_cluster=kafka_cluster, size=size, sizes=self._sizes[1])
-
-
-class _Session:
-    """What the leader has, from winning the election to losing it."""
-
-    def __init__(self, events: Connection, watched: Connection, options: FollowOptions) -> None:
-        self.topics: TopicFollowing | None = None  # None: they are not followed
-        self.producer: FencedProducer | None = None  # None: nothing is to be sent
-        self.shown: set[str] = set()  # ids of what a dry run has shown
-        with ExitStack() as unless_whole:
-            # First the id: what an older leader left open is settled.
-            if not options.dry_run:
-                self.producer = FencedProducer(events, options.cluster_id)
-                unless_whole.callback(self.producer.close)
-            self.reader = AnnouncedReader(events, options.cluster_id)
-            unless_whole.callback(self.reader.close)
-            if options.topics:
-                followed = AdoptionOptions(
-                    cluster_id=options.cluster_id,
-                    globs=options.topics,
-                    excluded=options.excluded_topics,
-                )
-                self.topics = TopicFollowing(
-                    events,
-                    watched,
-                    followed,
-                    place_new=options.place_new,
-                    dry_run=options.dry_run,
-                )
-            unless_whole.pop_all()
-
-    def send(self, events: Sequence[Announcement]) -> Sequence[Announcement]:
-        """Send events, and take over what was sent; of a dry run, what is new."""
-        if self.producer is None:
-            new = [event for event in events if event.event_id not in self.shown]
-            self.shown.update(event.event_id for event in new)
-            return new
-        for event, place in self.producer.send(events) if events else ():
-            self.reader.announced.take(event, place)
-        return events
-
-    def send_of_topics(self, events: Sequence[FollowedEvent]) -> None:
-        """Send events about topics, some at a time: a transaction is not to last."""
-        if self.producer is not None:
-            for at in range(0, len(events), PIECE_EVENTS):
-                self.producer.send(events[at : at + PIECE_EVENTS])
-
-    def close(self) -> None:
-        self.reader.close()
-        if self.topics is not None:
-            self.topics.close()
-        if self.producer is not None:
-            self.producer.close()
-
-
 class _Follower:
     """One process that follows."""
 
     def __init__(
         self,
         events: Connection,
-        watched: Connection,
+        target: Connection,
         options: FollowOptions,
         output: FollowOutput,
     ) -> None:
         self._events = events
+        self._target = target
         self._options = options
         self._output = output
-        self._sizes = SizesOfLooks(options, output)
-        self._watched_connection = watched
-        self._watched = WatchedCluster(watched)
+        self._watched = WatchedCluster(target, trusts_lists=True)
         self._sight = Sightings()
-        self._kafka_cluster = ""
         self._election: LeaderElection | None = None
-        self._session: _Session | None = None
-        self._spus: frozenset[int] = frozenset()  # that were announced when topics were looked at
+        self._producer: FencedProducer | None = None  # None: nothing is to be sent
+        self._session: FollowSession | None = None  # None: it does not lead
+        self._shown: set[str] = set()  # ids of what a dry run has shown
 
     def begin(self) -> None:
         """The first look, and joining the election."""
-        options = self._options
         look = self._watched.first_look()
-        self._kafka_cluster = look.kafka_cluster
+        options = self._options = self._options.of(look.kafka_cluster, _own_topics(self._events))
         self._output.say(
             f"watches Kafka cluster {look.kafka_cluster}, {brokers_text(sorted(look.racks))}, for "
             f"cluster {options.cluster_id}"
         )
-        self._see(look)
         if options.dry_run:
             return
         require_rights(self._events)
@@ -210,7 +189,7 @@ class _Follower:
                     f"within {ELECTION_SECONDS_MAX:.0f} s; check the brokers"
                 )
 
-    def turn(self) -> int | None:
+    def round(self) -> int | None:
         """Look and act; the exit status if this was all."""
         once = self._options.once
         try:
@@ -229,8 +208,9 @@ class _Follower:
                 self._output.report("election", f"stands by: {known}")
                 return 0 if once else None
         try:
-            decision = self._act()
-            has_topics_left = self._follow_topics()
+            session = self._session = self._session or self._begun_session()
+            decision = self._follow_brokers(session)
+            has_topics_left = self._follow_topics(session)
         except OvertakenError as reason:
             self._end_session()
             self._output.report("trouble", f"{reason}; queues again")
@@ -263,10 +243,10 @@ class _Follower:
         self._watched.close()
 
     def _see(self, look: ClusterSnapshot | None) -> None:
-        if look is not None and look.kafka_cluster != self._kafka_cluster:
+        if look is not None and look.kafka_cluster != self._options.kafka_cluster:
             raise FollowError(
-                f"the watched cluster was {self._kafka_cluster} and is {look.kafka_cluster} now; "
-                "start again once you know which is meant"
+                f"the watched cluster was {self._options.kafka_cluster} and is "
+                f"{look.kafka_cluster} now; start again once you know which is meant"
             )
         racks: Mapping[int, str | None] = {} if look is None else look.racks
         if racks:
@@ -274,84 +254,48 @@ class _Follower:
         gap = 3 * self._options.interval_seconds + REQUEST_SECONDS_MAX
         self._sight = self._sight.after(racks, now=time.monotonic(), gap=gap)
 
-    def _act(self) -> MembershipDecision:
-        """Decide, and send what follows."""
-        if self._session is None:
-            self._session = self._begun_session()
-        session = self._session
-        session.reader.catch_up()
-        decision = decide(
-            session.reader.announced.by_spu(),
-            self._sight,
-            self._sizes.now(self._kafka_cluster),
-            origin=session.reader.origin,
-            occurred_at=time.time_ns() // 1_000_000,
-        )
-        self._output.decided(decision, self._sight)
-        self._warn_of_crowded(decision.events)
-        for event in session.send(decision.events):
-            self._output.event(event, missing_for=self._sight.missing_for(event.spu_id))
+    def _follow_brokers(self, session: FollowSession) -> MembershipDecision:
+        """Decide about brokers, and send what follows."""
+        decision = session.decide_brokers(self._sight)
+        self._output.brokers(decision, self._sight)
+        events = [event for event in decision.events if event.event_id not in self._shown]
+        if self._producer is None:
+            self._shown.update(event.event_id for event in events)
+        elif events:
+            for event, place in self._producer.send(events):
+                session.reader.announced.take(event, place)
+        for event in events:
+            seconds = self._sight.missing_for(event.spu_id)
+            self._output.event(event, "" if seconds is None else f": missing for {seconds:.0f} s")
         return decision
 
-    def _follow_topics(self) -> bool:
-        """Look at topics and send what follows; whether there is more to look for."""
-        session = self._session
-        if session is None or session.topics is None or not self._sight.is_clear:
+    def _follow_topics(self, session: FollowSession) -> bool:
+        """Decide about topics, and send what follows; whether there is more to look for."""
+        if not self._options.globs or not self._sight.is_clear:
             return False
-        announced = session.reader.announced.by_spu()
-        spus = announced.keys()
-        has_new_spus, self._spus = not spus <= self._spus, frozenset(spus)
-        turn = session.topics.turn(
-            spus, has_new_spus=has_new_spus, asks_bytes=declares(announced, BYTES)
-        )
-        self._output.topics(turn)
-        session.send_of_topics(turn.events)
-        for event in turn.events:
+        decision = session.decide_topics()
+        self._output.topics(decision)
+        if self._producer is not None:
+            session.record(*session.followed(decision))
+            for at in range(0, len(decision.events), PIECE_EVENTS):
+                self._producer.send(decision.events[at : at + PIECE_EVENTS])
+        for event in decision.events:
             self._output.event(event)
-        moves = session.topics.moves
-        moved, trouble = moves.take()
+        moved, trouble = session.moves.take()
         for name in moved:
             self._output.say(f"has moved topic {name} to where the job placed it")
         text = f"new topics are not moved now: {trouble}; retries"
         self._output.report("moves", None if trouble is None else text)
-        if not self._options.dry_run:
-            moves.start(turn.moves)
-        return turn.is_awaited or bool(turn.events)
+        if self._producer is not None:
+            session.moves.start(decision.moves)
+        return decision.is_awaited or bool(decision.events)
 
-    def _warn_of_crowded(self, events: Sequence[Announcement]) -> None:
-        """Before a broker joins with a capacity that Kafka has half used."""
-        joins = [event for event in events if isinstance(event, SpuJoined)]
-        if not joins:
-            return
-        try:
-            held, unseen = self._watched.replicas_held()
-        except (UnreachableError, ClientError) as reason:
-            text = f"cannot count the replicas that brokers hold: {reason}"
-            self._output.report("count", text)
-            return
-        silent = replace(unseen, sizes={}).lines("not counted where brokers join")
-        self._output.report("count", next(silent, None))
-        for broker, (count, capacity) in crowded(joins, held).items():
-            self._output.report(
-                f"capacity of {broker}",
-                f"warning: broker {broker} holds {count:,} replicas in Kafka already, more than "
-                f"half of the {capacity:,} slots that it joins with, and it takes no new ones once "
-                "they are assigned; set --capacity, or --sizes for single brokers",
-            )
-
-    def _begun_session(self) -> _Session:
+    def _begun_session(self) -> FollowSession:
         options = self._options
-        session = _Session(self._events, self._watched_connection, options)
-        if not options.accept_cluster:
-            try:
-                require_cluster(
-                    session.reader.announced,
-                    self._kafka_cluster,
-                    address="--watch-bootstrap-servers",
-                )
-            except FollowError:
-                session.close()
-                raise
+        # First the id: what an older leader left open is settled.
+        if not options.dry_run:
+            self._producer = FencedProducer(self._events, options.cluster_id)
+        session = FollowSession(self._events, self._watched, self._target, options, self._output)
         announced = session.reader.announced.by_spu()
         online = [known.is_own for known in announced.values() if known.online]
         what = "dry run, nothing is sent" if options.dry_run else "leads"
@@ -362,6 +306,11 @@ class _Follower:
         return session
 
     def _end_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+        for ended in (self._session, self._producer):
+            if ended is not None:
+                ended.close()
+        self._session = self._producer = None
+
+
+def _own_topics(connection: Connection) -> list[str]:
+    return [topic_name(spec.name, prefix=connection.prefix) for spec in TOPICS]

@@ -15,8 +15,8 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from spu_assigner.stream.common.private_files import private_folder
@@ -52,7 +52,7 @@ def prepare(
     return java, jars, image
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(BrokerProcess):
     """A broker that lives as long as this process at most.
 
     Args:
@@ -62,6 +62,11 @@ class EmbeddedBroker:
         preferred_port: see `port`; None for none.
         heap_mb: the JVM's heap.
         settings: further lines of `server.properties`.
+
+    Raises:
+        BrokerError: the port is taken.
+        JavaError, JarError: what it runs on cannot be had.
+        FolderError: others can write to its data folder.
     """
 
     def __init__(
@@ -73,82 +78,46 @@ class EmbeddedBroker:
         heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self._data_dir = data_dir
-        self._port = port
-        self._preferred_port = preferred_port
-        self._heap_mb = heap_mb
-        self._settings = dict(settings or {})
-        self._process: BrokerProcess | None = None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """`127.0.0.1:port`; the same after a restart."""
-        return self._begun().bootstrap_servers
-
-    @property
-    def pid(self) -> int | None:
-        """The JVM's process id; None while the broker is stopped."""
-        return self._begun().pid
-
-    @property
-    def log_path(self) -> Path:
-        """Where the broker logs."""
-        return self._begun().log
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.is_running
+        java, jars, self._image = prepare()
+        folder = data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
+        folder = folder.absolute()
+        private_folder(folder)
+        self._is_temporary = data_dir is None
+        self._has_run = False
+        self._choose = partial(_choose_ports, folder, port, preferred_port)
+        super().__init__(
+            java=java,
+            jars=jars,
+            folder=folder,
+            ports=self._choose(),
+            heap_mb=heap_mb,
+            settings=dict(settings or {}),
+            jvm_options=jvm_options(self._image),
+        )
 
     def start(self) -> Self:
         """Start, wait until the broker answers, 1 s; after `stop` or `kill` on the same ports.
 
         Raises:
             BrokerError: it does not come up; the message says why and names its log.
-            JavaError, JarError: what it runs on cannot be had.
-            FolderError: others can write to its data folder.
         """
         if self.is_running:
             raise BrokerError(
                 f"the broker already runs on {self.bootstrap_servers}; stop it, or use that one"
             )
-        if self._process is not None:
-            self._process.kill()  # It may have ended by itself: its pipes are closed here.
-            self._process.start()
-            return self
-        java, jars, image = prepare()
-        folder = self._data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
-        folder = folder.absolute()
-        private_folder(folder)
-        for tries in range(1, PORT_TRIES_MAX + 1):
-            process = BrokerProcess(
-                java=java,
-                jars=jars,
-                folder=folder,
-                ports=_choose_ports(folder, self._port, self._preferred_port),
-                heap_mb=self._heap_mb,
-                settings=self._settings,
-                jvm_options=jvm_options(image),
-            )
-            if not (process.data / "meta.properties").exists():
-                copy_data(image, process.data)
+        self.kill()  # It may have ended by itself: its pipes are closed here.
+        if not (self.data / "meta.properties").exists():
+            copy_data(self._image, self.data)
+        for left in reversed(range(1 if self._has_run else PORT_TRIES_MAX)):
             try:
-                process.start()
-            except BrokerError as reason:
-                if tries == PORT_TRIES_MAX or "in use" not in str(reason):
-                    raise
-            else:
+                super().start()
                 break
-        self._process = process
+            except BrokerError as reason:
+                if not left or "in use" not in str(reason):
+                    raise
+                self.ports = self._choose()
+        self._has_run = True
         return self
-
-    def stop(self) -> None:
-        """End cleanly: nothing that was acknowledged is lost, and the next start is fast."""
-        if self._process is not None:
-            self._process.stop()
-
-    def kill(self) -> None:
-        """End as a crash would."""
-        self._begun().kill()
 
     def restart(self) -> Self:
         """Stop cleanly and start again on the same data and ports."""
@@ -158,25 +127,14 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Stop, and remove the data folder if it was a temporary one."""
         self.stop()
-        if self._process is not None and self._data_dir is None:
-            shutil.rmtree(self._process.folder, ignore_errors=True)
-        self._process = None
+        if self._is_temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self if self.is_running else self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _begun(self) -> BrokerProcess:
-        if self._process is None:
-            raise BrokerError("the broker has not been started; call `start` first")
-        return self._process
 
 
 def _choose_ports(folder: Path, port: int | None, preferred_port: int | None) -> Ports:

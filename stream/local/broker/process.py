@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.child_processes import supervised
@@ -103,11 +103,13 @@ class BrokerProcess:
         return self.folder / "data"
 
     @property
-    def log(self) -> Path:
+    def log_path(self) -> Path:
+        """Where the broker logs."""
         return self.folder / "broker.log"
 
     @property
     def bootstrap_servers(self) -> str:
+        """`127.0.0.1:port`; the same after a restart."""
         return f"{HOST}:{self.ports.client}"
 
     @property
@@ -152,13 +154,13 @@ class BrokerProcess:
         path.write_text("".join(lines), encoding="utf-8")
         return path
 
-    def start(self) -> None:
+    def start(self) -> Self:
         """Start and wait until the broker answers.
 
         Raises:
             BrokerError: it ended, or did not answer in time; the message names its log.
         """
-        with self._folder_lock() as lock, open_private(self.log) as log:
+        with self._folder_lock() as lock, open_private(self.log_path) as log:
             command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()
             self._supervisor = subprocess.Popen(
@@ -174,12 +176,16 @@ class BrokerProcess:
             with self._supervisor.stdout as pipe:  # type: ignore[union-attr]  # it is a pipe
                 self.pid = int(pipe.readline() or 0) or None
             self._wait_until_ready(begin)
+            return self
         except BaseException:  # Ctrl-C too: no process may be left behind.
             self.kill()
             raise
 
     def stop(self) -> None:
-        """Let the broker end cleanly; past STOP_SECONDS_MAX it is killed."""
+        """Let the broker end cleanly: nothing that was acknowledged is lost.
+
+        Past STOP_SECONDS_MAX it is killed.
+        """
         if self._supervisor is None:
             return
         with suppress(BrokenPipeError):
@@ -267,10 +273,10 @@ class BrokerProcess:
 
     def _last_words(self, log_begin: int) -> str:
         """The first exception in the log since this start, or else error; and where the log is."""
-        with self.log.open("rb") as log:
+        with self.log_path.open("rb") as log:
             log.seek(log_begin)
             lines = log.read().decode(errors="replace").splitlines()
         exceptions = [line for line in lines if _EXCEPTION.match(line)]
         errors = [line for line in lines if " ERROR " in line or line.startswith("Error: ")]
         words = next(iter(exceptions or errors or lines[-1:]), "its log is empty")
-        return f": {words.strip()[:300]}; its log is {self.log}"
+        return f": {words.strip()[:300]}; its log is {self.log_path}"

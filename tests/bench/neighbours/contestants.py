@@ -20,10 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.local.jvm.jars import ROOTS
 from spu_assigner.stream.local.jvm.java import ensure_java
 from support.bench.preparing import compiled, environment
 from support.bench.workload import creates, joins
+from support.project.jars_lock import ROOTS
 
 HERE: Final = Path(__file__).parent
 PARTITIONS: Final = 4

@@ -21,20 +21,24 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import ClusterRebalance, SpuJoined, SpuLeft, TopicDelete
+from spu_assigner.core.base.events import (
+    ClusterRebalance,
+    SpuJoined,
+    SpuLeft,
+    TopicAdopted,
+    TopicDelete,
+)
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit import rebuild as recover_module
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.audit.verify.reading import Spool, read_history
 from spu_assigner.stream.clusters.follow import loop as follow_run
-from spu_assigner.stream.clusters.follow.adopt import AdoptRequest, adopt_topics
-from spu_assigner.stream.clusters.follow.adoption import AdoptionOptions
-from spu_assigner.stream.clusters.follow.decision import FollowOptions, Size
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
-from spu_assigner.stream.clusters.follow.loop import follow_cluster
-from spu_assigner.stream.clusters.follow.rendering import FollowOutput, Progress
+from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
@@ -329,24 +333,26 @@ def follow_once(settings: Settings) -> None:
     connection = settings.connection()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follow_run, "require_rights", lambda _: None)
-        follow_cluster(connection, connection, order, FollowOutput("json"), check=lambda: None)
+        follow_cluster(
+            connection, connection, order, FollowOutput("follow", "json"), check=lambda: None
+        )
 
 
 def adopt_one(settings: Settings) -> None:
     """Adopt a topic into a cluster of the user's own, in which no broker has joined yet."""
     user = str(settings.security.sasl_username)
     (name,) = adopted(user)
-    request = AdoptRequest(
-        connection=settings.connection(),
-        target_connection=None,
-        options=AdoptionOptions(cluster_id=user, globs=(name,)),
+    options = FollowOptions(
+        cluster_id=user,
+        is_adopt=True,
+        globs=(name,),
         accept_cluster=True,  # Each user has a cluster of his own, of one broker.
     )
-    report = adopt_topics(
-        request, say=print, progress=Progress("adopt", is_quiet=True), check=lambda: None
-    )
+    connection = settings.connection()
+    output = FollowOutput("adopt", "json")
+    report = adopt_topics(connection, connection, options, output, check=lambda: None)
     assert not report.rejected, report.rejected
-    assert report.adopted == (name,), f"{name} is missing"
+    assert report.topics_of(TopicAdopted) == [name], f"{name} is missing"
 
 
 def move_partitions(settings: Settings) -> None:

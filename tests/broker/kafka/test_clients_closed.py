@@ -14,11 +14,8 @@ import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.audit.doctor.checks import CheckTarget, TimeLimit, run_checks
-from spu_assigner.stream.clusters.follow.kafka import (
-    AnnouncedReader,
-    WatchedCluster,
-    require_rights,
-)
+from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
+from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.kafka.acls import Role
@@ -81,11 +78,12 @@ def look_at_one_broker(connection: Connection) -> None:
 def watch_brokers(connection: Connection) -> None:
     watched = WatchedCluster(connection)
     assert watched.first_look().racks
+    assert watched.topics(lambda _: False)
     watched.close()
 
 
 def read_what_was_said(connection: Connection) -> None:
-    AnnouncedReader(connection, "c1").close()
+    AnnouncedReader(connection, "c1", has_topics=True).close()
 
 
 def settings_of(connection: Connection) -> Settings:

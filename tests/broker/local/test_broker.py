@@ -108,13 +108,6 @@ def test_it_listens_on_the_loopback_only(kafka: SharedBroker) -> None:
     assert ours <= {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
-def test_two_brokers_are_two_clusters(kafka: SharedBroker) -> None:
-    """Both start from the same image; an id of its own lets each know its folder."""
-    with EmbeddedBroker() as other:
-        ids = {_cluster_id(broker.bootstrap_servers) for broker in (kafka, other)}
-        assert len(ids) == 2
-
-
 def _cluster_id(servers: str) -> str:
     with AdminClient({"bootstrap.servers": servers, **_QUIET}) as admin:
         return str(admin.list_topics(timeout=60).cluster_id)
@@ -139,11 +132,16 @@ def test_records_outlive_a_stop_and_a_crash_on_the_same_address(tmp_path: Path) 
 
 
 @pytest.mark.smoke
-def test_a_stop_is_clean_and_leaves_nothing_behind() -> None:
-    """No process, no folder: the next start need not recover, and the disk does not fill."""
+def test_a_stop_is_clean_and_leaves_nothing_behind(kafka: SharedBroker) -> None:
+    """No process, no folder: the next start need not recover, and the disk does not fill.
+
+    Another one from the same image is another cluster. Ctrl-C goes to the terminal's session.
+    """
     broker = EmbeddedBroker().start()
     pid, log = broker.pid, broker.log_path
     assert pid is not None
+    assert os.getsid(pid) != os.getsid(0)
+    assert _cluster_id(broker.bootstrap_servers) != _cluster_id(kafka.bootstrap_servers)
     broker.stop()
     assert not _is_alive(pid)
     assert (log.parent / "data" / ".kafka_cleanshutdown").exists()
@@ -177,13 +175,6 @@ def test_the_broker_ends_when_its_supervisor_is_killed(tmp_path: Path) -> None:
         assert supervisor != os.getpid()
         os.kill(supervisor, signal.SIGKILL)
         assert _gone_within(pid, 60)
-
-
-def test_a_terminal_s_interrupt_does_not_reach_the_broker() -> None:
-    """Ctrl-C goes to the terminal's session; the job must end before its broker does."""
-    with EmbeddedBroker() as broker:
-        assert broker.pid is not None
-        assert os.getsid(broker.pid) != os.getsid(0)
 
 
 def test_a_taken_port_is_named(kafka: SharedBroker, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ PASSWORD = "doctor's"
 AHEAD_SECONDS = 1_800  # that a broker's clock may be wrong; Kafka takes an hour
 NO_PORTS = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
 _OWN = ("SPU_ASSIGNER_", "KAFKA_", "SPARK_", "PYSPARK_")
-_KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_IVY_SETTINGS")
+_KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_MAVEN_URL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

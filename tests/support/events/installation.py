@@ -1,4 +1,4 @@
-"""A Kafka cluster whose topics are adopted, and a job that answers, both without Kafka."""
+"""A Kafka cluster whose topics are adopted or followed, and a job that answers; without Kafka."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event
-from spu_assigner.core.base.records import ReplicaMap, TopicStatus
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.follow.adoption import (
-    AdoptionDecision,
-    AdoptionOptions,
+from spu_assigner.stream.clusters.follow.options import FollowOptions
+from spu_assigner.stream.clusters.follow.topic_facts import (
     FoundTopic,
     PublishedMaps,
-    decide_adoptions,
+    TopicFacts,
+    TopicMemory,
     rows_of,
 )
+from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics, with_sizes
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import Rows
 from support.events.builders import Events
 from support.job.plans import record, recorded
 
-OPTIONS = AdoptionOptions(cluster_id="c1", own=frozenset({"spu-events"}))
+ADOPT = FollowOptions(cluster_id="c1", is_adopt=True, globs=("*",), own=frozenset({"spu-events"}))
 Lists = list[list[int]]
 
 
@@ -33,19 +34,25 @@ def rows(lists: Lists) -> Rows:
 class Installation:
     """A Kafka cluster, a job without Kafka, and the records; SPUs 1 to 4 have joined."""
 
-    def __init__(self, options: AdoptionOptions = OPTIONS) -> None:
+    def __init__(self, options: FollowOptions = ADOPT) -> None:
         self.options = options
         self.events = Events()
         self.found: dict[str, FoundTopic] = {}
         self.bytes: dict[str, int] = {}  # of one copy of topics
+        self.written: set[str] | None = set()  # topics that hold data; None: it is not known
+        self.moving: set[str] = set()  # topics that the process is moving
+        self.announced: set[int] = set()  # SPUs that the job does not know yet
         self.applied = AppliedRecords()
+        self.memory = TopicMemory()
         self.assigner = Assigner()
         self.published: dict[str, ReplicaMap] = {}
         self.statuses: list[TopicStatus] = []
+        self.inbox: list[Event] = []  # what the job has not read yet
         self.answer(*self.events.joins(1, 2, 3, 4))
 
     def answer(self, *events: Event) -> None:
         """What the job makes of these."""
+        self.statuses.clear()
         for event in events:
             for answer in self.assigner.apply(event):
                 if isinstance(answer, TopicStatus):
@@ -59,25 +66,53 @@ class Installation:
         """A topic is made or changed by others."""
         self.found[topic] = FoundTopic(rows=rows(lists), topic_id=topic_id or f"id-of-{topic}")
 
-    def decide(self, **changed: Any) -> AdoptionDecision:
-        memory = self.assigner.clusters["c1"].memory.known
-        remembered = frozenset(each for each in memory if each is not None)
-        return decide_adoptions(
-            self.found,
-            PublishedMaps(maps=self.published, remembered=remembered),
-            self.applied,
-            replace(self.options, **changed),
-            spus=self.assigner.clusters["c1"].spus.keys(),
-            occurred_at=0,
-            topic_bytes=self.bytes,
-        )
+    def decide(self, **changed: Any) -> TopicsDecision:
+        """What the options, or changed ones, come to now; by a process that has just begun."""
+        self.memory = TopicMemory()
+        return self._decide(replace(self.options, **changed))
 
-    def adopt(self, **changed: Any) -> AdoptionDecision:
+    def adopt(self, **changed: Any) -> TopicsDecision:
         """Decide, and have the job answer."""
         decision = self.decide(**changed)
-        self.statuses.clear()
         self.answer(*decision.events)
         return decision
+
+    def look(self, *, job_runs: bool = True) -> TopicsDecision:
+        """The next look of a process that follows."""
+        decision = self._decide(self.options)
+        self.inbox += decision.events
+        if job_runs:
+            self.answer(*self.inbox)
+            self.inbox.clear()
+            for status in self.statuses:
+                if status.status is Status.REJECTED:
+                    self.memory.reject(status.cause, str(status.message))
+        return decision
+
+    def _decide(self, options: FollowOptions) -> TopicsDecision:
+        cluster = self.assigner.clusters["c1"]
+        remembered = frozenset(each for each in cluster.memory.known if each is not None)
+        published = PublishedMaps(maps=dict(self.published), remembered=remembered)
+        facts = TopicFacts(
+            found=self.found,
+            published=published,
+            applied=self.applied,
+            spus=frozenset({*cluster.spus, *self.announced}),
+        )
+        decision = decide_topics(
+            facts,
+            options,
+            self.memory,
+            occurred_at=0,
+            untouched=lambda names: None if self.written is None else {*names} - self.written,
+            moving=self.moving,
+        )
+        asked = {event.topic for event in decision.adopted}
+        if options.is_adopt:
+            asked |= {*decision.equal}
+        sizes = {name: size for name, size in self.bytes.items() if name in asked}
+        decision = with_sizes(decision, sizes, facts, options, occurred_at=0)
+        return replace(decision, events=self.memory.numbered(decision.events, published))
 
     def maps(self) -> dict[str, Rows]:
         return {name: rows_of(each) for name, each in self.published.items()}

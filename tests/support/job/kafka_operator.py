@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -161,8 +163,52 @@ class Operator:
         return {name.removeprefix(self.prefix): record for name, record in records.items()}
 
 
-class TopicFollower:
-    """`follow --topics` as a process, and the job that answers it.
+class FollowerProcess:
+    """`follow` as a process; what it prints is kept as it comes."""
+
+    def __init__(self, *options: str, environ: Mapping[str, str]) -> None:
+        self.lines: list[str] = []
+        command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
+        self.process = subprocess.Popen(
+            [*command, "--interval", "0.2s", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self.lines.append(line.rstrip())
+
+    def waits(self, is_so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while not is_so():
+            assert time.monotonic() < deadline, self.lines
+            time.sleep(0.05)
+
+    def says(self, pattern: str) -> re.Match[str]:
+        """What of a line is such, once there is one."""
+        found: list[re.Match[str] | None] = []
+
+        def is_there() -> bool:
+            found[:] = [re.search(pattern, line) for line in list(self.lines)]
+            return any(found)
+
+        self.waits(is_there)
+        return next(filter(None, found))
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait()
+        self._reader.join()
+        return status
+
+
+class TopicFollower(FollowerProcess):
+    """`follow --topics`, and the job that answers it.
 
     Args:
         environ: of the process; by default the operator's.
@@ -176,22 +222,9 @@ class TopicFollower:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.job = job
-        self.lines: list[str] = []
         self._operator = operator
-        command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
-        self._process = subprocess.Popen(
-            [*command, "--interval", "0.2s", "--topics", f"{operator.prefix}*", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **(environ or operator.environ), "PYTHONUNBUFFERED": "1"},
-        )
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        for line in self._process.stdout or ():
-            self.lines.append(line.rstrip())
+        globs = ("--topics", f"{operator.prefix}*")
+        super().__init__(*globs, *options, environ=environ or operator.environ)
 
     def maps(self) -> dict[str, Lists]:
         """As the job knows them."""
@@ -201,21 +234,10 @@ class TopicFollower:
             for name, topic in ({} if state is None else dict(state.topics)).items()
         }
 
-    def waits(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        while not is_so():
-            assert time.monotonic() < deadline, [self.maps(), *self.lines]
-            time.sleep(0.05)
-
     def looks_again(self, topic: str) -> None:
         """All that was there has been looked at: a topic that is made now is adopted."""
         self._operator.make(topic, [[1]])
         self.waits(lambda: self.maps().get(topic) == [[1]])
-
-    def end(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        self._reader.join()
 
 
 def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:

@@ -119,8 +119,8 @@ class KafkaCluster:
     def log_path(self, broker_id: int) -> Path:
         """Everything the broker, or a controller, says."""
         if broker_id in self._controllers:
-            return self._controllers[broker_id].log
-        return self._broker(broker_id).log
+            return self._controllers[broker_id].log_path
+        return self._broker(broker_id).log_path
 
     def begin(self) -> Self:
         """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
@@ -266,7 +266,7 @@ class KafkaCluster:
         controllers = {f"controller {each}": found for each, found in self._controllers.items()}
         for name, process in {**processes, **controllers}.items():
             if not process.is_running:
-                raise BrokerError(f"{name} has ended by itself; its log is {process.log}")
+                raise BrokerError(f"{name} has ended by itself; its log is {process.log_path}")
 
     def close(self) -> None:
         """End all and remove their data, as nobody needs it any more."""

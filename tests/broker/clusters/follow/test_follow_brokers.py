@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.spu_description import LABEL
 from spu_assigner.stream.clusters.follow.kafka import (
     AnnouncedReader,
@@ -28,45 +23,12 @@ from spu_assigner.stream.clusters.follow.kafka import (
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from support.job.kafka_operator import SEEN_SECONDS_MAX, FollowerProcess
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
 
-SECONDS_MAX = 240.0
 GRACE_SECONDS = 10.0  # the leader may lose the election for a while with the broker that stops
 RESTART_GRACE = "10m"  # longer than any machine takes to restart a broker
-
-
-@dataclass(slots=True)
-class Follower:
-    """A process; what it prints is kept as it comes."""
-
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
-
-    def waits_for(self, words: str, count: int = 1) -> None:
-        wait(lambda: sum(words in line for line in list(self.lines)) >= count, lambda: self.lines)
-
-    def says(self, pattern: str) -> re.Match[str]:
-        """What of a line is such, once there is one."""
-        found: list[re.Match[str]] = []
-
-        def is_there() -> bool:
-            found.extend(filter(None, (re.search(pattern, line) for line in list(self.lines))))
-            return bool(found)
-
-        wait(is_there, lambda: self.lines)
-        return found[0]
-
-    def end(self, number: int) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(SECONDS_MAX)
-
-
-def wait(is_so: Callable[[], bool], shown: Callable[[], list[Any]]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, "\n".join(map(str, shown()))
-        time.sleep(0.1)
 
 
 class Followed:
@@ -74,58 +36,39 @@ class Followed:
 
     def __init__(self, cluster: KafkaCluster, prefix: str) -> None:
         self.connection = Connection(bootstrap_servers=cluster.bootstrap_servers, prefix=prefix)
-        self.started: list[Follower] = []
+        self.started: list[FollowerProcess] = []
         create_topics(self.connection.client(), prefix=prefix, replication_factor=3)
 
-    def start(self, *options: str) -> Follower:
-        process = subprocess.Popen(
-            self.command(*options),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        )
-        follower = Follower(process)
+    def start(self, *options: str) -> FollowerProcess:
+        follower = FollowerProcess(*options, environ=self.environ)
         self.started.append(follower)
-
-        def read() -> None:
-            for line in process.stdout or ():
-                follower.lines.append(line.rstrip())
-
-        threading.Thread(target=read, daemon=True).start()
         return follower
 
     def once(self, *options: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            self.command("--once", *options), capture_output=True, text=True, check=False
-        )
-        return done.returncode, done.stdout, done.stderr
+        asked = ["follow", "--cluster", "c1", "--once", "--interval", "0.2s", *options]
+        done = CliRunner().invoke(cli, asked, env=self.environ)
+        return done.exit_code, done.stdout, done.stderr
 
-    def command(self, *options: str) -> list[str]:
-        program = [sys.executable, "-m", "spu_assigner.stream.cli", "follow"]
-        servers, prefix = self.connection.bootstrap_servers, self.connection.prefix
-        given = ["--cluster", "c1", "-b", servers, "--topic-prefix", prefix, "--interval", "0.2s"]
-        return [*program, *given, *options]
+    @property
+    def environ(self) -> dict[str, str]:
+        return {
+            "KAFKA_BOOTSTRAP_SERVERS": self.connection.bootstrap_servers,
+            "SPU_ASSIGNER_TOPIC_PREFIX": self.connection.prefix,
+        }
 
     def events(self) -> list[SpuJoined | SpuLeft]:
         """What is in the input."""
         servers, name = self.connection.bootstrap_servers, f"{self.connection.prefix}spu-events"
-        found = []
-        for message in committed(servers, name):
-            event = decode_event(message.value(), kind="spu")
-            assert isinstance(event, SpuJoined | SpuLeft)
-            found.append(event)
-        return found
+        found = [decode_event(each.value(), kind="spu") for each in committed(servers, name)]
+        return [each for each in found if isinstance(each, SpuJoined | SpuLeft)]
 
     def announced(self) -> list[tuple[str, int]]:
         return [(type(event).__name__, event.spu_id) for event in self.events()]
 
     def waits_for(self, expected: list[tuple[str, int]]) -> None:
         """Once there is so much it is just that, also with what is still being committed."""
-        wait(
-            lambda: len(self.announced()) >= len(expected),
-            lambda: [each.lines for each in self.started],
-        )
+        if self.started:
+            self.started[0].waits(lambda: len(self.announced()) >= len(expected))
         settled(self.connection.bootstrap_servers, [f"{self.connection.prefix}spu-events"])
         assert self.announced() == expected
 
@@ -138,8 +81,7 @@ def followed(kafka_cluster: KafkaCluster, topic_prefix: str) -> Iterator[Followe
     found = Followed(kafka_cluster, topic_prefix)
     yield found
     for follower in found.started:
-        follower.process.kill()
-        follower.process.wait()
+        follower.end(signal.SIGKILL)
 
 
 @pytest.mark.long("a broker of three stops and starts")
@@ -183,18 +125,18 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
     first = followed.start("--grace", RESTART_GRACE)
     followed.waits_for(JOINED)
     second = followed.start("--grace", RESTART_GRACE)
-    second.waits_for("stands by: another follower leads")
+    second.says("stands by: another follower leads")
     status, out, err = followed.once()
     assert (status, out) == (0, "")
     assert err.endswith("follow: stands by: another follower leads\n")
     with kafka_cluster.stopped(2):
-        first.waits_for("misses broker 2")
+        first.says("misses broker 2")
         first.end(signal.SIGKILL)
-    second.waits_for("leads; 3 SPUs joined by this command, 0 by others")
+    second.says("leads; 3 SPUs joined by this command, 0 by others")
     third = followed.start("--grace", RESTART_GRACE)
-    third.waits_for("stands by")
+    third.says("stands by")
     assert second.end(signal.SIGINT) == 130
-    third.waits_for("leads; 3 SPUs joined by this command")
+    third.says("leads; 3 SPUs joined by this command")
     followed.waits_for(JOINED)
 
 
@@ -266,7 +208,7 @@ def produce(followed: Followed, topic: str, messages: list[tuple[str, bytes]]) -
     producer = Producer(followed.connection.client())
     for key, value in messages:
         producer.produce(f"{followed.connection.prefix}{topic}", value, key)
-    assert producer.flush(SECONDS_MAX) == 0
+    assert producer.flush(SEEN_SECONDS_MAX) == 0
 
 
 def expire(followed: Followed) -> None:
@@ -276,7 +218,7 @@ def expire(followed: Followed) -> None:
         partitions = admin.list_topics(timeout=10).topics[name].partitions
         ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
         for future in admin.delete_records(ends).values():
-            future.result(timeout=SECONDS_MAX)
+            future.result(timeout=SEEN_SECONDS_MAX)
 
 
 @pytest.mark.smoke
@@ -289,34 +231,11 @@ def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed.waits_for([])
     assert [json.loads(line)["spu_id"] for line in out.splitlines()] == [1, 2, 3]
     assert "dry run, nothing is sent" in err
-    for expected in (3, 0):
-        status, out, err = followed.once()
+    for expected, warned in ((3, ["1", "2", "3"]), (0, [])):  # Each has replicas in Kafka.
+        status, out, err = followed.once("--capacity", "5")
         assert (status, len(out.splitlines())) == (0, expected), err
+        assert re.findall(r"warning: broker (\d) holds [\d,]+ replicas in Kafka", err) == warned
     followed.waits_for(JOINED)
-
-
-def test_a_capacity_that_kafka_has_half_used_is_warned_of_before_it_is_announced(
-    kafka_cluster: KafkaCluster, followed: Followed
-) -> None:
-    """The slots are gone at half of the topics then; a larger capacity gives no warning."""
-    with AdminClient(kafka_cluster.client) as admin:
-        there = admin.list_topics(timeout=SECONDS_MAX).topics
-    # Each broker has a replica of each of these; other tests' topics are there, too.
-    own = [each for name, each in there.items() if name.startswith(followed.connection.prefix)]
-    least = sum(len(topic.partitions) for topic in own)
-    assert least > 0
-    given = ["--capacity", str(least)]
-    for options in (["--dry-run", *given], given):
-        status, out, err = followed.once(*options)
-        assert status == 0
-        warnings = re.findall(r"warning: broker (\d) holds ([\d,]+) replicas in Kafka .*", err)
-        assert [broker for broker, _ in warnings] == ["1", "2", "3"]
-        assert all(int(count.replace(",", "")) >= least for _, count in warnings)
-        assert f"more than half of the {least} slots that it joins with" in err
-        assert len(out.splitlines()) == 3
-    status, out, err = followed.once("--capacity", "1000000")
-    assert (status, len(out.splitlines()), "warning" in err) == (0, 3, False)
-    followed.waits_for([*JOINED, *JOINED])
 
 
 def test_spus_of_another_cluster_stop_it(followed: Followed) -> None:

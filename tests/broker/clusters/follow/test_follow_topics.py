@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.stream.clusters.moves.run_record import Seat
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.kafka_operator import Lists, Operator, TopicFollower
 from support.job.small_job import small_job
-
-
-@pytest.fixture
-def follower(operator: Operator) -> Iterator[TopicFollower]:
-    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
-    with small_job(operator.settings()) as job, job.answering():
-        found = TopicFollower(operator, job)
-        yield found
-        found.end()
 
 
 def grow(operator: Operator, topic: str, added: Lists, total: int) -> None:
@@ -28,10 +17,19 @@ def grow(operator: Operator, topic: str, added: Lists, total: int) -> None:
 
 
 @pytest.mark.long("a topic's whole life, seen by a process of its own")
-def test_what_others_do_to_topics_enters_the_state(
-    operator: Operator, follower: TopicFollower
-) -> None:
+def test_what_others_do_to_topics_enters_the_state(operator: Operator) -> None:
     """Made, grown, reassigned, deleted; what this product does itself is none of it."""
+    create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
+    with small_job(operator.settings()) as job, job.answering():
+        follower = TopicFollower(operator, job)
+        try:
+            live(operator, follower)
+        finally:
+            follower.end()
+
+
+def live(operator: Operator, follower: TopicFollower) -> None:
+    """The life of some topics."""
     operator.make("a", [[1], [2]])
     follower.waits(lambda: follower.maps() == {"a": [[1], [2]]})
     grow(operator, "a", [[3]], 3)
@@ -104,18 +102,3 @@ def test_a_new_topic_is_placed_by_the_job_while_it_is_empty(operator: Operator) 
     assert operator.plan().exit_code == 0
     assert not any("Traceback" in line for line in follower.lines), follower.lines
     assert operator("verify", "--strict").exit_code == 0
-
-
-def test_topics_that_all_vanish_at_once_are_kept(
-    operator: Operator, follower: TopicFollower
-) -> None:
-    """That is rather a fault of the view; a person may say otherwise."""
-    for topic in ("a", "b"):
-        operator.make(topic, [[1]])
-    follower.waits(lambda: set(follower.maps()) == {"a", "b"})
-    operator.remove("a", "b")
-    follower.waits(lambda: any("holds back the release of" in line for line in follower.lines))
-    assert set(follower.maps()) == {"a", "b"}
-    options = ("--cluster", "c1", "--topics", f"{operator.prefix}*", "--forget-gone")
-    assert operator("adopt", *options).exit_code == 0
-    assert follower.maps() == {}

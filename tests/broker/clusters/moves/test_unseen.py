@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.clusters.follow.kafka import WatchedCluster
+from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Acl, Resource, Role
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import Settings

@@ -9,7 +9,8 @@ import pytest
 from spu_assigner.stream import setup, submit
 from spu_assigner.stream.job import session
 from spu_assigner.stream.job.session import ensure_jars
-from spu_assigner.stream.local.jvm.jars import EXTENSION, GROUPS, ROOTS, Group, read_lock
+from spu_assigner.stream.local.jvm.jars import EXTENSION, GROUPS, Group, read_lock
+from support.project.jars_lock import ROOTS
 
 
 @pytest.fixture

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from kafka.errors import KafkaTimeoutError
-from spu_assigner.stream.clusters.follow import kafka_topics
-from spu_assigner.stream.clusters.follow.kafka_topics import TRIES_MAX, WatchedTopics
+from kafka.errors import ClusterAuthorizationFailedError, KafkaTimeoutError
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.errors import AccessError, ClientError
 
 
 class Place(NamedTuple):
@@ -18,57 +18,60 @@ class Place(NamedTuple):
     partition: int
 
 
-class Controllers:
-    """Makes admin clients; each asks the broker that is up when it is made, and no other."""
+@pytest.fixture
+def watched() -> Iterator[WatchedCluster]:
+    cluster = WatchedCluster(Connection(bootstrap_servers="127.0.0.1:1"))
+    yield cluster
+    cluster.close()
 
-    def __init__(self) -> None:
-        self.is_up = [True]  # by client, the last one for all that come
-        self.made: list[dict[str, Any]] = []
-        self.closed = 0
 
-    def __call__(self, **settings: Any) -> Controllers.Admin:
-        self.made.append(settings)
-        return self.Admin(self, len(self.made) - 1)
+def clients(monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> list[object]:
+    """Admin clients; each has its own answer, those after the last one the last."""
+    made: list[object] = []
 
     class Admin:
-        def __init__(self, all_: Controllers, number: int) -> None:
-            self._all, self._number = all_, number
+        def __init__(self, **_: Any) -> None:
+            self._error = errors[min(len(made), len(errors) - 1)]
+            made.append(self)
 
-        def list_partition_reassignments(self) -> Iterator[Place]:
-            if not self._all.is_up[min(self._number, len(self._all.is_up) - 1)]:
-                raise KafkaTimeoutError
-            return iter((Place("t", 2), Place("t", 0)))
+        def list_partition_reassignments(self) -> Mapping[Place, Any]:
+            if self._error is not None:
+                raise self._error
+            lists = {"replicas": [1], "adding_replicas": [1], "removing_replicas": []}
+            return {Place("t", 2): lists, Place("t", 0): lists}
 
         def close(self) -> None:
-            self._all.closed += 1
+            pass
 
-
-@pytest.fixture
-def controllers(monkeypatch: pytest.MonkeyPatch) -> Controllers:
-    found = Controllers()
-    monkeypatch.setattr("kafka.admin.KafkaAdminClient", found)
-    monkeypatch.setattr(kafka_topics, "Target", lambda _: None)
-    return found
+    monkeypatch.setattr("kafka.admin.KafkaAdminClient", Admin)
+    return made
 
 
 def test_when_the_broker_that_is_asked_stops_a_new_client_asks_another(
-    controllers: Controllers,
+    watched: WatchedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`follow --topics` was blind for half a minute, and the broker's leave was late by that."""
-    topics = WatchedTopics(Connection(bootstrap_servers="127.0.0.1:1"))
-    assert topics._reassigned() == {"t": [2, 0]}
-    controllers.is_up = [False, True]
-    assert topics._reassigned() == {"t": [2, 0]}
-    assert (len(controllers.made), controllers.closed) == (2, 1)
-    assert all(each["request_timeout_ms"] <= 5_000 for each in controllers.made)
+    """It goes on asking the one that it took for the controller: the look was blind so long."""
+    made = clients(monkeypatch, KafkaTimeoutError(), None)
+    for _ in range(2):
+        assert watched._reassigned() == {"t": [2, 0]}
+    assert len(made) == 2
 
 
-def test_where_no_broker_answers_it_says_so(controllers: Controllers) -> None:
-    """And the next look begins with a new client."""
-    controllers.is_up = [False]
-    topics = WatchedTopics(Connection(bootstrap_servers="127.0.0.1:1"))
-    with pytest.raises(ClientError, match="does not say which partitions it reassigns"):
-        topics._reassigned()
-    assert (len(controllers.made), controllers.closed) == (TRIES_MAX, TRIES_MAX)
-    controllers.is_up = [True]
-    assert topics._reassigned() == {"t": [2, 0]}
+@pytest.mark.parametrize(
+    ("error", "kind", "reported"),
+    [
+        (KafkaTimeoutError(), ClientError, "does not say which partitions it reassigns"),
+        (ClusterAuthorizationFailedError(), AccessError, r"may not see .* \(Describe the cluster"),
+    ],
+)
+def test_what_cannot_be_asked_is_reported(
+    watched: WatchedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    kind: type[AssignerError],
+    reported: str,
+) -> None:
+    """Nothing is adopted then: a list may name brokers that a partition comes from."""
+    clients(monkeypatch, error)
+    with pytest.raises(kind, match=reported):
+        watched._reassigned()

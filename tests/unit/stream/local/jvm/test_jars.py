@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
 import shutil
 import threading
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from spu_assigner.stream.local.jvm.jars import (
     GROUPS,
-    ROOTS,
     Group,
     Jar,
     JarError,
     ensure_all,
-    proxy_options,
     read_lock,
 )
-from spu_assigner.stream.local.jvm.java import JavaError, ensure_java
+from support.project.jars_lock import ROOTS
 
 _GROUP: Group = "spark-local"
 _CONTENT = b"the jar's bytes"
-
-_POM = (
-    "<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId>"
-    "<artifactId>tool</artifactId><version>1.0</version></project>"
-)
 
 
 def _jar(content: bytes = _CONTENT) -> Jar:
@@ -43,26 +38,12 @@ def _jar(content: bytes = _CONTENT) -> Jar:
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """A world whose only repository is a folder with one jar, and an empty cache."""
-    try:
-        java = ensure_java()
-    except JavaError as reason:
-        pytest.skip(str(reason))
-    repository = tmp_path / "repository"
-    module = repository / "org" / "example" / "tool" / "1.0"
+    module = tmp_path / "repository" / "org" / "example" / "tool" / "1.0"
     module.mkdir(parents=True)
     (module / "tool-1.0.jar").write_bytes(_CONTENT)
-    (module / "tool-1.0.pom").write_text(_POM, encoding="utf-8")
-    settings = tmp_path / "settings.xml"
-    settings.write_text(
-        '<ivysettings><settings defaultResolver="here"/><resolvers>'
-        f'<ibiblio name="here" m2compatible="true" root="{repository.as_uri()}"/>'
-        "</resolvers></ivysettings>",
-        encoding="utf-8",
-    )
     return {
-        "JAVA_HOME": str(java.home),
         "SPU_ASSIGNER_CACHE": str(tmp_path / "cache"),
-        "SPU_ASSIGNER_IVY_SETTINGS": str(settings),
+        "SPU_ASSIGNER_MAVEN_URL": (tmp_path / "repository").as_uri(),
     }
 
 
@@ -115,17 +96,39 @@ def test_a_jar_damaged_in_the_cache_is_fetched_again(environ: dict[str, str]) ->
 
 
 def test_what_cannot_be_fetched_is_named_with_what_to_do(environ: dict[str, str]) -> None:
-    """Without a network, or with a misspelt path of Ivy's settings, in one line."""
+    """Without a network, or with a misspelt address, in one line and without a password."""
     absent = Jar(coordinate="org.example:absent:2.0", sha256="0" * 64, size=1)
-    with pytest.raises(JarError) as caught:
-        _ensure(environ, [absent])
-    message = str(caught.value)
-    assert message.startswith("org.example:absent:2.0 could not be fetched (")
-    assert "SPU_ASSIGNER_IVY_SETTINGS" in message
-    assert "\n" not in message
-    environ["SPU_ASSIGNER_IVY_SETTINGS"] = "/nowhere/settings.xml"
-    with pytest.raises(JarError, match=r"SPU_ASSIGNER_IVY_SETTINGS is '/nowhere/settings\.xml'"):
-        _ensure(environ, [_jar()])
+    for repository in (environ["SPU_ASSIGNER_MAVEN_URL"], "https://eve:secret@127.0.0.1:9/m", "x"):
+        with pytest.raises(JarError) as caught:
+            _ensure({**environ, "SPU_ASSIGNER_MAVEN_URL": repository}, [absent])
+        message = str(caught.value)
+        assert message.startswith("org.example:absent:2.0 could not be fetched from ")
+        assert "SPU_ASSIGNER_MAVEN_URL" in message
+        assert "secret" not in message
+        assert "\n" not in message
+
+
+def test_a_mirror_is_given_the_user_that_its_address_names(environ: dict[str, str]) -> None:
+    """Mirrors of companies have users."""
+    asked: list[tuple[str, str | None]] = []
+
+    class Mirror(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(_CONTENT)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Mirror) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        environ["SPU_ASSIGNER_MAVEN_URL"] = f"http://eve:pass%20word@127.0.0.1:{server.server_port}"
+        (path,) = _ensure(environ, [_jar()])
+    assert path.read_bytes() == _CONTENT
+    user = base64.b64encode(b"eve:pass word").decode()
+    assert asked == [("/org/example/tool/1.0/tool-1.0.jar", f"Basic {user}")]
 
 
 def test_two_at_once_share_one_fetch(environ: dict[str, str]) -> None:
@@ -145,16 +148,4 @@ def test_two_at_once_share_one_fetch(environ: dict[str, str]) -> None:
     assert found[0] == found[1]
     assert len(fetches) == 1
     left = sorted(path.name for path in Path(environ["SPU_ASSIGNER_CACHE"]).iterdir())
-    assert left == [".lock", "ivy.log", "jars"]
-
-
-def test_the_proxy_of_the_environment_is_said_to_java() -> None:
-    """Java does not look there, and behind a proxy nothing else works."""
-    environ = {"https_proxy": "http://proxy.example:3128", "HTTP_PROXY": "http://other.example"}
-    assert proxy_options(environ) == [
-        "-Dhttp.proxyHost=other.example",
-        "-Dhttp.proxyPort=80",
-        "-Dhttps.proxyHost=proxy.example",
-        "-Dhttps.proxyPort=3128",
-    ]
-    assert proxy_options({}) == []
+    assert left == [".lock", "jars"]

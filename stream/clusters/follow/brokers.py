@@ -15,6 +15,7 @@ Rules:
   joined can be adopted; one that others made leave never comes back by this.
 - A join by others of an SPU that is online and ours describes it again: it stays ours, and joins
   again with the label that says so.
+- `adopt` has those join that were never announced, and does nothing else.
 - The id of an event follows from what it says and from the event before it of the same SPU, so that
   whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
 """
@@ -22,11 +23,8 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX
@@ -38,45 +36,7 @@ from spu_assigner.stream.client.spu_description import (
     Described,
     described_over,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """What Kafka does not say of a broker; None: nothing was set."""
-
-    cores: int | None = None
-    capacity: int | None = None
-    resources: Mapping[str, int] = field(default_factory=dict)
-
-    def over(self, other: Size) -> Size:
-        """This one, and what it does not say from the other."""
-        return Size(
-            cores=other.cores if self.cores is None else self.cores,
-            capacity=other.capacity if self.capacity is None else self.capacity,
-            resources={**other.resources, **self.resources},
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowOptions:
-    """What the command was asked for."""
-
-    cluster_id: str
-    kafka_cluster: str = ""  # the watched cluster's own id, once it was seen
-    grace_seconds: float
-    interval_seconds: float = 5.0
-    size: Size = field(default_factory=Size)  # of each broker without one of its own
-    sizes: Mapping[int, Size] = field(default_factory=dict)
-    sizes_file: Path | None = None  # read again at each look
-    excluded: frozenset[int] = frozenset()  # these brokers are no business of ours
-    adopt: bool = False
-    topics: tuple[str, ...] = ()  # globs of those that are followed, too; none: no topic is
-    excluded_topics: tuple[str, ...] = ()  # likewise; it counts more
-    place_new: bool = False  # new topics that are empty are placed by the job, and moved there
-    allow_mass_leave: bool = False
-    accept_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
-    once: bool = False
-    dry_run: bool = False
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +93,7 @@ class MembershipDecision:
     left_alone: Mapping[int, str] = field(default_factory=dict)  # brokers that differ, and why
 
 
-def decide(
+def decide_brokers(
     announced: Mapping[int, Announced],
     sight: Sightings,
     options: FollowOptions,
@@ -155,6 +115,8 @@ def decide(
     events: list[Announcement] = []
     for broker, rack in sorted(sight.racks.items()):
         known = announced.get(broker)
+        if options.is_adopt and known is not None:
+            continue
         if (reason := _why_not(broker, rack, known, options)) is not None:
             left_alone[broker] = reason
             continue
@@ -166,18 +128,13 @@ def decide(
                     cluster_id=options.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
-                    rack=described.rack,
-                    cores=described.cores,
-                    capacity=described.capacity,
-                    labels=described.labels,
-                    resources=described.resources or None,
-                    taints=described.taints,
+                    **described.fields(),
                 )
             )
     wanted = [
         broker
         for broker, known in sorted(announced.items())
-        if known.online and known.is_own and broker not in options.excluded
+        if known.online and known.is_own and broker not in options.excluded_brokers
     ]
     missing = {broker: sight.missing_for(broker) for broker in wanted}
     gone = {broker: seconds for broker, seconds in missing.items() if seconds is not None}
@@ -244,7 +201,7 @@ def _why_not(
     broker: int, rack: str | None, known: Announced | None, options: FollowOptions
 ) -> str | None:
     """Why nothing is announced of a broker that is there; None: it is ours to announce."""
-    if broker in options.excluded:
+    if broker in options.excluded_brokers:
         return "it is excluded"
     if rack is not None and len(rack) > RACK_LENGTH_MAX:
         return f"its rack has {len(rack)} characters; expected {RACK_LENGTH_MAX} at most"
@@ -252,7 +209,7 @@ def _why_not(
         return None
     if not known.online:
         return "somebody else made it leave; it comes back when he joins it"
-    return None if options.adopt else "somebody else joined it; --adopt takes it over"
+    return None if options.take_over else "somebody else joined it; --adopt takes it over"
 
 
 def _described(
@@ -274,10 +231,5 @@ def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> s
 
 
 def _digest(described: Described) -> str:
-    labels = sorted(described.labels.items())
-    content: list[Any] = [described.rack, described.cores, described.capacity, labels]
-    if described.resources:
-        content.append(sorted(described.resources.items()))
-    if described.taints:
-        content.append([astuple(taint) for taint in sorted(described.taints)])
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+    content = {**described.fields(), "resources": sorted(described.resources.items())}
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]

@@ -1,18 +1,55 @@
-"""A misspelt `--cluster`: the brokers are another cluster's SPUs, and two would place on them."""
+"""What is known of SPUs by their events and their state; whose brokers they are."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from spu_assigner.core.base.constraints import Taint, TaintEffect
-from spu_assigner.core.base.events import SpuJoined
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.client.spu_description import LABEL
 from spu_assigner.stream.clusters.follow.kafka import FollowError, require_cluster
 from spu_assigner.stream.job.shard.clusters import entry_key
+
+JOIN = SpuJoined(event_id="j", cluster_id="prdo", spu_id=1, labels={LABEL: "k1"})
+LEAVE = SpuLeft(event_id="l", cluster_id="prdo", spu_id=1)
+REFUSED = replace(JOIN, event_id="no", labels={}, cores=0)
+
+
+@pytest.mark.parametrize(
+    ("events", "online"),
+    [
+        ([(JOIN, (0, 5, 9)), (LEAVE, (0, 6, 9))], False),
+        ([(LEAVE, (1, 0, 7)), (JOIN, (0, 5, 8))], True),
+        ([(JOIN, (0, 5, 8)), (LEAVE, (1, 0, 7))], True),
+        ([(JOIN, (0, 1, 1)), (LEAVE, (0, 2, 2)), (JOIN, (0, 3, 3))], False),
+        ([(LEAVE, (0, 1, 1)), (REFUSED, (0, 2, 2))], False),
+    ],
+    ids=["in order", "another partition", "as read", "a copy", "a refused join"],
+)
+def test_what_was_announced_last_is_what_the_job_follows(
+    events: list[tuple[SpuJoined | SpuLeft, tuple[int, int, int]]], online: bool
+) -> None:
+    """Partitions by the broker's time; a copy and what is refused say nothing."""
+    found = known()
+    for event, place in events:
+        found.take(event, EventPosition(*place))
+    assert found.by_spu()[1].online is online
+
+
+def test_a_leave_for_a_while_differs_from_a_decommission() -> None:
+    """`drain` sends the one after the other; a join ends both."""
+    found, states = known(), []
+    decommission = replace(LEAVE, event_id="for good", mode=LeaveMode.DECOMMISSION)
+    for offset, event in enumerate((LEAVE, decommission, JOIN)):
+        found.take(event, EventPosition(0, offset, offset))
+        announced = found.by_spu()[1]
+        states.append((announced.online, announced.is_decommissioned))
+    assert states == [(False, False), (False, True), (True, False)]
 
 
 class StateMessage:
@@ -66,7 +103,7 @@ def test_what_an_spu_was_given_is_read_from_the_state_where_its_joins_are_gone()
 def test_brokers_that_are_spus_of_another_cluster_are_not_those_of_a_new_one() -> None:
     """Else one typing error maps each topic twice, and each cluster undoes the other's moves."""
     with pytest.raises(FollowError) as found:
-        require_cluster(known(state("prod", "k1")), "k1", address="--here")
+        require_cluster(known(state("prod", "k1")), "k1")
     assert str(found.value) == (
         "cluster 'prdo' has no SPUs, and the brokers of Kafka cluster k1 are SPUs of cluster "
         "'prod'; check --cluster, or say --accept-cluster if they are to be SPUs of both"
@@ -87,12 +124,11 @@ def test_brokers_that_are_spus_of_another_cluster_are_not_those_of_a_new_one() -
 )
 def test_a_new_cluster_may_have_brokers_that_nobody_has(messages: tuple[StateMessage, ...]) -> None:
     """The first `adopt` of each Kafka cluster; of others' state nothing else counts."""
-    require_cluster(known(*messages), "k1", address="--here")
+    require_cluster(known(*messages), "k1")
 
 
 def test_a_cluster_that_has_spus_already_is_no_typing_error() -> None:
     """Two that follow the same brokers, as --accept-cluster permits, go on."""
     found = known(state("prod", "k1"))
-    join = SpuJoined(event_id="e", cluster_id="prdo", spu_id=1, labels={LABEL: "k1"})
-    found.take(join, EventPosition(0, 0, 0))
-    require_cluster(found, "k1", address="--here")
+    found.take(JOIN, EventPosition(0, 0, 0))
+    require_cluster(found, "k1")

@@ -1,0 +1,89 @@
+"""What `follow` and `adopt` are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.limits import KAFKA_OWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """What Kafka does not say of a broker; None: nothing was set."""
+
+    cores: int | None = None
+    capacity: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+    def over(self, other: Size) -> Size:
+        """This one, and what it does not say from the other."""
+        return Size(
+            cores=other.cores if self.cores is None else self.cores,
+            capacity=other.capacity if self.capacity is None else self.capacity,
+            resources={**other.resources, **self.resources},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """What a command was asked for; the defaults of brokers are those of `adopt`."""
+
+    cluster_id: str
+    is_adopt: bool = False  # one round: brokers join that were never announced, and none leaves
+    kafka_cluster: str = ""  # the watched cluster's own id, once it was seen
+    own: frozenset[str] = frozenset()  # the product's topics, with the prefix
+    accept_cluster: bool = False  # although the SPUs were announced as another cluster's brokers
+    dry_run: bool = False
+    once: bool = False
+    interval_seconds: float = 5.0
+    wait_seconds: float = 60.0  # for which nothing may be answered
+
+    # Brokers.
+    grace_seconds: float = math.inf
+    size: Size = field(default_factory=Size)  # of each broker without one of its own
+    sizes: Mapping[int, Size] = field(default_factory=dict)
+    excluded_brokers: frozenset[int] = frozenset()  # these are no business of ours
+    take_over: bool = False  # SPUs that others joined
+    allow_mass_leave: bool = False
+
+    # Topics.
+    globs: tuple[str, ...] = ()  # none: no topic is looked at
+    excluded: tuple[str, ...] = ()  # globs, too; they count more
+    pinned: bool | None = None  # None: as its map says; of a new one no
+    policy: Policy | None = None  # None: as its map says; of a new one the job's default
+    overwrite: bool = False  # also adopt what was changed, deleted, released or reserved here
+    forget_gone: bool = False  # release what is gone
+    place_new: bool = False  # new topics that are empty are placed by the job, and moved there
+
+    def of(self, kafka_cluster: str, own: Collection[str]) -> FollowOptions:
+        """The same, of a watched cluster and the product's topics."""
+        return replace(self, kafka_cluster=kafka_cluster, own=frozenset(own))
+
+    def is_meant(self, topic: str) -> bool:
+        """Whether a topic is to be looked at."""
+        if any(fnmatchcase(topic, glob) for glob in self.excluded):
+            return False
+        if self.is_reserved(topic):
+            return any(_names(glob, topic) for glob in self.globs)
+        return any(fnmatchcase(topic, glob) for glob in self.globs)
+
+    def is_reserved(self, topic: str) -> bool:
+        """Whether it is Kafka's own, or the product's."""
+        return topic.startswith(KAFKA_OWN) or topic in self.own
+
+    def unmatched(self, topics: Collection[str]) -> tuple[str, ...]:
+        """The globs that match none of these topics: probably misspelt."""
+        return tuple(
+            glob
+            for glob in self.globs
+            if glob != "*" and not any(fnmatchcase(each, glob) for each in topics)
+        )
+
+
+def _names(glob: str, topic: str) -> bool:
+    """Whether a glob names a reserved topic, rather than meeting it among others."""
+    return glob == topic or (glob.startswith(KAFKA_OWN) and fnmatchcase(topic, glob))

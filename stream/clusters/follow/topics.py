@@ -1,0 +1,338 @@
+"""What follows from a look at topics: decided without Kafka and without a clock.
+
+    decision = decide_topics(facts, options, memory, occurred_at=…)
+    decision = with_sizes(decision, sizes, facts, options)
+
+A function of the topics as Kafka shows them, of their published maps, of what is recorded of them
+in `applied-topics`, and of what earlier looks of this process have seen and sent.
+
+Rules:
+- A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
+  differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
+  demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
+  than its map has not followed, whatever else differs). A map shows its last change alone: what
+  was yet to move when `apply` let the topic grow is recorded. That is for `plan` and `apply` to
+  carry out, and adopting it would take it back. Likewise a topic whose map was deleted or released
+  here stays without one. `overwrite` takes Kafka's side in both cases.
+- A topic that was made again in Kafka, under another id of Kafka's, is another topic: nothing
+  planned holds for it.
+- While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
+  that it comes from and brokers that it goes to.
+- Kafka's own topics and the product's are not meant unless they are named, and never adopted.
+- A topic that was adopted, placed, or found as mapped, and is in Kafka no more is gone. `adopt`
+  releases it on request; `follow` once it was gone in two looks, unless more than half of the
+  topics are gone at once: that is rather a fault of the view.
+- What was sent is not sent again while the job has not answered, and what it rejected not before a
+  broker joins or the topic changes.
+- An event's id follows from Kafka's id of the topic, the map's revision, and what the event says:
+  whoever decides the same again sends the same id. An id that the job remembers would be passed
+  over, as after a rejection, and gets a number when it is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from spu_assigner.core.base.events import TopicAdopted, TopicRelease
+from spu_assigner.core.base.limits import KAFKA_OWN
+from spu_assigner.core.base.records import Mode, ReplicaMap
+from spu_assigner.core.base.resources import BYTES
+from spu_assigner.schemas.messages.wire import MovedPartition, Origin
+from spu_assigner.stream.clusters.follow.new_topics import PlacedTopics, Untouched, place_new
+from spu_assigner.stream.clusters.follow.options import FollowOptions
+from spu_assigner.stream.clusters.follow.topic_facts import (
+    PLACE_MARK,
+    FoundTopic,
+    TopicEvent,
+    TopicFacts,
+    TopicMemory,
+    rows_of,
+)
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, is_unmoved
+from spu_assigner.stream.clusters.plan.model import TopicReason
+from spu_assigner.stream.common.printable import listed
+
+TOLERATED_PERCENT: Final = 10  # by which bytes may differ from a demand that is known
+ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
+CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow what did.
+    {
+        *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
+        *(Mode.DEMAND, Mode.CONSTRAINTS),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsDecision:
+    """What is to be sent, and what is not; topics by name."""
+
+    events: tuple[TopicEvent, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)  # why a topic is adopted
+    equal: tuple[str, ...] = ()  # as mapped
+    pending: tuple[TopicReason, ...] = ()  # changed here: for apply to carry out
+    left: tuple[TopicReason, ...] = ()  # cannot be adopted, or not now; or rejected before
+    gone: tuple[str, ...] = ()  # mapped, and in Kafka no more
+    held: tuple[str, ...] = ()  # gone twice, but too many are
+    is_awaited: bool = False  # something that is gone is looked for once more
+    moves: tuple[MovedPartition, ...] = ()  # of new topics that are empty
+    unplaced: tuple[TopicReason, ...] = ()  # new topics that are adopted as they are, and why
+
+    @property
+    def adopted(self) -> list[TopicAdopted]:
+        return [event for event in self.events if isinstance(event, TopicAdopted)]
+
+    @property
+    def released(self) -> list[TopicRelease]:
+        return [event for event in self.events if isinstance(event, TopicRelease)]
+
+
+def decide_topics(
+    facts: TopicFacts,
+    options: FollowOptions,
+    memory: TopicMemory,
+    *,
+    occurred_at: int,
+    untouched: Untouched = lambda _: None,
+    moving: Collection[str] = (),
+) -> TopicsDecision:
+    """What follows from topics and their maps as they are.
+
+    Args:
+        memory: what earlier looks have seen and sent; this look is added.
+        occurred_at: for the events, ms since 1970.
+        untouched: says to which of these topics nothing was ever written.
+        moving: topics that this process was moving at the look: nobody has to adopt them.
+    """
+    adoptions: list[TopicAdopted] = []
+    reasons: dict[str, str] = {}
+    equal: list[str] = []
+    pending: list[TopicReason] = []
+    left: list[TopicReason] = []
+    found, maps = facts.found, facts.published.maps
+    for name, topic in sorted(found.items()):
+        if not options.is_meant(name):
+            continue
+        known = maps.get(name)
+        if options.is_reserved(name):
+            left.append(TopicReason(topic=name, reason=_reserved_text(name)))
+        elif known is not None and _is_as_mapped(topic, known, options):
+            equal.append(name)
+        elif (why := _why_pending(name, topic, known, facts)) and not options.overwrite:
+            pending.append(TopicReason(topic=name, reason=why))
+        elif (fault := _fault(topic, facts.spus)) is not None:
+            if name not in moving:
+                left.append(TopicReason(topic=name, reason=fault))
+        else:
+            adoptions.append(_adoption(name, topic, known, options, occurred_at))
+            reasons[name] = (
+                f"differs from revision {known.revision} of its map" if known else "has no map"
+            )
+    gone = tuple(
+        name
+        for name, known in sorted(maps.items())
+        if name not in found and options.is_meant(name) and _was_there(name, known, facts.applied)
+    )
+    twice = [name for name in gone if name in memory.gone]
+    is_mass = len(twice) > 1 and len(twice) > len(equal) + len(adoptions) + len(pending)
+    lost = gone if options.forget_gone else () if options.is_adopt or is_mass else twice
+    memory.gone = frozenset(gone)
+    placed = PlacedTopics(events=tuple(adoptions))
+    if options.place_new:
+        placed = place_new(adoptions, facts, memory, untouched)
+    events = (*placed.events, *_releases(lost, maps, options, occurred_at=occurred_at))
+    rejected = [
+        TopicReason(topic=event.topic, reason=memory.rejected[event.event_id])
+        for event in events
+        if event.event_id in memory.rejected
+    ]
+    return TopicsDecision(
+        events=memory.unsent(events),
+        reasons=reasons,
+        equal=tuple(equal),
+        pending=tuple(pending),
+        left=(*left, *rejected),
+        gone=gone,
+        held=tuple(twice) if is_mass else (),
+        is_awaited=len(gone) > len(twice),
+        moves=placed.moves,
+        unplaced=placed.unplaced,
+    )
+
+
+def with_sizes(
+    decision: TopicsDecision,
+    sizes: Mapping[str, int],
+    facts: TopicFacts,
+    options: FollowOptions,
+    *,
+    occurred_at: int,
+) -> TopicsDecision:
+    """The decision, with the bytes of topics as what each of their partitions needs.
+
+    That is the bytes of one copy ÷ partitions, rounded up, so that their sum is never understated.
+    With the largest partition in place of the mean, a topic with one large partition would count as
+    if all were as large. For its bytes alone a topic that is as mapped is sent again where they
+    differ by more than 10 % of what is known, so that data that trickle in send nothing; fewer
+    bytes only where what is known was measured, too: what a request has reserved stays, unless
+    `overwrite` takes Kafka's side.
+
+    Args:
+        sizes: of one copy of topics that are adopted or as mapped, where they are known.
+    """
+    found, maps = facts.found, facts.published.maps
+    demands = {
+        name: demand
+        for name, size in sizes.items()
+        if (demand := _demand(name, size, facts, overwrite=options.overwrite)) is not None
+    }
+    events = [
+        replace(each, demand=demands.pop(each.topic))
+        if isinstance(each, TopicAdopted) and each.topic in demands
+        else each
+        for each in decision.events
+    ]
+    reasons = dict(decision.reasons)
+    for name, demand in demands.items():
+        if not found[name].reassigned:
+            event = _adoption(name, found[name], maps[name], options, occurred_at)
+            events.append(replace(event, demand=demand))
+            revision = maps[name].revision
+            reasons[name] = f"holds other bytes than revision {revision} of its map says"
+    events.sort(key=lambda event: (isinstance(event, TopicRelease), event.topic))
+    equal = tuple(name for name in decision.equal if name not in reasons)
+    return replace(decision, events=tuple(events), equal=equal, reasons=reasons)
+
+
+def _demand(
+    name: str, size: int, facts: TopicFacts, *, overwrite: bool
+) -> Mapping[str, int] | None:
+    """What each partition of a topic of so many bytes needs; None: that is as it is known."""
+    known = facts.published.maps.get(name)
+    amount = -(-size // len(facts.found[name].rows))
+    demand = {} if known is None or known.need is None else dict(known.need.demand)
+    before = demand.get(BYTES, 0)
+    reason = None if known is None else known.reason
+    is_measured = reason is not None and reason.mode is Mode.ADOPTED
+    may_be_less = is_measured or overwrite or facts.is_made_again(name)
+    is_near = 100 * abs(amount - before) <= TOLERATED_PERCENT * before
+    if is_near or (amount < before and not may_be_less):
+        return None
+    return {**demand, BYTES: amount}
+
+
+def _reserved_text(name: str) -> str:
+    found = "is the product's"
+    if name.startswith(KAFKA_OWN):
+        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
+    return f"{found}, and the job takes no such name (RESERVED_NAME); leave it out"
+
+
+def _fault(topic: FoundTopic, spus: Collection[int]) -> str | None:
+    """Why a topic cannot be adopted now; None: it can."""
+    if topic.reassigned:
+        return (
+            f"Kafka is reassigning its partitions {listed(topic.reassigned)}; adopt it when that "
+            "is done (`kafka-reassign-partitions --list` shows it)"
+        )
+    if absent := sorted({each for row in topic.rows for each in row} - set(spus)):
+        return (
+            f"its lists name brokers {listed(absent)}, which are neither alive nor SPUs; start "
+            "them, let them join (`spu-assigner produce spu-joined`), or reassign their "
+            "partitions, and run this again"
+        )
+    return None
+
+
+def _adoption(
+    name: str,
+    topic: FoundTopic,
+    known: ReplicaMap | None,
+    options: FollowOptions,
+    occurred_at: int,
+) -> TopicAdopted:
+    """The event that adopts a topic."""
+    pinned = _pinned(known, options)
+    revision = 0 if known is None else known.revision
+    content = repr((topic.rows, options.policy and str(options.policy), pinned))
+    return TopicAdopted(
+        event_id=f"{ADOPT_MARK}/{topic.topic_id}/{revision}/{_digest(content)}",
+        cluster_id=options.cluster_id,
+        occurred_at=occurred_at,
+        topic=name,
+        replicas=topic.rows,
+        policy=options.policy,
+        pinned=pinned,
+    )
+
+
+def _releases(
+    names: Iterable[str],
+    maps: Mapping[str, ReplicaMap],
+    options: FollowOptions,
+    *,
+    occurred_at: int,
+) -> list[TopicEvent]:
+    """The events that forget mapped topics."""
+    return [
+        TopicRelease(
+            event_id=f"{ADOPT_MARK}/gone/{_digest(name)}/{maps[name].revision}",
+            cluster_id=options.cluster_id,
+            occurred_at=occurred_at,
+            topic=name,
+        )
+        for name in names
+    ]
+
+
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _pinned(known: ReplicaMap | None, options: FollowOptions) -> bool:
+    return (known is not None and known.pinned) if options.pinned is None else options.pinned
+
+
+def _is_as_mapped(topic: FoundTopic, known: ReplicaMap, options: FollowOptions) -> bool:
+    return (
+        topic.rows == rows_of(known)
+        and _pinned(known, options) == known.pinned
+        and options.policy in (None, known.policy)
+    )
+
+
+def _why_pending(
+    name: str, topic: FoundTopic, known: ReplicaMap | None, facts: TopicFacts
+) -> str | None:
+    """What was done here that Kafka has not followed yet; None: Kafka has changed."""
+    if facts.is_made_again(name):
+        return None
+    record = facts.applied.records.get(name)
+    if known is None:
+        return None if record is None else "its map was deleted or released"
+    rows, reason = rows_of(known), known.reason
+    if reason is None or topic.rows == rows:
+        return None
+    if reason.mode in CHANGED_HERE:
+        return f"its map was changed by a {reason.mode}, and Kafka has not followed yet"
+    is_same_topic = record is not None or topic.rows == rows[: len(topic.rows)]
+    if reason.first_partition and len(topic.rows) < len(rows) and is_same_topic:
+        return f"its map has grown to {len(rows)} partitions, and Kafka has {len(topic.rows)}"
+    if reason.first_partition and record is not None and len(topic.rows) == len(rows):
+        pairs = enumerate(zip(topic.rows, rows, strict=True))
+        if all(row == mapped or is_unmoved(record, at, row) for at, (row, mapped) in pairs):
+            return "its map was changed before it grew, and Kafka has not followed yet"
+    return None
+
+
+def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
+    """Whether a topic that is not in Kafka was there and made by others: of `apply`'s own `plan`
+    speaks."""
+    record = applied.records.get(name)
+    if record is not None and record.origin is not Origin.RELEASED:
+        return record.origin is Origin.FOUND
+    if known.cause.startswith(f"{PLACE_MARK}/"):
+        return True
+    return known.reason is not None and known.reason.mode is Mode.ADOPTED

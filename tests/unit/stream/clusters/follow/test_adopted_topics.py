@@ -1,0 +1,285 @@
+"""Which topics are adopted: topics, maps and records in, events out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import Event, LeaveMode, Policy, TopicRelease
+from spu_assigner.core.base.records import Status
+from spu_assigner.core.state.memory import event_hash
+from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, PublishedMaps
+from spu_assigner.stream.clusters.follow.topics import TopicsDecision
+from spu_assigner.stream.clusters.plan.applied import adopted
+from spu_assigner.stream.clusters.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
+from support.events.installation import ADOPT, Installation, Lists, rows
+from support.job.plans import record, recorded
+
+DISK = "disk_bytes"
+DISKS = {DISK: 10**6, "net": 100}
+NOT_FOLLOWED = "its map was changed by a {}, and Kafka has not followed yet"
+
+
+def sent(decision: TopicsDecision) -> dict[str, Rows]:
+    return {event.topic: event.replicas for event in decision.adopted}
+
+
+def pending(decision: TopicsDecision) -> list[str]:
+    assert decision.events == ()
+    return [each.reason for each in decision.pending]
+
+
+@pytest.fixture
+def world() -> Installation:
+    return Installation()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c", "d"]),
+        st.lists(
+            st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True),
+            min_size=1,
+            max_size=5,
+        ),
+    )
+)
+def test_whatever_kafka_has_is_adopted_in_one_run(topics: dict[str, Lists]) -> None:
+    """After it every map is as Kafka has it, and nothing is sent again."""
+    world = Installation()
+    for name, lists in topics.items():
+        world.kafka(name, lists)
+    world.adopt()
+    assert world.maps() == {name: rows(lists) for name, lists in topics.items()}
+    assert {each.status for each in world.statuses} <= {Status.ADOPTED}
+    again = world.decide()
+    assert (again.events, again.equal) == ((), tuple(sorted(topics)))
+
+
+def test_what_others_changed_is_adopted_again(world: Installation) -> None:
+    """Also back to what it was: the job would pass over an id that it remembers."""
+    for lists in ([[1, 2]], [[2, 3]], [[1, 2]], [[1, 2], [3, 4]], [[2, 3]]):
+        world.kafka("a", lists)
+        world.adopt()
+        assert world.maps() == {"a": rows(lists)}
+    assert world.published["a"].revision == 5
+
+
+def test_an_event_that_was_refused_can_be_sent_again(world: Installation) -> None:
+    """Its id is remembered: without another one nobody would answer."""
+    world.kafka("a", [[1, 9]])
+    (left,) = world.decide().left
+    assert "brokers 9, which are neither alive nor SPUs" in left.reason
+    world.announced = {9}
+    world.adopt()
+    assert world.statuses[-1].status is Status.REJECTED
+    world.answer(world.events.join(9))
+    world.adopt()
+    assert world.maps() == {"a": ((1, 9),)}
+
+
+def test_a_run_that_was_killed_sends_the_same_ids_again(world: Installation) -> None:
+    """Also where data came meanwhile; so nothing is done twice while the job has not answered."""
+    world.answer(world.events.join(1, resources=DISKS))
+    world.kafka("a", [[1]])
+    world.kafka("b", [[2]])
+    world.bytes = {"a": 1000}
+    first = world.decide().events
+    world.bytes = {"a": 5000}
+    second = world.decide().events
+    assert [each.event_id for each in first] == [each.event_id for each in second]
+    assert len({event.event_id for event in first}) == 2
+    assert second[0].demand == {DISK: 5000}  # type: ignore[union-attr]  # an adoption
+
+
+@pytest.mark.parametrize(
+    ("globs", "excluded", "meant"),
+    [
+        (("*",), (), ["other", "team-a", "team-b"]),
+        (("team-*",), (), ["team-a", "team-b"]),
+        (("*",), ("team-*",), ["other"]),
+        (("team-*", "other"), ("*-b",), ["other", "team-a"]),
+    ],
+)
+def test_globs_say_which_topics_are_meant(
+    world: Installation, globs: tuple[str, ...], excluded: tuple[str, ...], meant: list[str]
+) -> None:
+    for name in ("team-a", "team-b", "other", "__consumer_offsets", "spu-events"):
+        world.kafka(name, [[1]])
+    decision = world.decide(globs=globs, excluded=excluded)
+    assert (list(sent(decision)), decision.left) == (meant, ())
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("__strimzi_store_topic", "begins with '__', as Kafka's own topics do"),
+        ("__*", "begins with '__', as Kafka's own topics do"),
+        ("spu-events", "is the product's"),
+    ],
+)
+def test_a_reserved_name_that_is_named_is_refused_in_so_many_words(
+    world: Installation, glob: str, found: str
+) -> None:
+    """The job takes no such name; Strimzi's Topic Operator has topics like Kafka's."""
+    for name in ("__strimzi_store_topic", "spu-events"):
+        world.kafka(name, [[1]])
+    (left,) = world.decide(globs=(glob,)).left
+    expected = "and the job takes no such name (RESERVED_NAME); leave it out"
+    assert left.reason == f"{found}, {expected}"
+
+
+def test_a_glob_that_no_topic_matches_is_known() -> None:
+    """`adopt --topics 'taem-*'` said that 0 topics were adopted, and status 0."""
+    options = replace(ADOPT, globs=("*", "team-*", "orders", "taem-*"))
+    assert options.unmatched(("team-a", "orders")) == ("taem-*",)
+    assert ADOPT.unmatched(()) == ()
+
+
+def test_a_topic_under_reassignment_is_left_until_that_is_done(world: Installation) -> None:
+    """Its lists name where it comes from and where it goes to."""
+    world.found["a"] = FoundTopic(rows=((3, 1, 2),), topic_id="i", reassigned=(0,))
+    decision = world.decide()
+    assert (decision.events, decision.left[0].topic) == ((), "a")
+    assert "Kafka is reassigning its partitions 0;" in decision.left[0].reason
+    world.kafka("a", [[3, 1]])
+    assert sent(world.decide()) == {"a": ((3, 1),)}
+
+
+def repaired(world: Installation) -> Event:
+    return world.events.leave(1, mode=LeaveMode.DECOMMISSION)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda w: [repaired(w)], NOT_FOLLOWED.format("repair")),
+        (lambda w: [w.events.demote(1)], NOT_FOLLOWED.format("demotion")),
+        (lambda w: [w.events.replication("a", 3)], NOT_FOLLOWED.format("replication")),
+        (
+            lambda w: [w.events.grow("a", 4)],
+            "its map has grown to 4 partitions, and Kafka has 2",
+        ),
+        (  # Kafka takes no partition away: what has fewer than its map has not followed.
+            lambda w: [w.events.demote(1), w.events.grow("a", 4)],
+            "its map has grown to 4 partitions, and Kafka has 2",
+        ),
+        (  # It changes no list, and hides what did;
+            lambda w: [repaired(w), w.events.demand("a", demand={"net": 1})],
+            NOT_FOLLOWED.format("demand"),
+        ),
+        (  # likewise.
+            lambda w: [
+                repaired(w),
+                w.events.constraints("a", Constraints(leaders=("spu_id=1",))),
+            ],
+            NOT_FOLLOWED.format("constraints"),
+        ),
+        (lambda w: [w.events.delete("a")], "its map was deleted or released"),
+        (lambda w: [w.events.release("a")], "its map was deleted or released"),
+    ],
+)
+def test_what_was_changed_here_is_for_apply_to_carry_out(
+    world: Installation, change: Any, reason: str
+) -> None:
+    """To adopt Kafka's lists would take it back, unless that is asked for.
+
+    Data that come meanwhile do not change that, and what was made again is another topic.
+    """
+    world.answer(*(world.events.join(spu_id, resources=DISKS) for spu_id in range(1, 5)))
+    world.announced = {1}  # Also after the job has forgotten it.
+    lists = [[1, 2], [2, 3]]
+    world.kafka("a", lists)
+    world.bytes = {"a": 1000}
+    world.adopt()
+    world.note(Origin.FOUND, "a")
+    world.answer(*change(world))
+    assert world.maps() != {"a": rows(lists)}
+    world.bytes = {"a": 9000}
+    assert pending(world.decide()) == [reason]
+    assert sent(world.decide(overwrite=True)) == {"a": rows(lists)}
+    world.kafka("a", [[4, 3]], topic_id="another")
+    assert sent(world.decide()) == {"a": ((4, 3),)}
+
+
+def test_a_repair_is_not_taken_back_when_the_topic_has_grown_since(world: Installation) -> None:
+    """`apply` without --moves adds the partitions, and the map shows the growth alone.
+
+    Nor in between, while some partitions have been moved.
+    """
+    world.kafka("a", [[1, 2], [2, 3], [1, 3]])
+    world.adopt()
+    world.note(Origin.FOUND, "a")
+    world.answer(repaired(world), world.events.grow("a", 5))
+    mapped = world.maps()["a"]
+    change = TopicChange(
+        topic="a",
+        kind=ChangeKind.CHANGE,
+        before=world.found["a"].rows,
+        after=mapped,
+        topic_id="id-of-a",
+    )
+    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3, 4), changes=(change,))
+    world.applied = recorded(*adopted(plan, world.applied, now_ms=2))
+    for moved in range(3):
+        lists = [*mapped[:moved], *change.before[moved:], *mapped[3:]]
+        world.kafka("a", [list(row) for row in lists])
+        assert pending(world.decide()) == [
+            "its map was changed before it grew, and Kafka has not followed yet"
+        ]
+    world.kafka("a", [[4, 3], *map(list, mapped[1:])])
+    assert sent(world.decide())["a"][0] == (4, 3)  # That was somebody else.
+
+
+def test_partitions_that_others_added_are_adopted(world: Installation) -> None:
+    """Whatever the map has grown to."""
+    world.kafka("a", [[1, 2], [2, 3]])
+    world.adopt()
+    world.answer(world.events.grow("a", 4))
+    world.kafka("a", [[1, 2], [2, 3], [3, 1], [1, 2], [2, 1]])
+    assert list(sent(world.decide())) == ["a"]
+
+
+def test_a_topic_that_is_gone_is_released_on_request(world: Installation) -> None:
+    """Of one that apply made, `plan` speaks. The longest name has an id that the job takes."""
+    name = "n" * 249
+    world.kafka("mine", [[1, 2]])
+    world.kafka(name, [[1, 2]], topic_id="22-letters-of-base-64_")
+    world.adopt()
+    world.applied = recorded(record("mine", Origin.CREATED, topic_id="id-of-mine"))
+    world.found.clear()
+    assert world.decide().gone == (name,)
+    assert world.decide().events == ()
+    decision = world.adopt(forget_gone=True)
+    assert [type(event) for event in decision.events] == [TopicRelease]
+    assert list(world.maps()) == ["mine"]
+    assert world.decide(forget_gone=True).events == ()
+
+
+def test_pinned_and_policy_are_kept_unless_they_are_given(world: Installation) -> None:
+    """A second run without the options does not undo the first."""
+    world.kafka("a", [[1, 2]])
+    world.adopt(pinned=True, policy=Policy.KAFKA)
+    assert world.decide().events == ()
+    assert world.decide(pinned=True, policy=Policy.KAFKA).events == ()
+    world.kafka("a", [[2, 1]])
+    (event,) = world.adopt().adopted
+    assert event.pinned
+    assert (world.published["a"].policy, world.published["a"].pinned) == (Policy.KAFKA, True)
+    world.adopt(pinned=False)
+    assert not world.published["a"].pinned
+
+
+def test_an_id_is_looked_for_in_the_map_too(world: Installation) -> None:
+    """The job remembers some events of each topic for as long as it lives."""
+    world.kafka("a", [[1]])
+    (event,) = world.adopt().adopted
+    maps = PublishedMaps(maps=world.published)
+    assert maps.knows(event.event_id, "a")
+    assert not maps.knows(event.event_id, "b")
+    assert PublishedMaps(remembered={event_hash("x")}).knows("x", "b")
