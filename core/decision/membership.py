@@ -22,18 +22,11 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
 )
-from spu_assigner.core.base.limits import (
-    CAPACITY_MAX,
-    CORES_MAX,
-    RACK_LENGTH_MAX,
-    SPU_ID_MAX,
-    SPUS_MAX,
-    default_capacity,
-)
+from spu_assigner.core.base.limits import RACK_LENGTH_MAX, SPUS_MAX, default_capacity
 from spu_assigner.core.base.records import Record, RingChange, SpuChanged
 from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import ring_event
-from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.checks import check_ranges
 from spu_assigner.core.decision.ring_changes import is_full, ring_after
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -128,10 +121,7 @@ def _dropped(before: SpuChanged, after: SpuChanged, event: SpuJoined) -> str | N
 
 
 def _check_join(state: ClusterState, event: SpuJoined) -> None:
-    check_range("spu_id", event.spu_id, 0, SPU_ID_MAX)
-    check_range("cores", event.cores, 1, CORES_MAX)
-    if event.capacity is not None:
-        check_range("capacity", event.capacity, 0, CAPACITY_MAX)
+    check_ranges(event, "spu_id", "cores", "capacity")
     if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
         raise Rejection(
             Code.INVALID_RACK,

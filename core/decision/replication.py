@@ -22,14 +22,14 @@ from typing import Final
 
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
-from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX, ruled_moves_max
+from spu_assigner.core.base.limits import RESIZE_MOVES_MAX, ruled_moves_max
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
-from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.checks import check_ranges
 from spu_assigner.core.decision.repair import outcome
 from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
@@ -54,7 +54,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     """
     name, factor, cause = event.topic, event.replication_factor, event.event_id
     topic = known_topic(state, name)
-    check_range("replication_factor", factor, 1, REPLICATION_FACTOR_MAX)
+    check_ranges(event, "replication_factor")
     if topic.policy is Policy.MANUAL:
         raise Rejection(
             Code.MANUAL_TOPIC,

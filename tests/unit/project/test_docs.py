@@ -221,6 +221,7 @@ _NOT_OF_THE_JOB = {
     "DecodeError",  # a dead letter
     "DemoError",
     "EncodeError",
+    "ManualFault",  # answered with a rejection
     "Rejection",  # the answer to a request
     "InputError",  # its kinds are
     "InspectError",
