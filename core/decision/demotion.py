@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
+from operator import ne
 from typing import Final
 
 import numpy as np
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import Mode, Record, RingChange, RingEvent
-from spu_assigner.core.base.replica_lists import PADDING, ReplicaLists
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.decision.repair import TOPIC_LOOKS
 from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.placement.list_repair import RepairRun, lead_rank
@@ -34,13 +34,11 @@ SWAP_LOOKS: Final = 20  # by measurement
 def frees_leaders(state: ClusterState, records: Sequence[Record]) -> bool:
     """Whether, after these records, lists may be to be put in another order."""
     changes = {record.change for record in records if isinstance(record, RingEvent)}
-    if RingChange.UNDEMOTED in changes:
+    if not changes.isdisjoint((RingChange.DEMOTED, RingChange.UNDEMOTED)):
         return True
-    if not state.demoted:
-        return False
+    if not state.demoted or state.retries is not None:
+        return bool(state.demoted)
     demoted = np.array(sorted(state.demoted), dtype=np.int32)
-    if RingChange.DEMOTED in changes or state.retries is not None:
-        return bool(state.ledger.counts(demoted).any())
     return RingChange.JOINED in changes and bool(state.ledger.leaders(demoted).any())
 
 
@@ -59,28 +57,23 @@ def put_in_order(
 
 def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:
     """By name. Cost: a look at the replicas of all topics, beside what is counted."""
-    demoted = np.array([*sorted(state.demoted), SPU_ID_MAX + 1])  # ends behind any id
     for name in sorted(state.topics) if state.demoted else ():
         topic = state.topics[name]
         if state.demoted.isdisjoint(topic.replicas.ids()):
             continue
-        matrix = topic.replicas.matrix()
-        is_demoted = demoted[demoted.searchsorted(matrix)] == matrix
-        behind = np.logical_or.accumulate(is_demoted, axis=1) & ~is_demoted & (matrix != PADDING)
-        rows = np.flatnonzero(behind.any(axis=1)).tolist()
-        if not rows:
+        lists, choice = topic.replicas.lists().tolist(), run.leaders(name)
+        settled = [
+            row if state.demoted.isdisjoint(row) else choice.settle(row, row) for row in lists
+        ]
+        changed = sum(map(ne, settled, lists))
+        if not changed:  # Where a demoted SPU leads on, it is looked at with each event.
             continue
         if run.looks <= 0:
             run.has_leads_left = True
+            run.take_back()
             return
-        lists, changed, choice = topic.replicas.lists().tolist(), 0, run.leaders(name)
-        for at in rows:
-            settled = choice.settle(lists[at], lists[at])
-            changed += settled != lists[at]
-            lists[at] = settled
-        if changed:  # Where a demoted SPU leads on, it is looked at with each event.
-            run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + matrix.size
-            yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
+        run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + len(topic.data) // topic.width
+        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(settled)})
 
 
 def _taken_back(

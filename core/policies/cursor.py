@@ -73,6 +73,8 @@ class Cursor(Struct):
     def rows(self, count: int, replicas: int) -> IdMatrix:
         """The next `count` replica lists; the cursor does not move."""
         order, racks = self.order, self.ring.rack_numbers
+        if replicas > len(order):  # A rule would name an SPU twice.
+            raise InvariantError(f"{replicas} replicas were asked of a ring of {len(order)}")
         span = {"start": self.index, "partitions": count, "replicas": replicas}
         match self.rule:
             case Mode.ROUND_ROBIN:

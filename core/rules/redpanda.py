@@ -14,7 +14,6 @@ from heapq import heapify, heapreplace
 import numpy as np
 from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import require_possible
 
 
 def pointed(ring: IdArray, *, start: int, partitions: int, replicas: int) -> IdMatrix:
@@ -22,7 +21,6 @@ def pointed(ring: IdArray, *, start: int, partitions: int, replicas: int) -> IdM
 
     Period: N replicas. Cost: O(partitions * replicas).
     """
-    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     first = start % len(ring)
     at = np.arange(first, first + partitions * replicas) % len(ring)
     return ring[at].reshape(partitions, replicas)

@@ -2,7 +2,8 @@
 
 A rule turns an order of the ring into replica lists: int32 arrays of shape (partitions, replicas),
 SPU ids, leader first, all distinct. An index counts partitions of one long topic, and may grow for
-ever: placement repeats after a period, stated at each function, N the length of the ring.
+ever: placement repeats after a period, stated at each function, N the length of the ring. The ring
+has as many SPUs as a list has replicas, or more: the caller sees to that.
 """
 
 from __future__ import annotations
@@ -10,17 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-
-
-def require_possible(ring: IdArray, *, start: int, partitions: int, replicas: int) -> None:
-    """Raise `InvariantError` for what no rule can place: the callers check requests."""
-    if not 1 <= replicas <= len(ring) or partitions < 1 or start < 0:
-        raise InvariantError(
-            f"asked to place {partitions} partitions with {replicas} replicas from index {start} "
-            f"on a ring of {len(ring)}; expected partitions >= 1, index >= 0, 1 <= replicas <= ring"
-        )
 
 
 def turn_rows(

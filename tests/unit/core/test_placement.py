@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.rules import fluvio, kafka, redpanda
 from spu_assigner.core.rules.fluvio import diagonal
@@ -355,21 +354,6 @@ def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
     )
     lists = placed.tolist()
     assert {len({racks[spu_id] for spu_id in spu_ids}) for spu_ids in lists} == {3}
-
-
-@each_rule
-@pytest.mark.parametrize(
-    ("replicas", "start", "partitions"), [(3, 0, 1), (0, 0, 1), (1, -1, 1), (1, 0, 0)]
-)
-def test_what_cannot_be_placed_is_a_bug_of_the_caller(
-    rule: str, replicas: int, start: int, partitions: int
-) -> None:
-    """A list that is too short or names an SPU twice must never come out."""
-    case = Case(
-        ids=[1, 2], racks=["a", "b"], start=start, shift=0, partitions=partitions, replicas=replicas
-    )
-    with pytest.raises(InvariantError):
-        place(rule, case, start, partitions)
 
 
 @given(case=cases())
