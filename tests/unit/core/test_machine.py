@@ -90,15 +90,6 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
         ]
 
 
-def test_a_saturated_spu_is_skipped_by_the_next_partition() -> None:
-    """It leaves the ring between two partitions of one request."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(0, capacity=1), build.join(1), build.join(2))
-    records = run(state, build.create("t", 4, 1))
-    assert maps(records) == [[[0], [1], [2], [1]]]
-    assert ring_changes(records) == [(0, RingChange.SATURATED, 2)]
-
-
 def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind() -> None:
     """All or nothing: counts, ring, order and chain index are as before."""
     for policy in (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA):
@@ -121,27 +112,6 @@ def test_asking_for_free_slots_hides_no_change_of_the_ring() -> None:
     assert state.ledger.free_floor(0) == 8
     assert state.ledger.ring_ids().tolist() == [1]
     assert state.ring.ids.tolist() == [1]
-
-
-def test_a_delete_brings_spus_back_into_the_ring() -> None:
-    """Freed slots restore saturated SPUs, for `redpanda` at the tail in ascending id."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(2, capacity=1), build.join(0, capacity=1), build.join(1, capacity=9))
-    run(state, build.create("t", 1, 3, policy=Policy.REDPANDA))
-    assert state.ring.order(Order.REGISTRATION).tolist() == [1]
-    records = run(state, build.delete("t"))
-    assert ring_changes(records) == [(0, RingChange.RESTORED, 3), (2, RingChange.RESTORED, 3)]
-    assert state.ring.order(Order.REGISTRATION).tolist() == [1, 0, 2]
-
-
-def test_the_next_leader_still_leads_after_a_join() -> None:
-    """The chain is re-based: SPU 1 was to lead next, and does, in the cycle that was reached."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(1, 2, 3))
-    run(state, build.create("t", 3, 1))
-    run(state, build.join(0))
-    assert state.chain_index(Order.ID) == 1 * 4 + 1
-    assert maps(run(state, build.create("u", 1, 1))) == [[[1]]]
 
 
 def test_an_emptied_ring_keeps_its_cycle() -> None:
@@ -175,16 +145,6 @@ def test_validate_only_shows_the_map_and_keeps_nothing() -> None:
     assert status.replicas is not None
     assert status.replicas.tolist() == [[0, 1], [1, 0]]
     assert {**picture(state), "seen": None} == {**before, "seen": None}
-
-
-def test_some_racks_are_refused_until_all_or_none_have_one() -> None:
-    """Racks of all online SPUs decide, and `ignore_rack` goes round them."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(0, rack="a"), build.join(1))
-    assert codes(run(state, build.create("t", 1, 1))) == [Code.RACKS_INCOMPLETE]
-    assert maps(run(state, build.create("u", 1, 1, ignore_rack=True))) == [[[0]]]
-    run(state, build.leave(1))
-    assert maps(run(state, build.create("v", 1, 1))) == [[[0]]]
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,6 @@ def test_round_robin_gives_the_documents_table_of_16_rows() -> None:
     assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS
 
 
-def test_a_topic_after_index_8_starts_with_4_1_2() -> None:
-    """Chaining, the documents' own example."""
-    placed = fluvio.round_robin(ids_of([0, 1, 2, 3, 4]), start=9, partitions=7, replicas=3)
-    assert placed.tolist() == FIVE_SPUS_THREE_REPLICAS[9:]
-    assert placed[0].tolist() == [4, 1, 2]
-
-
 def test_four_even_racks_give_the_documents_sequence_and_map() -> None:
     """Example 1: 12 SPUs (document 002 says 11), 4 racks."""
     sequence, _ = orders_of(FOUR_RACKS)
@@ -222,66 +215,6 @@ def test_kafkas_published_assignment_over_racks_holds() -> None:
     assert placed.tolist() == KAFKA_RACKS_MAP
 
 
-@pytest.mark.parametrize("start", range(6))
-@pytest.mark.parametrize(
-    ("rows", "partitions", "replicas", "racks_each"),
-    [
-        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 6, 3, 3, id="rack aware"),
-        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 12, 2, 2, id="2 replicas"),
-        pytest.param({"1": [0, 5], "2": [1, 2], "3": [3, 4]}, 6, 2, 2, id="6 partitions"),
-        pytest.param({"1": [0], "2": [1], "3": [4]}, 3, 2, 2, id="3 brokers"),
-        pytest.param(
-            {"1": [0, 5, 6, 10], "2": [1, 2, 7, 8], "3": [3, 4, 9, 11]}, 96, 3, 3, id="96"
-        ),
-    ],
-)
-def test_what_kafka_promises_of_even_racks_holds(
-    rows: dict[str, list[int]], partitions: int, replicas: int, racks_each: int, start: int
-) -> None:
-    """AdminRackAwareTest's even cases: a rack each, leaders and replicas even over brokers."""
-    _, ring = orders_of(rows)
-    rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
-    start %= len(ring)
-    ring = ring[start:] + ring[:start]
-    numbers = ids_of([rack_of[spu_id] for spu_id in ring])
-    placed = kafka.shifted_over_racks(
-        ids_of(ring), numbers, start=0, shift=start, partitions=partitions, replicas=replicas
-    )
-    lists = placed.tolist()
-    assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
-    leaders, everyone = [ids[0] for ids in lists], [spu_id for ids in lists for spu_id in ids]
-    assert {leaders.count(spu_id) for spu_id in ring} == {partitions // len(ring)}
-    assert {everyone.count(spu_id) for spu_id in ring} == {partitions * replicas // len(ring)}
-
-
-@pytest.mark.parametrize(
-    ("rows", "replicas", "racks_each"),
-    [
-        pytest.param({"1": [0], "2": [1, 2, 5], "3": [3, 4]}, 5, 3, id="more replicas than racks"),
-        pytest.param({"1": [0], "2": [1, 2, 5], "3": [3, 4]}, 2, 2, id="fewer replicas than racks"),
-        pytest.param({"1": [0, 1, 2, 3, 4, 5]}, 3, 1, id="single rack"),
-        pytest.param({"a": [0, 3, 4], "b": [1], "c": [2]}, 4, 3, id="skips what has a replica"),
-    ],
-)
-def test_what_kafka_promises_of_uneven_racks_holds(
-    rows: dict[str, list[int]], replicas: int, racks_each: int
-) -> None:
-    """AdminRackAwareTest's uneven cases: as many racks as can be, no broker twice."""
-    _, ring = orders_of(rows)
-    rack_of = {spu_id: number for number, ids in enumerate(rows.values()) for spu_id in ids}
-    placed = kafka.shifted_over_racks(
-        ids_of(ring),
-        ids_of([rack_of[spu_id] for spu_id in ring]),
-        start=2,
-        shift=2,
-        partitions=6,
-        replicas=replicas,
-    )
-    lists = placed.tolist()
-    assert {len({rack_of[spu_id] for spu_id in ids}) for ids in lists} == {racks_each}
-    assert all(len(set(ids)) == replicas for ids in lists)
-
-
 @each_rule
 @given(case=cases())
 def test_every_row_equals_the_plain_rule(rule: str, case: Case) -> None:
@@ -303,38 +236,6 @@ def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -
     assert place(rule, case, later, case.partitions) == place(
         rule, case, case.start, case.partitions
     )
-
-
-@pytest.mark.parametrize("rule", ["round_robin", "walk", "shifted"])
-@given(case=cases())
-def test_over_a_period_each_spu_leads_and_follows_as_often(rule: str, case: Case) -> None:
-    """Without racks nobody is favoured."""
-    size = len(case.ids)
-    span = size - case.replicas + 1 if rule == "round_robin" else max(1, size - 1)
-    placed = np.array(place(rule, case, case.start, size * span))
-    for column in placed.T:
-        assert np.unique(column, return_counts=True)[1].tolist() == [span] * size
-
-
-@each_rule
-@pytest.mark.parametrize(
-    ("ids", "replicas"),
-    [
-        pytest.param([7], 1, id="one SPU"),
-        pytest.param([7, 3], 2, id="two SPUs, both"),
-        pytest.param([7, 3, 5], 3, id="as many replicas as SPUs"),
-        pytest.param(list(range(40)), 32, id="32 replicas"),
-    ],
-)
-def test_the_smallest_and_widest_rings_are_placed_on(
-    rule: str, ids: list[int], replicas: int
-) -> None:
-    """Where N - 1 and N - R are 0, and where a list is as long as it may be."""
-    racks = [f"rack {number % 5}" for number in range(len(ids))]
-    case = Case(ids=ids, racks=racks, start=10**20, shift=3, partitions=200, replicas=replicas)
-    indexes = range(case.start, case.start + case.partitions)
-    expected = [place_one(rule, case, index) for index in indexes]
-    assert place(rule, case, case.start, 200) == expected
 
 
 def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
@@ -362,13 +263,6 @@ def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
     racks = dict(zip(case.ids, case.racks, strict=True))
     assert diagonal(case.ids, case.racks) == plain.diagonal_order(racks)
     assert alternation(case.ids, case.racks) == plain.alternation_order(racks)
-
-
-def test_an_spu_without_rack_is_of_the_rack_without_name() -> None:
-    """While racks are incomplete an order is kept all the same, so that the index is not lost."""
-    assert diagonal([3, 1, 2], ["a", "", "a"]) == [2, 1, 3]
-    assert alternation([3, 1, 2], ["a", "", "a"]) == [1, 2, 3]
-    assert diagonal([], []) == alternation([], []) == []
 
 
 @given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6), count=st.integers(1, 60))

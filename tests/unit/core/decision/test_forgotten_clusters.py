@@ -9,9 +9,6 @@ from spu_assigner.core.base.records import (
     EntryGone,
     EntryKind,
     Record,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
     Status,
     TopicStatus,
 )
@@ -41,12 +38,6 @@ def test_an_embedder_keeps_no_name_that_only_got_rejections() -> None:
         assert isinstance(answer, TopicStatus)
         assert answer.status is Status.REJECTED
     assert assigner.clusters == {}
-
-
-def test_a_rejected_create_for_an_unknown_cluster_is_answered_again() -> None:
-    """Nobody remembers it, and nothing has changed by it."""
-    assigner, create = Assigner(), Events().create("t", 1, 1)
-    assert assigner.apply(create) == assigner.apply(create) != ()
 
 
 def test_a_cluster_whose_last_spu_is_gone_is_as_one_that_never_was() -> None:
@@ -110,15 +101,3 @@ def test_an_spu_that_is_offline_a_topic_and_a_create_that_waits_keep_a_cluster()
         mode = LeaveMode.OFFLINE if kept == "offline" else GONE
         step(state, events.leave(0, mode=mode), default_policy=Policy.BALANCED)
         assert step(state, join, default_policy=Policy.BALANCED) == (), kept
-
-
-def test_a_late_copy_of_a_join_counts_as_new_once_its_cluster_is_forgotten() -> None:
-    """What is documented: the memory of a cluster's events ends with the cluster."""
-    assigner, events = Assigner(), Events()
-    join = events.join(0)
-    assigner.apply(join)
-    assigner.apply(events.leave(0, mode=GONE))
-    [answer] = assigner.apply(join)
-    assert isinstance(answer, RingEvent)
-    assert answer.change is RingChange.JOINED
-    assert not any(isinstance(each, ReplicaMap) for each in assigner.apply(join))
