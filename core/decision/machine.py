@@ -85,8 +85,7 @@ from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, forget, redescribe
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, ring_event, status
 from spu_assigner.core.decision.checks import check_create
-from spu_assigner.core.decision.demotion import frees_leaders, put_in_order
-from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.repair import frees_leaders, put_in_order, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import automatic, place_grow, place_manual
 from spu_assigner.core.decision.ring_changes import granted, resource_changes
