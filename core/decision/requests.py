@@ -22,9 +22,8 @@ from spu_assigner.core.decision.checks import check_room, spu_faults
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
-from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
+from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor, place
 from spu_assigner.core.policies.manual_lists import read_lists
-from spu_assigner.core.policies.planner import place
 from spu_assigner.core.policies.striped import (
     free_slots,
     offline_spus,

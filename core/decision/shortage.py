@@ -18,7 +18,7 @@ from spu_assigner.core.decision.answers import counted
 from spu_assigner.core.placement.choose import binding_rules
 from spu_assigner.core.placement.list_search import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import slack
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.cursor import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 

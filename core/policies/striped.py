@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.cursor import ShortRingError, TooManyLooksError
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState

@@ -17,7 +17,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, turn_rows
+from spu_assigner.core.rules.turning import ids_by_rack, turn_rows
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -53,7 +53,7 @@ def shifted_over_racks(
     turns_done = leaders // np.int32(size)
     first = leaders - turns_done * np.int32(size)
     places = _walk(nearest, racks, first, offset_of_turn[turns_done], replicas)
-    return repeat_rows(np.stack([*map(ring.take, places)], axis=1), partitions)
+    return np.resize(np.stack([*map(ring.take, places)], axis=1), (partitions, replicas))
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:

@@ -33,8 +33,6 @@ def initial_weights(cores: int) -> list[int]:
 
 def take_cores(weights: Sequence[int], count: int) -> list[int]:
     """Cores for `count` replicas in order: each time the first core of least weight, plus one."""
-    if count == 1:
-        return [weights.index(min(weights))]
     heap = [(weight, core) for core, weight in enumerate(weights)]
     heapify(heap)
     taken: list[int] = []

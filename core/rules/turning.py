@@ -1,4 +1,4 @@
-"""What the rules share: rows that turn round the ring, and how a period is repeated.
+"""What the rules share: rows that turn round the ring, turn by turn.
 
 A rule turns an order of the ring into replica lists: int32 arrays of shape (partitions, replicas),
 SPU ids, leader first, all distinct. An index counts partitions of one long topic, and may grow for
@@ -37,14 +37,7 @@ def turn_rows(
             block[:, column] = twice[position + offset : end + offset]
         row += end - position
         turn, position = turn + 1, 0
-    return repeat_rows(placed, partitions)
-
-
-def repeat_rows(period: IdMatrix, partitions: int) -> IdMatrix:
-    """The rows of the period over and over."""
-    if len(period) == partitions:
-        return period
-    return np.tile(period, (-(-partitions // len(period)), 1))[:partitions]
+    return np.resize(placed, (partitions, placed.shape[1]))  # over and over
 
 
 def ids_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[int]]:

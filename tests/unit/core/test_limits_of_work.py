@@ -25,7 +25,7 @@ from spu_assigner.core.base.limits import LOOKS_EACH
 from spu_assigner.core.base.records import Record, Status, TopicStatus
 from spu_assigner.core.decision import machine, replication
 from spu_assigner.core.placement import list_repair
-from spu_assigner.core.policies import planner, striped
+from spu_assigner.core.policies import cursor, striped
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -67,7 +67,7 @@ def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
 ) -> None:
     """`rendezvous` scores each SPU for each partition; the others put a ring in order anew for each
     SPU that becomes saturated."""
-    for module in (planner, striped):
+    for module in (cursor, striped):
         monkeypatch.setattr(module, "PLACING_LOOKS_MAX", 12 * LOOKS_EACH)
     asking = Asking(12, capacity=50)
     for spu_id in range(12):  # One after the other fills.

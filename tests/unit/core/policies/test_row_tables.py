@@ -11,13 +11,14 @@ import pytest
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.policies import cursor, planner
+from spu_assigner.core.policies import cursor
 from spu_assigner.core.policies.cursor import (
     ROWS_AHEAD_MAX,
     TABLE_REQUEST_MAX,
     Cursor,
+    ShortRingError,
+    place,
 )
-from spu_assigner.core.policies.planner import ShortRingError, place
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import encode_record
 from support.events.builders import Events
@@ -42,7 +43,7 @@ def lived(events: list[Event], default: Policy) -> tuple[list[Any], Any, int]:
 def slices_of(events: list[Event], default: Policy) -> int:
     """Live it with tables and without; gives how many maps were slices of a table."""
     with_tables = lived(events, default)
-    with mock.patch.object(planner, "REPEATING", ()):
+    with mock.patch.object(cursor, "REPEATING", ()):
         without = lived(events, default)
     assert with_tables[:2] == without[:2]
     assert without[2] == 0
