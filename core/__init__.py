@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spu_assigner.core.base.structs import *
     from spu_assigner.core.decision.answers import *
     from spu_assigner.core.decision.machine import *
-    from spu_assigner.core.explain.explaining_assigner import *
+    from spu_assigner.core.explain.decisions import *
     from spu_assigner.core.explain.placement_decision import *
     from spu_assigner.core.saving import *
     from spu_assigner.core.state.cluster_state import *
@@ -51,7 +51,7 @@ _HOMES: Final = (
     "base.errors", "base.constraints", "base.events", "base.structs", "base.resources",
     "base.replica_lists", "base.records", "state.cluster_state", "saving", "decision.answers",
     "decision.machine", "assigner", "whatif.failure", "explain.placement_decision",
-    "explain.explaining_assigner",
+    "explain.decisions",
 )
 # fmt: on
 

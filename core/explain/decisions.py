@@ -4,7 +4,8 @@ A map records what its step was decided on (`Reason`): the ring's members, as th
 and the SPUs that were not in it. So the step of a policy that places by a rule is placed again
 (`replay`) and must give the very lists of the record; then each replica is explained: which
 position of which order was read, and which SPUs were skipped and why. Of `balanced`, repairs and
-rebalances moves and loads are shown. What is not known is named in `unknown`.
+rebalances moves and loads are shown. What is not known is named in `unknown`. For a caller that
+has the events the state before each decision is at hand, so everything can be named.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
+from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import InvariantError, Rejection
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, SpuId
 from spu_assigner.core.base.records import (
+    Answer,
     Mode,
     Move,
     Reason,
+    Record,
     RecordedRing,
     ReplicaMap,
     Wait,
@@ -27,6 +31,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import describe_rules
+from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.requests import automatic
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.placement_decision import (
@@ -50,6 +55,7 @@ CHANGES: Final = (
 )
 NAMED_MAX: Final = 10  # SPUs in a line
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
+Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
 NOT_REPEATED: Final = (
     "computed again from the record, other lists come out than the recorded; this should not be: "
     "please report it with the record"
@@ -268,3 +274,25 @@ def _describe_room(state: ClusterState, need: Need) -> Iterator[str]:
         if short:
             more = ", …" if len(short) > NAMED_MAX else ""
             yield f"demand of {name}: excludes SPU {', '.join(map(str, short[:NAMED_MAX]))}{more}"
+
+
+class ExplainingAssigner:
+    """As `Assigner`, but each map comes with the decision for each list that it set."""
+
+    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
+        self.assigner = Assigner(default_policy)
+
+    def apply(self, event: Event) -> list[tuple[Answer, Reasons]]:
+        """Decide and apply; the answers in their fixed order, without reasons but for maps."""
+        reasons: dict[int, Reasons] = {}  # by the identity of the map
+
+        def explain(state: ClusterState, decided: Sequence[Record]) -> None:
+            for record in decided:
+                if isinstance(record, ReplicaMap) and record.replicas is not None:
+                    topic = state.topics.get(record.topic)
+                    before = None if topic is None else topic.replicas.lists().tolist()
+                    found = explain_map(state, record, before, is_before=True)
+                    reasons[id(record)] = [*found.items()]
+
+        records = self.assigner.records(event, witness=explain)
+        return [(answer, reasons.get(id(answer), [])) for answer in answers(records)]

@@ -9,8 +9,13 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES, NOT_REPEATED, explain
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import (
+    BY_SHARES,
+    CHANGES,
+    NOT_REPEATED,
+    ExplainingAssigner,
+    explain,
+)
 from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text

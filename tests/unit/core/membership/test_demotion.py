@@ -20,7 +20,7 @@ from spu_assigner.core.base.records import (
     RingChange,
     RingEvent,
 )
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events

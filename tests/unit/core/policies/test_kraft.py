@@ -19,7 +19,7 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.policies.striped import stripes_seed
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes, shuffle

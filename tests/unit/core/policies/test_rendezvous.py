@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.rules import rendezvous
 from spu_assigner.stream.client.explanation import decision_lines
