@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import astuple
 from spu_assigner.core.base.constraints import taint_faults
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr, long_repr
 from spu_assigner.core.base.events import (
@@ -95,29 +96,29 @@ def _described(
 def _dropped(before: SpuChanged, after: SpuChanged, event: SpuJoined) -> str | None:
     """What the SPU had, and no longer has because the join does not name it; None: nothing."""
     gone: list[str] = []
-    if before.rack is not None and after.rack is None:
-        gone.append(f"rack {long_repr(before.rack)}")
     if event.cores == 1 < before.cores:  # What an event has that names none.
         gone.append(f"{before.cores} cores (1 now)")
     if event.capacity is None and before.capacity != default_capacity(before.cores):
         gone.append(f"capacity {before.capacity} ({after.capacity} now)")
-    labels, resources = dict(after.labels), dict(after.resources)
-    gone += [
-        f"label {long_repr(f'{name}={value}')}"
-        for name, value in before.labels
-        if name not in labels
-    ]
-    gone += [f"{name} {amount}" for name, amount in before.resources if name not in resources]
-    taints = {(taint.key, taint.effect) for taint in after.taints}
-    gone += [
-        f"taint {long_repr(f'{taint.key}={taint.value}:{taint.effect}')}"
-        for taint in before.taints
-        if (taint.key, taint.effect) not in taints
-    ]
+    named = _named(after)
+    gone += [said for name, said in _named(before).items() if name not in named]
     if not gone:
         return None
     more = f" and {len(gone) - DROPPED_NAMED} more" if len(gone) > DROPPED_NAMED else ""
     return f"no longer has {', '.join(gone[:DROPPED_NAMED])}{more}: a join describes its SPU whole"
+
+
+def _named(spu: SpuChanged) -> dict[tuple[str, ...], str]:
+    """What an SPU has by name, in words."""
+    named: dict[tuple[str, ...], str] = {}
+    if spu.rack is not None:
+        named["rack",] = f"rack {long_repr(spu.rack)}"
+    for name, value in spu.labels:
+        named["label", name] = f"label {long_repr(f'{name}={value}')}"
+    named |= {("resource", name): f"{name} {amount}" for name, amount in spu.resources}
+    for key, value, effect in map(astuple, spu.taints):
+        named["taint", key, effect] = f"taint {long_repr(f'{key}={value}:{effect}')}"
+    return named
 
 
 def _check_join(state: ClusterState, event: SpuJoined) -> None:
