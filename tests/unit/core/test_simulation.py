@@ -10,24 +10,28 @@ import json
 import os
 import subprocess
 import sys
+from random import Random
 from typing import Any, Final
 
 import pytest
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import memory
-from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_from_json
 from support.events import simulation
 from support.events.builders import Events
 from support.events.random_lives import CLUSTER, Life, as_json, life_of
 from support.model import oracle as oracle_module
 from support.model.oracle import Oracle
+from support.model.pictures import picture
 from support.project.case_share import share_of
 
 SEEDS: Final = share_of(2_000)  # what two cores live in a few seconds
 MODELLED_SEEDS: Final = share_of(2_000)
+LAW_SEEDS: Final = share_of(200)
 
 
 @pytest.mark.thorough
@@ -45,6 +49,42 @@ def test_seeded_lives_equal_the_plain_oracle(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(memory, "EVENT_IDS_REMEMBERED", life.memory)
         monkeypatch.setattr(oracle_module, "REMEMBERED", life.memory)
         _assert_equal_to_the_oracle(life)
+
+
+def test_replaying_the_records_gives_the_state() -> None:
+    """Law 1: the records say all that the state holds."""
+    for seed in range(LAW_SEEDS):
+        life, state, replayed = life_of(seed), ClusterState(CLUSTER), ClusterState(CLUSTER)
+        for event in life.events:
+            for record in step(state, event, default_policy=life.default_policy):
+                evolve(replayed, record)
+            assert picture(replayed) == picture(state)
+
+
+def test_what_is_published_restores_the_state() -> None:
+    """The latest map of each topic and the latest entry of each key are the state, in any order."""
+    for seed in range(LAW_SEEDS):
+        life, state = life_of(seed), ClusterState(CLUSTER)
+        published: simulation.Published = {}
+        for event in life.events:
+            for record in step(state, event, default_policy=life.default_policy):
+                if isinstance(record, ReplicaMap):
+                    published["map", record.topic] = record
+            simulation.publish(published, state)
+        restored = simulation.restored_from(published, Random(seed))
+        assert picture(restored) == picture(state)
+
+
+def test_a_repeated_event_changes_and_emits_nothing() -> None:
+    """Law 2: a source may deliver twice. Nothing is remembered of a cluster of which nothing is
+    left: there the repeated event changes nothing, and may be answered again."""
+    for seed in range(LAW_SEEDS):
+        life, state = life_of(seed), ClusterState(CLUSTER)
+        for event in life.events:
+            step(state, event, default_policy=life.default_policy)
+            before, is_empty = picture(state), state.is_empty
+            assert step(state, event, default_policy=life.default_policy) == () or is_empty
+            assert picture(state) == before
 
 
 @pytest.mark.thorough
