@@ -21,7 +21,7 @@ from typing import Final
 
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
-from spu_assigner.core.base.limits import RESIZE_MOVES_MAX, ruled_moves_max
+from spu_assigner.core.base.limits import RESIZE_MOVES_MAX, SPUS_A_RULED_MOVE
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
@@ -87,7 +87,9 @@ def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
     """One request adds or removes so many replicas at most."""
     lengths = topic.replicas.lists().lengths()
     moves = sum(abs(length - factor) for length in lengths)
-    limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
+    limit = RESIZE_MOVES_MAX
+    if topic.constraints is not None:
+        limit //= 2 + len(state.spus) // SPUS_A_RULED_MOVE
     if moves > limit:
         step = max(limit // len(lengths), 1)
         now = sorted(lengths)[len(lengths) // 2]

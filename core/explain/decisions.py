@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import InvariantError, Rejection
@@ -29,10 +28,10 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
-from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import describe_rules
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.requests import automatic
+from spu_assigner.core.decision.shortage import lacking
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.placement_decision import (
     AmountHeld,
@@ -53,7 +52,6 @@ CHANGES: Final = (
     Mode.DEMAND,
     Mode.CONSTRAINTS,
 )
-NAMED_MAX: Final = 10  # SPUs in a line
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
 Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
 NOT_REPEATED: Final = (
@@ -145,7 +143,9 @@ def explain_map(
     if racks is None:
         unknown.append("the names of the racks of then: SPUs are on other racks now")
     is_weighed = reason.mode in (*BY_SHARES, *CHANGES)
-    lacks = () if need is None or not is_before else tuple(_describe_room(state, need))
+    lacks: list[str] = []
+    if need is not None and is_before:
+        lacks = [f"demand: {each}" for each in lacking(state, state.ring.ids.tolist(), need)]
     absent = () if ring is None else tuple(_absent(state, ring, is_before=is_before))
     ring_size = None if ring is None else ring_of_text(ring.members).size
     moves_of: dict[int, list[Move]] = {}
@@ -262,18 +262,6 @@ def _loads(
             ]
         count = state.ledger.count(spu.spu_id)
         yield Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=tuple(amounts))
-
-
-def _describe_room(state: ClusterState, need: Need) -> Iterator[str]:
-    """Which SPUs of the ring have too little left for a follower of a topic, by resource."""
-    ids = state.ring.ids
-    for name, follower, _ in need.by_name():
-        (used,) = state.ledger.used_of_each(ids, (name,))
-        has = [dict(state.spus[SpuId(each)].resources).get(name, 0) for each in ids.tolist()]
-        short = ids[np.array(has) - used < follower].tolist()
-        if short:
-            more = ", …" if len(short) > NAMED_MAX else ""
-            yield f"demand of {name}: excludes SPU {', '.join(map(str, short[:NAMED_MAX]))}{more}"
 
 
 class ExplainingAssigner:

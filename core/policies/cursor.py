@@ -176,16 +176,14 @@ class ShortRingError(Rejection):
         )
 
 
-class TooManyLooksError(Rejection):
-    """A request takes more looks at SPUs than one may, which place the partitions that are done."""
-
-    def __init__(self, *, done: int, partitions: int) -> None:
-        super().__init__(
-            Code.TOO_COMPLEX,
-            f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {done} of "
-            f"{partitions} partitions by this policy; ask for {max(done, 1)}, and let the topic "
-            "grow after that, or choose another policy",
-        )
+def too_many_looks(*, done: int, partitions: int) -> Rejection:
+    """Of a request that takes more looks at SPUs than one may, which place so many partitions."""
+    return Rejection(
+        Code.TOO_COMPLEX,
+        f"one request may take {PLACING_LOOKS_MAX} looks at SPUs, which place {done} of "
+        f"{partitions} partitions by this policy; ask for {max(done, 1)}, and let the topic "
+        "grow after that, or choose another policy",
+    )
 
 
 def place(
@@ -199,7 +197,7 @@ def place(
 
     Raises:
         ShortRingError: the ring became too small on the way.
-        TooManyLooksError: too many SPUs are scored, or become saturated on a large ring.
+        Rejection: too many SPUs are scored, or become saturated on a large ring.
     """
     is_alone = cursor.is_own or cursor.rule not in REPEATING or partitions > TABLE_REQUEST_MAX
     if free is None and not is_alone:
@@ -208,7 +206,7 @@ def place(
         return lists
     if cursor.rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
         done = PLACING_LOOKS_MAX // cursor.ring.size
-        raise TooManyLooksError(done=done, partitions=partitions)
+        raise too_many_looks(done=done, partitions=partitions)
     if free is not None:
         return _place_in_blocks(cursor, partitions, replicas, free.copy())
     lists = ReplicaLists(cursor.rows(partitions, replicas))
@@ -234,7 +232,7 @@ def _place_in_blocks(
         if found < needed:
             raise ShortRingError(partition=partition, needed=needed, found=found)
         if looks > PLACING_LOOKS_MAX:
-            raise TooManyLooksError(done=partition, partitions=partitions)
+            raise too_many_looks(done=partition, partitions=partitions)
         rows = cursor.rows(needed if begun else min(block_rows, len(placed) - done), width)
         looks += len(rows) * looks_of_row
         slots = np.searchsorted(ids, rows)

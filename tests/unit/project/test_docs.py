@@ -234,7 +234,6 @@ _NOT_OF_THE_JOB = {
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
-    "TooManyLooksError",  # likewise
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover
