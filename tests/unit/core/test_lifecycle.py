@@ -253,23 +253,6 @@ def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
         assert statuses(answers) == [(topic, Status.REJECTED, code)]
 
 
-# Balanced.
-
-
-def test_a_balanced_topic_may_ignore_racks() -> None:
-    """Then only loads count: the two large SPUs take it, though they share a rack."""
-    life = OneCluster()
-    life.join(0, 1, rack="a", capacity=1000)
-    life.join(2, rack="b", capacity=10)
-    life.create("full", 4, 1, policy=Policy.BALANCED)
-    answers = life.create("apart", 1, 2, policy=Policy.BALANCED)
-    assert {spu_id // 2 for spu_id in the_lists(answers)[0]} == {0, 1}
-    answers = life.create("a", 2, 2, policy=Policy.BALANCED, ignore_rack=True)
-    assert [sorted(row) for row in the_lists(answers)] == [[0, 1], [0, 1]]
-    answers = life.apply(life.build.grow("a", 3))
-    assert sorted(the_lists(answers)[2]) == [0, 1]
-
-
 # Evening out.
 
 
@@ -288,17 +271,6 @@ def test_a_rebalance_brings_an_empty_spu_its_share_and_no_more() -> None:
     assert maps(again) == {}
     [status] = [each for each in again if isinstance(each, TopicStatus)]
     assert status.moves == 0
-
-
-def test_a_rebalance_makes_no_more_moves_than_it_may() -> None:
-    """With none allowed, leaders may still change places: that costs no data."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.create("a", 12, 2)
-    life.join(3)
-    answers = life.apply(life.build.rebalance(2))
-    [status] = [each for each in answers if isinstance(each, TopicStatus)]
-    assert status.moves == 2
-    assert life.state.ledger.count(3) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -227,11 +226,3 @@ def test_a_map_may_be_restored_before_its_spus() -> None:
         restored.restore(part)
     assert restored == state
     assert [restored.ledger.count(spu_id) for spu_id in (0, 1, SPU_ID_MAX)] == [2, 1, 1]
-
-
-def test_spu_ids_need_not_be_dense() -> None:
-    """Ids are names, not positions."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(2**31 - 1, 70_000, 5))
-    assert maps(run(state, build.create("t", 2, 2))) == [[[5, 70_000], [70_000, 2**31 - 1]]]
-    assert np.array_equal(state.topics["t"].replicas.matrix(), [[5, 70_000], [70_000, 2**31 - 1]])

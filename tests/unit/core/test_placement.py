@@ -15,24 +15,14 @@ from spu_assigner.core.rules.fluvio import diagonal
 from spu_assigner.core.rules.kafka import alternation
 from support.model import plain_placement as plain
 
-FIVE_SPUS_THREE_REPLICAS = [  # documents 000 to 002: the table for partitions 0 to 15
-    [0, 1, 2],
-    [1, 2, 3],
-    [2, 3, 4],
-    [3, 4, 0],
-    [4, 0, 1],
-    [0, 2, 3],
-    [1, 3, 4],
-    [2, 4, 0],
-    [3, 0, 1],
-    [4, 1, 2],
-    [0, 3, 4],
-    [1, 4, 0],
-    [2, 0, 1],
-    [3, 1, 2],
-    [4, 2, 3],
-    [0, 1, 2],
-]
+
+def rows(digits: str) -> list[list[int]]:
+    """Lists of ids of one digit each."""
+    return [[*map(int, row)] for row in digits.split()]
+
+
+# documents 000 to 002: the table for partitions 0 to 15
+FIVE_SPUS_THREE_REPLICAS = rows("012 123 234 340 401 023 134 240 301 412 034 140 201 312 423 012")
 FOUR_RACKS = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8], "d": [9, 10, 11]}
 FOUR_RACKS_MAP = [  # documents 000 to 002: example 1
     [0, 4, 8, 9],
@@ -49,24 +39,9 @@ FOUR_RACKS_MAP = [  # documents 000 to 002: example 1
     [11, 0, 4, 8],
 ]
 UNEVEN_RACKS = {"a": [0], "b": [1, 2], "c": [3, 4, 5]}
-UNEVEN_RACKS_MAP = [  # documents 000 to 002: example 2
-    [3, 2, 0],
-    [2, 0, 4],
-    [0, 4, 1],
-    [4, 1, 5],
-    [1, 5, 3],
-    [5, 3, 2],
-]
+UNEVEN_RACKS_MAP = rows("320 204 041 415 153 532")  # documents 000 to 002: example 2
 KAFKA_RACKS = {"rack1": [0, 5], "rack2": [3, 4], "rack3": [1, 2]}  # Kafka's AdminRackAwareTest
-KAFKA_RACKS_MAP = [  # its expected assignment, start 0
-    [0, 3, 1],
-    [3, 1, 5],
-    [1, 5, 4],
-    [5, 4, 2],
-    [4, 2, 0],
-    [2, 0, 3],
-    [0, 4, 2],
-]
+KAFKA_RACKS_MAP = rows("031 315 154 542 420 203 042")  # its expected assignment, start 0
 
 INDEXES = st.one_of(st.integers(0, 400), st.integers(0, 10**40))  # an index may grow for ever
 

@@ -9,9 +9,8 @@ import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.schemas.json_lines.lines import answer_to_json
 from spu_assigner.stream.audit.verify.audit import verify
-from spu_assigner.stream.audit.verify.model import FindingKind, How
+from spu_assigner.stream.audit.verify.model import FindingKind
 from spu_assigner.stream.client.rendering import received_line
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.client import Received
@@ -82,21 +81,6 @@ def test_a_release_differs_from_a_delete_in_status_and_tombstone_alone(seed: int
             assert picture(state) == picture(other.clusters[name])
 
 
-def test_simulate_answers_a_release_as_the_contract_says() -> None:
-    """A map without replicas and the status, in lines that a program reads."""
-    events = Events()
-    assigner = full(events)
-    lines = [answer_to_json(answer) for answer in assigner.apply(events.release("t"))]
-    assert lines[0] == (
-        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":2,"policy":"fluvio",'
-        '"replicas":null,"cores":null,"chain_index":0,"cause":"e5"}'
-    )
-    assert lines[2] == (
-        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"released","code":null,'
-        '"message":null,"replicas":null,"cause":"e5"}'
-    )
-
-
 def written(*events: Event) -> Writer:
     """What a job has left of events of one cluster, batch by batch."""
     writer = Writer(1, shards=1)
@@ -128,20 +112,6 @@ def test_the_tombstone_of_a_release_has_a_type_of_its_own() -> None:
         b"c1/dropped": b"io.spuassigner.v1.ReplicaMap",
     }
     assert KINDS[MessageKind.TOPIC_RELEASED] == ("replica-map", "TopicReleased")
-
-
-def test_the_audit_replays_a_release_to_the_same_bytes() -> None:
-    """Headers included; without the inputs the digests still fit."""
-    events = Events()
-    writer = written(*events.joins(0), events.create("t"), events.release("t"))
-    report = verify(writer.topics.history())
-    assert [report.findings, list(report.unchecked())] == [[], []]
-    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
-    topics = writer.topics.copy()
-    topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    report = verify(topics.history())
-    assert report.findings == []
-    assert [how for how, _, _ in report.how()] == [How.DIGEST]
 
 
 @pytest.mark.parametrize("has_inputs", [True, False])

@@ -92,33 +92,6 @@ def test_the_same_again_is_answered_and_changes_nothing() -> None:
     assert {**after, "seen": None} == {**before, "seen": None}
 
 
-@pytest.mark.parametrize(
-    ("lists", "given"),
-    [
-        (LISTS[:2], {}),
-        ([[1, 0], *LISTS[1:]], {}),
-        (LISTS, {"pinned": True}),
-        (LISTS, {"policy": Policy.KAFKA}),
-    ],
-    ids=["fewer partitions", "another leader", "pinned", "policy"],
-)
-def test_another_content_is_the_next_revision(
-    lists: list[list[int]], given: dict[str, object]
-) -> None:
-    """Lists, policy or `pinned`: each alone is a change."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    assigner.apply(events.adopt("t", *LISTS))
-    changed = the_map(assigner.apply(events.adopt("t", *lists, **given)))
-    assert changed.replicas is not None
-    assert (changed.revision, changed.replicas.tolist()) == (2, lists)
-    assert changed.pinned is bool(given.get("pinned"))
-    assert changed.policy is given.get("policy", Policy.BALANCED)
-    state = assigner.clusters["c1"]
-    counts = [sum(spu_id in row for row in lists) for spu_id in range(3)]
-    assert [state.ledger.count(spu_id) for spu_id in range(3)] == counts
-
-
 def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
     """It leaves the ring; a later content that frees it brings it back, and serves who waits."""
     events = Events()
@@ -174,32 +147,6 @@ def test_what_cannot_be_adopted_is_rejected_by_name(
     assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
 
 
-def test_it_grows_by_its_policy_with_as_many_replicas_as_its_longest_list() -> None:
-    """Old lists stay as they are, short ones too."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    assigner.apply(events.adopt("t", *LISTS, policy=Policy.FLUVIO))
-    grown = the_map(assigner.apply(events.grow("t", 4)))
-    assert grown.replicas is not None
-    assert grown.replicas.tolist() == [*LISTS, [0, 1, 2]]
-    assert grown.wanted_lengths == (2, 3, 1, 3)
-
-
-def test_a_list_left_short_is_filled_up_to_its_own_length() -> None:
-    """It waits for an SPU; its neighbours, which were shorter, do not."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    assigner.apply(events.adopt("t", *LISTS))
-    leave = events.leave(1, mode=LeaveMode.DECOMMISSION, event_id="leave")
-    assert statuses(assigner.apply(leave)) == [
-        ("t", Status.WAITING, Code.INSUFFICIENT_SPUS, "leave")
-    ]
-    assert lists_of(assigner) == [[0, 2], [2, 0], [2]]
-    filled = assigner.apply(events.join(5))
-    assert statuses(filled) == [("t", Status.ASSIGNED, None, "leave")]
-    assert lists_of(assigner) == [[0, 2], [2, 0, 5], [2]]
-
-
 def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
     """As it does a manual one; the answer counts those that it left alone."""
     events = Events()
@@ -228,14 +175,6 @@ def test_the_event_is_the_same_in_json_and_in_avro(given: dict[str, object]) -> 
     )
     if not given:
         assert event_to_json(event) == fixed
-
-
-@pytest.mark.thorough
-def test_the_largest_lists_of_kafka_fit_into_a_message() -> None:
-    """A topic of 100,000 partitions is within 1 MiB, as manual lists are."""
-    rows = [[number % 60, (number + 1) % 60, (number + 2) % 60] for number in range(PARTITIONS_MAX)]
-    event = Events().adopt("t", *rows)
-    assert decode_event(encode_event(event), kind="topic") == event
 
 
 def test_the_audit_replays_adoptions_and_factors_to_the_same_bytes() -> None:

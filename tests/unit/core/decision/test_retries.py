@@ -93,21 +93,6 @@ def test_room_that_is_made_meanwhile_is_tried_by_all_once_more() -> None:
     assert state.retries is None
 
 
-@pytest.mark.usefixtures("one_try")
-def test_short_lists_come_before_creates_over_several_events() -> None:
-    state, events = ClusterState("c1"), Events()
-    for spu_id in (0, 1):
-        apply(state, events.join(spu_id, capacity=2))
-    for topic in ("a", "b"):
-        apply(state, events.create(topic, 1, 2))
-    apply(state, events.create("w", 1, 1, on_shortage=OnShortage.WAIT))
-    apply(state, events.leave(1, mode=LeaveMode.DECOMMISSION))
-    assert state.waiting.keys() == {"a", "b", "w"}
-    assert assigned(apply(state, events.join(2, capacity=9))) == ["a"]
-    assert assigned(apply(state, events.delete("unknown"))) == ["b"]
-    assert assigned(apply(state, events.delete("unknown"))) == ["w"]
-
-
 def test_a_create_that_became_too_large_a_task_is_refused_and_waits_no_more(
     crowded: tuple[ClusterState, Events], monkeypatch: pytest.MonkeyPatch
 ) -> None:
