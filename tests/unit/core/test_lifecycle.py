@@ -256,23 +256,6 @@ def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
 # Evening out.
 
 
-def test_a_rebalance_brings_an_empty_spu_its_share_and_no_more() -> None:
-    """The new SPU needs 5 to be within one replica of its fair share of 6; a sixth is waste."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.create("a", 12, 2)
-    life.join(3)
-    answers = life.apply(life.build.rebalance(100))
-    [status] = [each for each in answers if isinstance(each, TopicStatus)]
-    assert (status.topic, status.status, status.moves) == ("", Status.ASSIGNED, 5)
-    counts = [life.state.ledger.count(spu_id) for spu_id in range(4)]
-    assert max(counts) - min(counts) <= 2
-    assert sum(counts) == 24
-    again = life.apply(life.build.rebalance(100))
-    assert maps(again) == {}
-    [status] = [each for each in again if isinstance(each, TopicStatus)]
-    assert status.moves == 0
-
-
 @pytest.mark.parametrize(
     ("count", "said"),
     [(0, ""), (1, "; 1 manual topic left alone"), (200, "; 200 manual topics left alone")],
@@ -289,19 +272,6 @@ def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, sai
     assert status.message == (
         f"0 replicas move, 0 lists get another leader from among their replicas{said}"
     )
-
-
-def test_a_rebalance_of_one_replica_or_list_says_so_in_the_singular() -> None:
-    """A person reads it after `rebalance --max-bytes`."""
-    for lists, said in (
-        ([[0]] * 3, "1 replica moves, 0 lists get another leader from among their replicas"),
-        ([[0, 1]] * 3, "0 replicas move, 1 list gets another leader from among its replicas"),
-    ):
-        life = OneCluster(*Events().joins(0, 1))
-        life.apply(life.build.adopt("t", *lists))
-        *_, status = life.apply(life.build.rebalance(100))
-        assert isinstance(status, TopicStatus)
-        assert status.message == said
 
 
 def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:

@@ -77,21 +77,6 @@ def test_an_adopted_topic_is_as_it_was_found() -> None:
     assert [state.ledger.count(spu_id) for spu_id in range(3)] == [2, 2, 2]
 
 
-def test_the_same_again_is_answered_and_changes_nothing() -> None:
-    """Under another id; under the same id it is a copy, and not answered."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    first = events.adopt("t", *LISTS)
-    assigner.apply(first)
-    before = picture(assigner.clusters["c1"])
-    assert assigner.apply(first) == ()
-    [again] = assigner.apply(events.adopt("t", *LISTS, event_id="again"))
-    assert isinstance(again, TopicStatus)
-    assert (again.status, again.cause) == (Status.ADOPTED, "again")
-    after = picture(assigner.clusters["c1"])
-    assert {**after, "seen": None} == {**before, "seen": None}
-
-
 def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
     """It leaves the ring; a later content that frees it brings it back, and serves who waits."""
     events = Events()

@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.records import (
     Answer,
     Mode,
     ReplicaMap,
-    RingChange,
-    RingEvent,
     Status,
     TopicStatus,
 )
@@ -109,18 +107,6 @@ def test_the_only_copy_that_can_be_read_stays(failed: int, leaving: int) -> None
     assert lists_of(assigner) == [[leaving]]
 
 
-def test_the_same_factor_changes_nothing_and_is_answered() -> None:
-    """No map; a copy of the request is not answered."""
-    events = Events()
-    assigner = adopted(events, [[0, 1], [1, 2]])
-    before = picture(assigner.clusters["c1"])
-    same = events.replication("t", 2, event_id="r")
-    assert statuses(assigner.apply(same)) == [("t", Status.ASSIGNED, None, "r")]
-    assert len(assigner.apply(events.replication("t", 2))) == 1
-    assert assigner.apply(same) == ()
-    assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
-
-
 @pytest.mark.parametrize(
     ("topic", "factor", "code"),
     [
@@ -142,40 +128,6 @@ def test_a_factor_that_cannot_be_met_changes_nothing(topic: str, factor: int, co
     assert isinstance(answer, TopicStatus)
     assert (answer.status, answer.code) == (Status.REJECTED, code)
     assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
-
-
-def test_slots_that_become_free_serve_what_waits() -> None:
-    """And the SPU that was full is back in the ring."""
-    events = Events()
-    assigner = Assigner(Policy.FLUVIO)
-    for event in (*events.joins(0, 1, capacity=1), events.create("t", 1, 2)):
-        assigner.apply(event)
-    assigner.apply(events.create("u", on_shortage=OnShortage.WAIT, event_id="waits"))
-    answers = assigner.apply(events.replication("t", 1, event_id="r"))
-    assert statuses(answers) == [
-        ("t", Status.ASSIGNED, None, "r"),
-        ("u", Status.ASSIGNED, None, "waits"),
-    ]
-    assert [(each.spu_id, each.change) for each in answers if isinstance(each, RingEvent)] == [
-        (1, RingChange.RESTORED),
-        (1, RingChange.SATURATED),
-    ]
-    assert (lists_of(assigner), lists_of(assigner, "u")) == ([[0]], [[1]])
-
-
-def test_a_repair_that_waits_is_done_when_its_lists_are_long_enough() -> None:
-    """Whoever awaits the decommission hears of it."""
-    events = Events()
-    assigner = Assigner(Policy.FLUVIO)
-    for event in (*events.joins(0, 1), events.create("t", 1, 2)):
-        assigner.apply(event)
-    assigner.apply(events.leave(1, mode=LeaveMode.DECOMMISSION, event_id="leave"))
-    answers = assigner.apply(events.replication("t", 1, event_id="r"))
-    assert statuses(answers) == [
-        ("t", Status.ASSIGNED, None, "r"),
-        ("t", Status.ASSIGNED, None, "leave"),
-    ]
-    assert assigner.clusters["c1"].waiting == {}
 
 
 @pytest.mark.thorough

@@ -113,30 +113,6 @@ def test_undemoted_it_takes_no_list_that_was_given_by_hand_or_is_pinned() -> Non
 # What is placed while an SPU is demoted.
 
 
-@pytest.mark.parametrize(
-    ("policy", "lists"),
-    [
-        (Policy.FLUVIO, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 1, 2]]),
-        (Policy.KAFKA, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]]),
-        (Policy.REDPANDA, [[0, 1, 2]] * 4),
-        (Policy.BALANCED, [[0, 2, 1], [2, 0, 1], [0, 2, 1], [2, 0, 1]]),
-        (Policy.MANUAL, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [1, 0, 2]]),
-    ],
-)
-def test_each_policy_lets_others_lead_but_lists_by_hand_are_facts(
-    policy: Policy, lists: list[list[int]]
-) -> None:
-    """The same lists as without a demotion, with other leaders."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.demote(1)
-    if policy is Policy.MANUAL:
-        life.manual("t", *lists)
-    else:
-        life.create("t", 4, 3, policy=policy)
-    assert life.lists("t") == lists
-    assert bool(wrongly_led(life.state)) == (policy is Policy.MANUAL)
-
-
 @pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
 def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
     policy: Policy, replicas: int, racks: int
@@ -162,17 +138,6 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
         before = [row for number in range(5) for row in plain.lists(f"t{number}")]
         assert [set(row) for row in rows] == [set(row) for row in before]
         assert [row for row in rows if 4 not in row] == [row for row in before if 4 not in row]
-
-
-@pytest.mark.parametrize(("room", "leader"), [(4, 0), (5, 1)])
-def test_it_leads_a_new_list_that_no_other_has_room_to_lead(room: int, leader: int) -> None:
-    """Room is a hard rule, a demotion none."""
-    life = OneCluster()
-    life.join(0, resources={"net": 50})
-    life.join(1, resources={"net": room})
-    life.demote(0)
-    life.create("t", 1, 2, policy=Policy.BALANCED, leader_demand={"net": 5})
-    assert life.lists("t") == [[leader, 1 - leader]]
 
 
 @settings(max_examples=share_of(150), deadline=None)
