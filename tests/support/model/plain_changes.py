@@ -12,26 +12,8 @@ from dataclasses import replace
 from support.model.plain_cluster import Cluster, Refusal, Spu, Topic, release_cores, take_core
 from support.model.plain_leaders import settle
 from support.model.plain_repair import best_spu
-from support.model.plain_requests import PARTITIONS_MAX
 
 Lists = list[list[int]]
-
-
-def judge_adopted(cluster: Cluster, lists: Lists) -> None:
-    """Refuse lists that are none; what the SPUs can hold does not matter."""
-    if not 1 <= len(lists) <= PARTITIONS_MAX:
-        raise Refusal("INVALID_PARTITIONS")
-    for ids in lists:
-        if not ids:
-            raise Refusal("MANUAL_EMPTY_LIST")
-        if len(ids) > 32:
-            raise Refusal("INVALID_REPLICATION_FACTOR")
-        if len(set(ids)) < len(ids):
-            raise Refusal("MANUAL_DUPLICATE_SPU")
-        if not all(0 <= spu_id <= 2**31 - 1 for spu_id in ids):
-            raise Refusal("MANUAL_INVALID_SPU")
-    if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
-        raise Refusal("MANUAL_UNKNOWN_SPU")
 
 
 def change_lists(cluster: Cluster, topic: Topic, lists: Lists, *, policy: str) -> bool:
