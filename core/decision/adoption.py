@@ -41,12 +41,7 @@ from spu_assigner.core.decision.checks import (
     unknown_spus,
 )
 from spu_assigner.core.decision.repair import settled
-from spu_assigner.core.decision.ring_changes import (
-    next_map,
-    revised,
-    ring_after,
-    shown_index,
-)
+from spu_assigner.core.decision.ring_changes import next_map, revised, ring_after, shown_index
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of

@@ -24,12 +24,7 @@ from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
 from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor, place
 from spu_assigner.core.policies.manual_lists import read_lists
-from spu_assigner.core.policies.striped import (
-    free_slots,
-    offline_spus,
-    place_striped,
-    stripes_seed,
-)
+from spu_assigner.core.policies.striped import free_slots, offline_spus, place_striped, stripes_seed
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of
 from spu_assigner.core.state.leading import led_by_others

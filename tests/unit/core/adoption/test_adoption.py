@@ -19,10 +19,7 @@ from spu_assigner.core.base.records import (
     TopicStatus,
 )
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.schemas.messages.codec import (
-    decode_event,
-    encode_event,
-)
+from spu_assigner.schemas.messages.codec import decode_event, encode_event
 from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import How
 from support.events.builders import Events

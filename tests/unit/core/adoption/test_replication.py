@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
-from spu_assigner.core.base.records import (
-    Answer,
-    Mode,
-    ReplicaMap,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from support.events.builders import Events
 from support.model.oracle import Oracle

@@ -9,12 +9,7 @@ import pytest
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import (
-    Record,
-    ReplicaMap,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import Record, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.decision import waiting
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import list_repair

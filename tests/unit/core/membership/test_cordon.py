@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import (
-    LeaveMode,
-    OnShortage,
-    Policy,
-    SpuId,
-)
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.records import (
     ReplicaMap,
     RingChange,

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import (
-    Policy,
-    SpuId,
-)
-from spu_assigner.core.base.records import (
-    Mode,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-)
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import Mode, ReplicaMap, RingChange, RingEvent
 from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.explanation import decision_lines
