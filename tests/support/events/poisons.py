@@ -790,10 +790,14 @@ def _schemas() -> Iterator[Schema]:
         ("a recursive schema", "no end", _record(_array_of("TopicGrow")), "is recursive"),
         ("itself as a field", "no end", _record("TopicGrow"), "is recursive"),
         ("items of no width", "a count of 2^40 in five bytes", _record(_array_of("null")), "zero"),
+        ("items of an empty record", "likewise", _record(_array_of(_record(name="E"))), "zero"),
+        ("a fixed of no width", "likewise", _record({**_fixed(0)}), "zero width"),
         ("a schema of 2^30 parts", "1 kB that becomes gigabytes", _doubling(30), "2000 parts"),
         ("a schema 200 deep", "one call each", _record(_nested(200)), "32 deep"),
         ("an unknown type", "a file is missing", _record("Nothing"), "is not defined"),
         ("a type we do not read", "floats", _record("double"), "unused here"),
+        ("no schema", "a list", [], "holds no object"),
+        ("half a schema", "fields without types", {**_record(), "fields": [1]}, "no name or no"),
         ("a default of NaN", "no JSON", _record(), "nan"),
     ):
         content = json.dumps(schema).encode()
@@ -804,6 +808,7 @@ def _schemas() -> Iterator[Schema]:
     for name, why, content, says in (
         ("no JSON", "half a file", b"{", "is no JSON"),
         ("no UTF-8", "another encoding", b"\xff", "is no JSON"),
+        ("lists 10,000 deep", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "is no JSON"),
     ):
         for file in ("TopicGrow.avsc", "registry.json"):
             yield Schema(name=f"{name} in {file}: {why}", file=file, content=content, says=says)
@@ -817,7 +822,10 @@ def _schemas() -> Iterator[Schema]:
     for name, why, changes, says in (
         ("a schema id of 2^32", "the frame has 4 bytes", {"id": 2**32}, "an entry of"),
         ("a schema id of -1", "the frame has no sign", {"id": -1}, "an entry of"),
+        ("a text for a schema id", "ids are compared", {"id": "1"}, "an entry of"),
         ("a fingerprint that is none", "8 bytes", {"fingerprint": "../.."}, "an entry of"),
+        ("a recursive entry", "no end", {"schema": _record("TopicGrow")}, "is recursive"),
+        ("an entry of 2^30 parts", "gigabytes", {"schema": _doubling(30)}, "2000 parts"),
         ("an unknown member", "of another release", {"more": 1}, "an entry of"),
     ):
         content = json.dumps({"schemas": [whole | changes]}).encode()
