@@ -26,6 +26,7 @@ from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
 from support.events.builders import Events
+from support.events.one_cluster import ring_changes
 from support.model.oracle import Oracle
 from support.model.pictures import picture
 from support.project.case_share import share_of
@@ -45,15 +46,6 @@ def maps(records: list[Record]) -> list[list[list[int]] | None]:
 def codes(records: list[Record]) -> list[Code | None]:
     """The codes of the statuses and ring events among some records."""
     return [record.code for record in records if isinstance(record, TopicStatus | RingEvent)]
-
-
-def ring_changes(records: list[Record]) -> list[tuple[int, RingChange, int]]:
-    """(SPU, change, ring size) of each ring event."""
-    return [
-        (record.spu_id, record.change, record.ring_size)
-        for record in records
-        if isinstance(record, RingEvent)
-    ]
 
 
 @given(

@@ -24,6 +24,7 @@ from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import How
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
+from support.events.one_cluster import statuses
 from support.model.pictures import picture
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
@@ -40,14 +41,6 @@ def cluster(events: Events, *spu_ids: int, capacity: int | None = None) -> Assig
 def the_map(records: tuple[Record, ...]) -> ReplicaMap:
     [found] = [record for record in records if isinstance(record, ReplicaMap)]
     return found
-
-
-def statuses(records: tuple[Record, ...]) -> list[tuple[str, Status, Code | None, str]]:
-    return [
-        (record.topic, record.status, record.code, record.cause)
-        for record in records
-        if isinstance(record, TopicStatus)
-    ]
 
 
 def ring_changes(records: tuple[Record, ...]) -> list[tuple[int, RingChange]]:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
-from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Mode, ReplicaMap, Status, TopicStatus
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from support.events.builders import Events
+from support.events.one_cluster import statuses
 from support.model.oracle import Oracle
 from support.model.pictures import picture
 from support.project.case_share import share_of
@@ -23,14 +24,6 @@ Rows = list[list[int]]
 
 def lists_of(assigner: Assigner, topic: str = "t") -> Rows:
     return assigner.clusters["c1"].topics[topic].replicas.lists().tolist()
-
-
-def statuses(answers: tuple[Answer, ...]) -> list[tuple[str, Status, Code | None, str]]:
-    return [
-        (each.topic, each.status, each.code, each.cause)
-        for each in answers
-        if isinstance(each, TopicStatus)
-    ]
 
 
 def adopted(events: Events, lists: Rows, **spus: Any) -> Assigner:
