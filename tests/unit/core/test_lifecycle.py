@@ -164,18 +164,6 @@ def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
     assert list(maps(life.join(2))) == ["large"]
 
 
-def test_short_lists_come_before_waiting_creates() -> None:
-    """Data that is there and in danger comes before data that is still to come."""
-    life = OneCluster()
-    life.join(0, 1, capacity=2)
-    life.create("a", 1, 2)
-    life.leave(1, GONE)
-    life.wait("b", 1, 2)
-    answers = life.join(2, capacity=1)
-    assert maps(answers) == {"a": [[0, 2]]}
-    assert list(life.state.waiting) == ["b"]
-
-
 def test_only_a_shortage_is_waited_for() -> None:
     """Racks do not become complete by waiting, and a check is answered at once."""
     life = OneCluster()

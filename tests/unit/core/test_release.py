@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
-from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.base.events import Event, TopicDelete, TopicRelease
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import FindingKind
 from spu_assigner.stream.client.rendering import received_line
@@ -20,39 +20,6 @@ from support.events.random_lives import life_of
 from support.model.pictures import picture
 
 LIVES = 90
-
-
-def full(events: Events) -> Assigner:
-    """Two SPUs that topic t fills, and a create of u that waits for them."""
-    assigner = Assigner(Policy.FLUVIO)
-    for event in (
-        *events.joins(0, 1, capacity=1),
-        events.create("t", 1, 2),
-        events.create("u", 1, 1, on_shortage=OnShortage.WAIT),
-    ):
-        assigner.apply(event)
-    return assigner
-
-
-def test_a_release_frees_slots_and_serves_what_waits() -> None:
-    """As a delete: tombstone, status, the SPUs are back, and the next in line has its map."""
-    events = Events()
-    assigner = full(events)
-    released = assigner.apply(events.release("t"))
-    maps = [each for each in released if isinstance(each, ReplicaMap)]
-    assert [(each.topic, each.replicas is None, each.is_released) for each in maps] == [
-        ("t", True, True),
-        ("u", False, False),
-    ]
-    assert [
-        (each.topic, each.status, each.code) for each in released if isinstance(each, TopicStatus)
-    ] == [("t", Status.RELEASED, None), ("u", Status.ASSIGNED, None)]
-    assert [(each.spu_id, each.change) for each in released if isinstance(each, RingEvent)] == [
-        (0, RingChange.RESTORED),
-        (0, RingChange.SATURATED),
-        (1, RingChange.RESTORED),
-    ]
-    assert sorted(assigner.clusters["c1"].topics) == ["u"]
 
 
 def as_delete(event: Event) -> Event:

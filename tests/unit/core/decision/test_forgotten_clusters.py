@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import (
-    ClusterGone,
-    EntryGone,
-    EntryKind,
-    Record,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import ClusterGone, EntryGone, EntryKind, Record
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events.builders import Events
@@ -29,15 +21,6 @@ def emptied(state: ClusterState, events: Events) -> list[Record]:
     for event in life:
         records += step(state, event, default_policy=Policy.BALANCED)
     return records
-
-
-def test_an_embedder_keeps_no_name_that_only_got_rejections() -> None:
-    assigner, events = Assigner(), Events()
-    for number in range(1_000):
-        [answer] = assigner.apply(events.create("t", 1, 1, cluster_id=f"c{number}"))
-        assert isinstance(answer, TopicStatus)
-        assert answer.status is Status.REJECTED
-    assert assigner.clusters == {}
 
 
 def test_a_cluster_whose_last_spu_is_gone_is_as_one_that_never_was() -> None:

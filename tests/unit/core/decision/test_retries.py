@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Record, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.decision import waiting
@@ -86,23 +85,6 @@ def test_room_that_is_made_meanwhile_is_tried_by_all_once_more() -> None:
     assert assigned(apply(state, events.delete("unknown"))) == ["pair"]
     apply(state, events.delete("unknown"))
     assert state.retries is None
-
-
-def test_a_create_that_became_too_large_a_task_is_refused_and_waits_no_more(
-    crowded: tuple[ClusterState, Events], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else each event would spend its limit on it."""
-    state, events = crowded
-
-    def rejected(*_: object, **__: object) -> None:
-        raise Rejection(Code.TOO_COMPLEX, "too much")
-
-    monkeypatch.setattr(waiting, "automatic", rejected)
-    records = apply(state, events.join(1, capacity=100))
-    answers = [record for record in records if isinstance(record, TopicStatus)]
-    assert {(each.status, each.code) for each in answers} == {(Status.REJECTED, Code.TOO_COMPLEX)}
-    assert len(answers) == WAITING
-    assert not state.waiting
 
 
 def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limit(

@@ -185,17 +185,6 @@ def test_over_racks_a_join_brings_in_nobody_else(
         assert max(held.values()) - min(rooms, default=max(held.values())) <= 1
 
 
-def test_spus_without_a_rack_count_as_one_rack() -> None:
-    """A newcomer without a label must not stop creates; with `ignore_rack` no label counts."""
-    events = Events()
-    joins = [*events.racks({"a": [0, 1]}), *events.joins(2, 3)]
-    [labelled, ignoring] = maps(
-        *joins, events.create("t", 30, 2), events.create("u", 30, 2, ignore_rack=True)
-    )
-    assert all(len({spu_id // 2 for spu_id in row}) == 2 for row in lists_of(labelled))
-    assert any(len({spu_id // 2 for spu_id in row}) == 1 for row in lists_of(ignoring))
-
-
 def decisions(*events: Event) -> list[PlacementDecision]:
     """Why the lists of the last event are as they are."""
     assigner = ExplainingAssigner(Policy.RENDEZVOUS)
