@@ -6,7 +6,7 @@ from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, policy_
 from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.base.records import Answer, Record
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import step
+from spu_assigner.core.decision.machine import Witness, step
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -51,14 +51,22 @@ class Assigner:
         """
         return answers(self.records(event))
 
-    def records(self, event: Event) -> tuple[Record, ...]:
-        """All records, in the order in which they apply, with those that only the state needs."""
+    def records(self, event: Event, *, witness: Witness | None = None) -> tuple[Record, ...]:
+        """All records, in the order in which they apply, with those that only the state needs.
+
+        `witness` is given those that were decided together, on the state before they apply.
+        """
         state = self.clusters.get(event.cluster_id)
         if state is None:
             state = self.clusters[event.cluster_id] = ClusterState(event.cluster_id)
         try:
-            policy, names = self.default_policy, self.reserved_names
-            return step(state, event, default_policy=policy, reserved_names=names)
+            return step(
+                state,
+                event,
+                default_policy=self.default_policy,
+                reserved_names=self.reserved_names,
+                witness=witness,
+            )
         finally:
             if state.is_empty:  # Nothing is known of it, as if no event had come.
                 del self.clusters[event.cluster_id]

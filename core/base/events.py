@@ -14,12 +14,7 @@ from typing import Any, Final, NewType
 
 from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.limits import (
-    EVENT_ID_LENGTH_MAX,
-    is_legal_name,
-    is_text,
-    name_fault,
-)
+from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text, name_fault
 from spu_assigner.core.base.structs import FastStrEnum
 from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taker
 

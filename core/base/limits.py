@@ -21,13 +21,6 @@ MOVES_MAX: Final = 2**31 - 1  # of a rebalance, as the other numbers of events
 REBALANCE_MOVES_MAX: Final = 50_000  # that a rebalance plans: some 1.5 s on 10,000 SPUs
 RESIZE_MOVES_MAX: Final = 200_000  # that another replication factor adds or removes: some 2 s
 SPUS_A_RULED_MOVE: Final = 256  # with so many SPUs a move under constraints takes as long again
-
-
-def ruled_moves_max(spus: int) -> int:
-    """How many replicas under constraints may be added by one event."""
-    return RESIZE_MOVES_MAX // (2 + spus // SPUS_A_RULED_MOVE)
-
-
 PLACING_LOOKS_MAX: Final = 2**25  # at SPUs, of a create or growth by a rule; some 3 s
 RETRY_LOOKS_MAX: Final = 12_000_000  # likewise, of what waits; then the next event goes on
 RESOURCE_REPLICAS_MAX: Final = 200_000  # that a rebalance by resources weighs

@@ -33,16 +33,15 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
-from spu_assigner.core.decision import checks
 from spu_assigner.core.decision.answers import known_topic, status
-from spu_assigner.core.decision.checks import unknown_spus
-from spu_assigner.core.decision.repair import settled
-from spu_assigner.core.decision.ring_changes import (
-    next_map,
-    revised,
-    ring_after,
-    shown_index,
+from spu_assigner.core.decision.checks import (
+    check_constraints,
+    check_demand,
+    check_name,
+    unknown_spus,
 )
+from spu_assigner.core.decision.repair import settled
+from spu_assigner.core.decision.ring_changes import next_map, revised, ring_after, shown_index
 from spu_assigner.core.policies.manual_lists import plain_list_faults
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of
@@ -60,10 +59,10 @@ def adopt(
     Replicas on leaving SPUs stay in this map; the repair that follows moves them.
     """
     name, cause = event.topic, event.event_id
-    checks.check_name(name, reserved_names, advice="leave it out")
-    checks.check_demand(state, event.demand, None)
+    check_name(name, reserved_names, advice="leave it out")
+    check_demand(state, event.demand, None)
     for fault in chain(plain_list_faults(event.replicas), unknown_spus(state, event.replicas)):
-        raise Rejection(fault.code, fault.message)
+        raise fault
     topic = state.topics.get(name)
     policy = event.policy or (policy_of(default_policy) if topic is None else topic.policy)
     rows = [list(row) for row in event.replicas]
@@ -128,10 +127,10 @@ def redescribe(state: ClusterState, event: TopicDemand | TopicConstraints) -> li
     topic = known_topic(state, event.topic)
     need, constraints, mode = topic.need, topic.constraints, Mode.CONSTRAINTS
     if isinstance(event, TopicDemand):
-        checks.check_demand(state, event.demand, event.leader_demand)
+        check_demand(state, event.demand, event.leader_demand)
         need, mode = Need.of(event.demand, event.leader_demand), Mode.DEMAND
     else:
-        checks.check_constraints(state, event.topic, topic.policy, event.constraints)
+        check_constraints(state, event.topic, topic.policy, event.constraints)
         constraints = given_constraints(event.constraints)
     assigned = status(state, event.topic, Status.ASSIGNED, event.event_id)
     return _redescribed(state, event, mode, assigned, need=need, constraints=constraints)

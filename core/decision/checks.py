@@ -11,13 +11,20 @@ from typing import Final
 import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints, constraint_faults
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
-from spu_assigner.core.base.events import Policy, SpuId, TopicCreate
+from spu_assigner.core.base.events import Event, Policy, SpuId, TopicCreate
 from spu_assigner.core.base.limits import (
+    AMOUNT_MAX,
+    BAND_MAX,
+    BAND_PERCENT_MAX,
+    CAPACITY_MAX,
+    CORES_MAX,
     INDEX_MAX,
     KAFKA_OWN,
     MAP_SIZE_MAX,
+    MOVES_MAX,
     PARTITIONS_MAX,
     REPLICATION_FACTOR_MAX,
+    SPU_ID_MAX,
 )
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
@@ -36,6 +43,20 @@ _CODES: Final = (
     Code.MANUAL_SPU_FULL,
 )
 _MANUAL: Final = Policy.MANUAL  # a member of an enum's class takes longer to look up
+# The numbers of events, first and last; the code of one out of range is its name after `INVALID_`.
+RANGES: Final = {
+    "partitions": (1, PARTITIONS_MAX),
+    "replication_factor": (1, REPLICATION_FACTOR_MAX),
+    "start_index": (0, INDEX_MAX),
+    "shift": (0, INDEX_MAX),
+    "spu_id": (0, SPU_ID_MAX),
+    "cores": (1, CORES_MAX),
+    "capacity": (0, CAPACITY_MAX),
+    "max_moves": (0, MOVES_MAX),
+    "max_bytes": (0, AMOUNT_MAX),
+    "band_percent": (0, BAND_PERCENT_MAX),
+    "band": (0, BAND_MAX),
+}
 
 
 def check_create(
@@ -43,8 +64,7 @@ def check_create(
 ) -> None:
     """What any create must hold, beside its replica lists."""
     if policy is not _MANUAL:
-        check_range("partitions", event.partitions, 1, PARTITIONS_MAX)
-        check_range("replication_factor", event.replication_factor, 1, REPLICATION_FACTOR_MAX)
+        check_ranges(event, "partitions", "replication_factor")
     if event.start_index is not None or event.shift is not None:
         _check_start(event, policy)
     if (event.replicas is None) is (policy is _MANUAL):
@@ -74,11 +94,13 @@ def check_create(
         )
 
 
-def check_range(field: str, value: int, first: int, last: int) -> None:
-    """A number must be within its limits; the code is the name of its field, after `INVALID_`."""
-    if not first <= value <= last:
-        code = Code[f"INVALID_{field.upper()}"]
-        raise Rejection(code, f"{field} is {bounded_repr(value)}; expected {first} to {last}")
+def check_ranges(event: Event, *fields: str) -> None:
+    """Numbers must be within `RANGES`, as far as the event names them."""
+    for field in fields:
+        value, (first, last) = getattr(event, field), RANGES[field]
+        if value is not None and not first <= value <= last:
+            code = Code[f"INVALID_{field.upper()}"]
+            raise Rejection(code, f"{field} is {bounded_repr(value)}; expected {first} to {last}")
 
 
 def _check_start(event: TopicCreate, policy: Policy) -> None:
@@ -91,14 +113,14 @@ def _check_start(event: TopicCreate, policy: Policy) -> None:
                 f"start_index with policy {policy.value!r}; it is for 'fluvio' and 'kafka' only, "
                 "leave it out",
             )
-        check_range("start_index", index, 0, INDEX_MAX)
+        check_ranges(event, "start_index")
     if shift is not None:
         if policy is not Policy.KAFKA or index is None:
             raise Rejection(
                 Code.INVALID_SHIFT,
                 "shift is for policy 'kafka' with a start_index only; leave it out",
             )
-        check_range("shift", shift, 0, INDEX_MAX)
+        check_ranges(event, "shift")
 
 
 def check_name(

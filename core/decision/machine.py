@@ -42,7 +42,7 @@ their fixed order. Each event also leaves an `EventSeen`, and a chain that moved
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -85,8 +85,7 @@ from spu_assigner.core.decision import membership
 from spu_assigner.core.decision.adoption import adopt, forget, redescribe
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, ring_event, status
 from spu_assigner.core.decision.checks import check_create
-from spu_assigner.core.decision.demotion import frees_leaders, put_in_order
-from spu_assigner.core.decision.repair import repair
+from spu_assigner.core.decision.repair import frees_leaders, put_in_order, repair
 from spu_assigner.core.decision.replication import change_replication
 from spu_assigner.core.decision.requests import automatic, place_grow, place_manual
 from spu_assigner.core.decision.ring_changes import granted, resource_changes
@@ -97,6 +96,7 @@ from spu_assigner.core.state.memory import event_hash
 
 # Nothing follows from these where nothing waits, leaves or is demoted.
 _STILL: Final = frozenset((TopicCreate, TopicGrow, TopicDelete, TopicRelease))
+Witness = Callable[[ClusterState, Sequence[Record]], None]
 # What a create can wait for.
 SHORTAGES = (Code.INSUFFICIENT_SPUS, Code.INSUFFICIENT_CAPACITY, Code.UNSATISFIABLE)
 
@@ -107,6 +107,7 @@ def step(
     *,
     default_policy: Policy,
     reserved_names: frozenset[str] = PRODUCT_NAMES,
+    witness: Witness | None = None,
 ) -> tuple[Record, ...]:
     """Decide and apply, and what follows too, in the order of application.
 
@@ -117,6 +118,7 @@ def step(
         event: what came in.
         default_policy: of creates that name none.
         reserved_names: the product's own topics, with the prefix that they have.
+        witness: is given the records that were decided together, on the state before they apply.
     """
     full = state.ledger
     if full.is_stale:  # The state was restored: what is so now was reported.
@@ -124,7 +126,7 @@ def step(
     records = decide(state, event, default_policy=default_policy, reserved_names=reserved_names)
     if not records:
         return ()
-    records = _with_following(state, event, records)
+    records = _with_following(state, event, records, witness)
     if not state.spus and state.is_empty:
         gone = ClusterGone(cluster_id=state.cluster_id)
         evolve(state, gone)
@@ -219,9 +221,11 @@ def _is_of_topic(state: ClusterState, event: Event, hashed: int) -> bool:
 
 
 def _with_following(
-    state: ClusterState, event: Event, records: tuple[Record, ...]
+    state: ClusterState, event: Event, records: tuple[Record, ...], witness: Witness | None
 ) -> tuple[Record, ...]:
     """The records of an event, and what follows from them; all are applied."""
+    if witness is not None:
+        witness(state, records)
     is_calm = not (state.waiting or state.leaving or state.demoted) and state.retries is None
     if is_calm and type(event) in _STILL:
         for record in records:
@@ -233,6 +237,8 @@ def _with_following(
         evolve(state, record)
     following: list[Record] = []
     for more in _following(state, event, records, before, frees=frees):
+        if witness is not None:
+            witness(state, more)
         for record in more:
             evolve(state, record)
         following += more

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import astuple
 from spu_assigner.core.base.constraints import taint_faults
 from spu_assigner.core.base.errors import Code, Rejection, bounded_repr, long_repr
 from spu_assigner.core.base.events import (
@@ -22,18 +23,11 @@ from spu_assigner.core.base.events import (
     SpuUncordon,
     SpuUndemote,
 )
-from spu_assigner.core.base.limits import (
-    CAPACITY_MAX,
-    CORES_MAX,
-    RACK_LENGTH_MAX,
-    SPU_ID_MAX,
-    SPUS_MAX,
-    default_capacity,
-)
+from spu_assigner.core.base.limits import RACK_LENGTH_MAX, SPUS_MAX, default_capacity
 from spu_assigner.core.base.records import Record, RingChange, SpuChanged
 from spu_assigner.core.base.resources import amounts_fault, amounts_of
 from spu_assigner.core.decision.answers import ring_event
-from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.checks import check_ranges
 from spu_assigner.core.decision.ring_changes import is_full, ring_after
 from spu_assigner.core.rules import redpanda
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -102,36 +96,33 @@ def _described(
 def _dropped(before: SpuChanged, after: SpuChanged, event: SpuJoined) -> str | None:
     """What the SPU had, and no longer has because the join does not name it; None: nothing."""
     gone: list[str] = []
-    if before.rack is not None and after.rack is None:
-        gone.append(f"rack {long_repr(before.rack)}")
     if event.cores == 1 < before.cores:  # What an event has that names none.
         gone.append(f"{before.cores} cores (1 now)")
     if event.capacity is None and before.capacity != default_capacity(before.cores):
         gone.append(f"capacity {before.capacity} ({after.capacity} now)")
-    labels, resources = dict(after.labels), dict(after.resources)
-    gone += [
-        f"label {long_repr(f'{name}={value}')}"
-        for name, value in before.labels
-        if name not in labels
-    ]
-    gone += [f"{name} {amount}" for name, amount in before.resources if name not in resources]
-    taints = {(taint.key, taint.effect) for taint in after.taints}
-    gone += [
-        f"taint {long_repr(f'{taint.key}={taint.value}:{taint.effect}')}"
-        for taint in before.taints
-        if (taint.key, taint.effect) not in taints
-    ]
+    named = _named(after)
+    gone += [said for name, said in _named(before).items() if name not in named]
     if not gone:
         return None
     more = f" and {len(gone) - DROPPED_NAMED} more" if len(gone) > DROPPED_NAMED else ""
     return f"no longer has {', '.join(gone[:DROPPED_NAMED])}{more}: a join describes its SPU whole"
 
 
+def _named(spu: SpuChanged) -> dict[tuple[str, ...], str]:
+    """What an SPU has by name, in words."""
+    named: dict[tuple[str, ...], str] = {}
+    if spu.rack is not None:
+        named["rack",] = f"rack {long_repr(spu.rack)}"
+    for name, value in spu.labels:
+        named["label", name] = f"label {long_repr(f'{name}={value}')}"
+    named |= {("resource", name): f"{name} {amount}" for name, amount in spu.resources}
+    for key, value, effect in map(astuple, spu.taints):
+        named["taint", key, effect] = f"taint {long_repr(f'{key}={value}:{effect}')}"
+    return named
+
+
 def _check_join(state: ClusterState, event: SpuJoined) -> None:
-    check_range("spu_id", event.spu_id, 0, SPU_ID_MAX)
-    check_range("cores", event.cores, 1, CORES_MAX)
-    if event.capacity is not None:
-        check_range("capacity", event.capacity, 0, CAPACITY_MAX)
+    check_ranges(event, "spu_id", "cores", "capacity")
     if event.rack is not None and not 1 <= len(event.rack) <= RACK_LENGTH_MAX:
         raise Rejection(
             Code.INVALID_RACK,

@@ -11,12 +11,8 @@ import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
 from spu_assigner.core.base.limits import (
-    AMOUNT_MAX,
     BAND,
-    BAND_MAX,
     BAND_PERCENT,
-    BAND_PERCENT_MAX,
-    MOVES_MAX,
     RESOURCE_REPLICAS_MAX,
     RULED_LISTS_MAX,
 )
@@ -25,7 +21,7 @@ from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need
 from spu_assigner.core.constraints.moving import MovingRules
 from spu_assigner.core.decision.answers import CLUSTER_TOPIC, counted, status
-from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.checks import check_ranges
 from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
 from spu_assigner.core.rebalance.repairing import Repairs, repair_lists
@@ -42,13 +38,7 @@ def rebalance(state: ClusterState, event: ClusterRebalance) -> list[Record]:
     Its message also counts the topics that do not move: manual and pinned ones. Where topics say
     what they need of resources, it has the bytes and the largest dominant share.
     """
-    for field, value, limit in (
-        ("max_moves", event.max_moves, MOVES_MAX),
-        ("max_bytes", event.max_bytes, AMOUNT_MAX),
-        ("band_percent", event.band_percent, BAND_PERCENT_MAX),
-        ("band", event.band, BAND_MAX),
-    ):
-        check_range(field, value or 0, 0, limit)
+    check_ranges(event, "max_moves", "max_bytes", "band_percent", "band")
     fixed = {  # and why
         name: "pinned" if topic.pinned else "manual"
         for name, topic in state.topics.items()

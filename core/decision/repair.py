@@ -1,6 +1,5 @@
-"""Repair: replicas leave SPUs that are decommissioned or evict them, short lists are filled.
-
-Nothing else is touched.
+"""Repair: replicas leave SPUs that are decommissioned or evict them, short lists are filled; who
+leads after an SPU is demoted or undemoted.
 
 A replica goes to the best SPU for its list by the order of preference (`core.placement`), beside
 the replicas that stay; to one that may lead, where none of these can. A replica that is evicted
@@ -10,20 +9,36 @@ A lost leader is succeeded by one that is online and has data, as `leading` choo
 none the order stays. What comes goes to the end: it has no data. The only copy of a partition stays
 on an SPU that is offline: there is nothing to copy it from.
 
+Where an SPU is demoted or undemoted no data move:
+
+- Demoted SPUs stand last in their lists and lead nothing that another can (`leading`). Lists are
+  put in this order when an SPU is demoted, when one that could lead what a demoted SPU leads joins
+  or is undemoted, and with what earlier events have left. Manual topics are no exception.
+- An SPU that is undemoted takes back lists that it is in, until it leads its share: from the SPU
+  that leads most of its capacity, of the topic in which that leads the most more. Lists that were
+  placed by hand or are pinned stay, and so do those whose leader the topic's rules prefer.
+
 One event does as much as `RETRY_LOOKS_MAX` permits, one list at least. What is left waits, and the
 cluster's next events go on with it (`waiting`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
+from operator import ne
 from typing import Final
 
+import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import (
     Mode,
     Move,
     Record,
+    RingChange,
+    RingEvent,
     Status,
     Wait,
     Waiting,
@@ -34,11 +49,13 @@ from spu_assigner.core.constraints.kept_rules import leaving_spus
 from spu_assigner.core.decision.answers import status
 from spu_assigner.core.decision.ring_changes import revised
 from spu_assigner.core.decision.shortage import short_of_repairs
-from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun
+from spu_assigner.core.placement.list_repair import SHARED_LOOKS, ListRepair, RepairRun, lead_rank
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice
 
 # What repairs take in looks, by measurement.
 TOPIC_LOOKS: Final = 400
+SWAP_LOOKS: Final = 20  # of each list that gets another leader
 REPLICA_LOOKS: Final = 75  # of each that moves, or cannot, and needs some resources
 RULED_LOOKS: Final = 150  # likewise under constraints, and a tenth for each SPU
 
@@ -159,3 +176,112 @@ def settled(
         status(state, name, answer, cause, why=why),
         WaitingSettled(cluster_id=state.cluster_id, topic=name),
     ]
+
+
+def frees_leaders(state: ClusterState, records: Sequence[Record]) -> bool:
+    """Whether, after these records, lists may be to be put in another order."""
+    changes = {record.change for record in records if isinstance(record, RingEvent)}
+    if not changes.isdisjoint((RingChange.DEMOTED, RingChange.UNDEMOTED)):
+        return True
+    if not state.demoted or state.retries is not None:
+        return bool(state.demoted)
+    demoted = np.array(sorted(state.demoted), dtype=np.int32)
+    return RingChange.JOINED in changes and bool(state.ledger.leaders(demoted).any())
+
+
+def put_in_order(
+    state: ClusterState, cause: str, run: RepairRun, records: Sequence[Record]
+) -> Iterator[Sequence[Record]]:
+    """After these records, the next map of each topic of which a list changes.
+
+    Each must be applied before the next.
+    """
+    yield from _demoted_last(state, cause, run)
+    for record in records:
+        if isinstance(record, RingEvent) and record.change is RingChange.UNDEMOTED:
+            yield from _taken_back(state, record.spu_id, cause, run)
+
+
+def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:
+    """By name. Cost: a look at the replicas of all topics, beside what is counted."""
+    for name in sorted(state.topics) if state.demoted else ():
+        topic = state.topics[name]
+        if state.demoted.isdisjoint(topic.replicas.ids()):
+            continue
+        lists, choice = topic.replicas.lists().tolist(), run.leaders(name)
+        settled = [
+            row if state.demoted.isdisjoint(row) else choice.settle(row, row) for row in lists
+        ]
+        changed = sum(map(ne, settled, lists))
+        if not changed:  # Where a demoted SPU leads on, it is looked at with each event.
+            continue
+        if run.looks <= 0:
+            run.has_leads_left = True
+            run.take_back()
+            return
+        run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + len(topic.data) // topic.width
+        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(settled)})
+
+
+def _taken_back(
+    state: ClusterState, spu_id: int, cause: str, run: RepairRun
+) -> Iterator[Sequence[Record]]:
+    taken = _lists_to_lead(state, spu_id, run)
+    run.take_back()  # It counts other leaders.
+    for name in sorted(taken):
+        lists = state.topics[name].replicas.lists().tolist()
+        for at in taken[name]:
+            lists[at].remove(spu_id)
+            lists[at].insert(0, spu_id)
+        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
+
+
+def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str, list[int]]:
+    """The partitions of each topic that an SPU takes back, until it leads its share."""
+    choice, taken = LeaderChoice(state), defaultdict[str, list[int]](list)
+    if not choice.can_lead(spu_id):
+        return taken
+    led, ways = _lists_of_others(state, spu_id, choice, run)
+    most = {name: choice.twice_fair_share(spu_id, of.total()) for name, of in led.items()}
+    leaders = [(-choice.key_now(leader), leader) for leader in ways]
+    heapify(leaders)
+    while leaders and run.looks > 0:
+        leader = leaders[0][1]
+        if choice.key_now(spu_id) >= choice.last(leader):  # SPUs lead evenly by capacity.
+            break
+        run.looks -= SWAP_LOOKS + len(ways[leader])
+        orders = [
+            (led[name][spu_id] - led[name][leader], name)
+            for name, lists in ways[leader].items()
+            if lists and led[name][spu_id] < most[name]
+        ]
+        if not orders:
+            heappop(leaders)
+            continue
+        _, name = min(orders)
+        led[name].update({spu_id: 1, leader: -1})
+        choice.count(spu_id, leader)
+        heapreplace(leaders, (-choice.key_now(leader), leader))
+        taken[name].append(ways[leader][name].pop())
+    return taken
+
+
+def _lists_of_others(
+    state: ClusterState, spu_id: int, choice: LeaderChoice, run: RepairRun
+) -> tuple[dict[str, Counter[int]], dict[int, dict[str, list[int]]]]:
+    """By topic the lists that SPUs lead; by leader and topic what an SPU could, last one first."""
+    led: dict[str, Counter[int]] = {}
+    ways: dict[int, dict[str, list[int]]] = {}
+    for name in sorted(state.topics):
+        topic = state.topics[name]
+        is_fixed = topic.policy is Policy.MANUAL or topic.pinned
+        if run.looks <= 0 or is_fixed or not topic.replicas.holds(spu_id):
+            continue
+        run.looks -= TOPIC_LOOKS + len(topic.data) // topic.width
+        led[name], rank = Counter(topic.replicas.leaders()), lead_rank(state, name)
+        matrix = topic.replicas.matrix()
+        for at in np.flatnonzero((matrix[:, 1:] == spu_id).any(axis=1)).tolist()[::-1]:
+            leader = int(matrix[at, 0])
+            if choice.can_lead(leader) and (rank is None or rank(spu_id) <= rank(leader)):
+                ways.setdefault(leader, {}).setdefault(name, []).append(at)
+    return led, ways

@@ -10,37 +10,33 @@ the only replica that is online, or that can be read; of each value of a level o
 
     [3, 1, 2], factor 2 → [1, 2]
 
-All or nothing: what goes is taken off first, so that slots that become free can be used. A list for
-which no SPU is left takes one from a list that can do with another.
+All or nothing: what goes is taken off first, so that slots that become free can be used.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import Policy, SpuId, TopicReplication
-from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX, RESIZE_MOVES_MAX, ruled_moves_max
+from spu_assigner.core.base.limits import RESIZE_MOVES_MAX, SPUS_A_RULED_MOVE
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.constraints.kept_rules import kept_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import BoundRules
-from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.decision.answers import counted, known_topic, status
-from spu_assigner.core.decision.checks import check_range
+from spu_assigner.core.decision.checks import check_ranges
 from spu_assigner.core.decision.repair import outcome
 from spu_assigner.core.decision.ring_changes import revised, ring_after
 from spu_assigner.core.decision.shortage import short_of_factor
-from spu_assigner.core.placement.choose import Chooser, topic_chooser
+from spu_assigner.core.placement.choose import topic_chooser
 from spu_assigner.core.placement.list_repair import ListRepair, RepairRun, is_dead
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.memory import own_events_after
 from spu_assigner.core.state.topic import Topic
-
-LOOKS_MAX: Final = 1_000_000  # of one request, for SPUs that lists exchange; some 0.1 s
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 
@@ -54,7 +50,7 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     """
     name, factor, cause = event.topic, event.replication_factor, event.event_id
     topic = known_topic(state, name)
-    check_range("replication_factor", factor, 1, REPLICATION_FACTOR_MAX)
+    check_ranges(event, "replication_factor")
     if topic.policy is Policy.MANUAL:
         raise Rejection(
             Code.MANUAL_TOPIC,
@@ -69,14 +65,8 @@ def change_replication(state: ClusterState, event: TopicReplication) -> list[Rec
     choice = RepairRun(state).leaders(name)
     shorter, gone = _shorten(state, name, before, factor)
     shorter = _settled(choice, before, shorter)
-    longer = _lengthen(state, name, shorter, factor, gone=gone, choice=choice)
+    longer, come = _lengthen(state, name, shorter, factor, gone=gone, choice=choice)
     rows = _settled(choice, shorter, longer)
-    come = [
-        Move(partition=partition, gone=None, taken=spu_id)
-        for partition, (row, kept) in enumerate(zip(rows, shorter, strict=True))
-        for spu_id in row
-        if spu_id not in kept
-    ]
     leaving = leaving_spus(state, topic)
     held = [row for row in rows if not leaving.isdisjoint(row)]
     return revised(
@@ -97,7 +87,9 @@ def _check_moves(state: ClusterState, topic: Topic, factor: int) -> None:
     """One request adds or removes so many replicas at most."""
     lengths = topic.replicas.lists().lengths()
     moves = sum(abs(length - factor) for length in lengths)
-    limit = RESIZE_MOVES_MAX if topic.constraints is None else ruled_moves_max(len(state.spus))
+    limit = RESIZE_MOVES_MAX
+    if topic.constraints is not None:
+        limit //= 2 + len(state.spus) // SPUS_A_RULED_MOVE
     if moves > limit:
         step = max(limit // len(lengths), 1)
         now = sorted(lengths)[len(lengths) // 2]
@@ -183,11 +175,12 @@ def _lengthen(
     *,
     gone: Sequence[Move],
     choice: LeaderChoice,
-) -> Rows:
-    """The lists, those that are too short filled, once what others lose is free."""
+) -> tuple[Rows, list[Move]]:
+    """The lists, those that are too short filled once what others lose is free; with what comes."""
     rows, topic = [list(row) for row in shorter], state.topics[name]
+    moves: list[Move] = []
     if all(len(row) >= factor for row in rows):
-        return rows
+        return rows, moves
     freed = Counter(move.gone for move in gone if move.gone is not None)
     ring = ring_after(state, {spu_id: -count for spu_id, count in freed.items()}).ring
     chooser = topic_chooser(state, name, ring=ring)
@@ -198,42 +191,11 @@ def _lengthen(
             chooser.pass_lead(before[0], row[0])
     chooser.bind(Counter(spu_id for row in rows for spu_id in row), factor * len(rows))
     filling = ListRepair(state, leaving_spus(state, topic), chooser, choice)
-    given: dict[int, list[int]] = {spu_id: [] for spu_id in ring.ids.tolist()}
-    work = Work(looks=LOOKS_MAX)
     for partition, row in enumerate(rows):
         while len(row) < factor:
             taken = filling.take(row, factor)
-            if taken is None and not chooser.field.is_ruled:
-                taken = _exchange(rows, given, partition, chooser, work)
             if taken is None:
                 raise short_of_factor(state, name, partition, row, factor)
             row.append(taken)
-            given.setdefault(taken, []).append(partition)
-    return rows
-
-
-def _exchange(
-    rows: Rows, given: dict[int, list[int]], partition: int, chooser: Chooser, work: Work
-) -> int | None:
-    """The SPU that a list can have once others have given way, by the shortest way; None: none.
-
-    `given`: the partitions that each SPU was given to, which may take another.
-    """
-    # SPU, partition, SPU, … SPU: each list gives up the SPU before it, and takes the one after it.
-    ways = deque([spu_id] for spu_id in given if spu_id not in rows[partition])
-    seen = {way[0] for way in ways}
-    while ways and work.looks > 0:
-        way = ways.popleft()
-        if chooser.give(way[-1]):
-            for at in range(len(way) - 2, 0, -2):
-                gone, holder, taken = way[at - 1 : at + 2]
-                rows[holder][rows[holder].index(gone)] = taken
-                given[gone].remove(holder)
-                given[taken].append(holder)
-            return way[0]
-        for holder in given[way[-1]]:
-            work.looks -= len(given)
-            others = [each for each in given if each not in seen and each not in rows[holder]]
-            seen.update(others)
-            ways += [[*way, holder, other] for other in others]
-    return None
+            moves.append(Move(partition=partition, gone=None, taken=taken))
+    return rows, moves

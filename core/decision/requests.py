@@ -22,15 +22,9 @@ from spu_assigner.core.decision.checks import check_room, spu_faults
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
-from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor
-from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
-from spu_assigner.core.policies.planner import place
-from spu_assigner.core.policies.striped import (
-    free_slots,
-    offline_spus,
-    place_striped,
-    stripes_seed,
-)
+from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor, place
+from spu_assigner.core.policies.manual_lists import read_lists
+from spu_assigner.core.policies.striped import free_slots, offline_spus, place_striped, stripes_seed
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of
 from spu_assigner.core.state.leading import led_by_others
@@ -259,11 +253,9 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
 def place_manual(state: ClusterState, event: TopicCreate) -> Assignment:
     """The lists of a request as they are."""
     lists = read_lists(event.replicas)
-    if isinstance(lists, ManualFault):
-        raise Rejection(lists.code, lists.message)
     rows = enumerate(lists.matrix.tolist())
     for fault in spu_faults(state, ((at, list(enumerate(row))) for at, row in rows)):
-        raise Rejection(fault.code, fault.message)
+        raise fault
     check_room(state, event, lists)
     filled, reason = filled_by(state, lists), Reason(mode=Mode.LISTS)
     return Assignment(policy=Policy.MANUAL, replicas=lists, filled=filled, reason=reason)

@@ -18,7 +18,7 @@ from spu_assigner.core.decision.answers import counted
 from spu_assigner.core.placement.choose import binding_rules
 from spu_assigner.core.placement.list_search import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import slack
-from spu_assigner.core.policies.planner import ShortRingError
+from spu_assigner.core.policies.cursor import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -192,10 +192,17 @@ def _lacks(
     is_closed_out: bool = True,
 ) -> str:
     """What SPUs, ascending, lack for a replica, after the `rules` that bar others; "": nothing."""
+    found = [*rules, *lacking(state, spu_ids, need, is_closed_out=is_closed_out)]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def lacking(
+    state: ClusterState, spu_ids: Sequence[int], need: Need | None, *, is_closed_out: bool = True
+) -> list[str]:
+    """What SPUs, ascending, lack for a replica: each in words."""
     spus = [state.spus[SpuId(spu_id)] for spu_id in spu_ids]
     left = [spu for spu in spus if not (is_closed_out and spu.is_closed)]
-    found = list(rules)
-    found += [f"{len(spus) - len(left)} cordoned or tainted"] if len(left) < len(spus) else []
+    found = [f"{len(spus) - len(left)} cordoned or tainted"] if len(left) < len(spus) else []
     free = [spu for spu in left if state.ledger.count(spu.spu_id) < spu.capacity]
     found += [f"{len(left) - len(free)} without a free slot"] if len(free) < len(left) else []
     for name, follower, leader in () if need is None else need.by_name():
@@ -209,4 +216,4 @@ def _lacks(
         if count := sum(each < amount for each in rest):
             have = "has" if count == 1 else "have"
             found.append(f"{count} {have} less than {amount} of {name} free{use}")
-    return f" ({', '.join(found)})" if found else ""
+    return found

@@ -42,6 +42,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 _GAINS: Final = (RingChange.JOINED, RingChange.RESTORED, RingChange.UNCORDONED)
 # What an SPU has for those that wait.
 _offer: Final = attrgetter("rack", "labels", "taints", "capacity", "resources")
+RULED_LOOKS: Final = 32  # at each SPU, for what rules say of it; by measurement
 FIRST: Final = Retries(kind=Wait.REPAIR, sequence=0, again=False)
 
 
@@ -167,13 +168,9 @@ def _served(state: ClusterState, waiting: Waiting, run: RepairRun) -> list[Recor
 
 def _looks_of_create(state: ClusterState, waiting: Waiting) -> int:
     """What a create takes, by measurement, beside the work that is counted."""
-    rules, partitions = waiting.constraints, waiting.partitions
-    looks = 1_000 + 10 * partitions * waiting.replication_factor
-    if rules is not None:
-        selectors = len(rules.require) + len(rules.forbid) + len(rules.prefer)
-        return looks + len(state.spus) * (16 + 2 * selectors)
-    each = partitions // 2 if waiting.policy is Policy.RENDEZVOUS else 0
-    return looks + state.ring.size * (1 + each)
+    each = 1 if waiting.constraints is None else RULED_LOOKS
+    each += waiting.partitions // 2 if waiting.policy is Policy.RENDEZVOUS else 0
+    return 1_000 + 10 * waiting.partitions * waiting.replication_factor + len(state.spus) * each
 
 
 def request_of(waiting: Waiting) -> TopicCreate:

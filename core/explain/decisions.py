@@ -4,7 +4,8 @@ A map records what its step was decided on (`Reason`): the ring's members, as th
 and the SPUs that were not in it. So the step of a policy that places by a rule is placed again
 (`replay`) and must give the very lists of the record; then each replica is explained: which
 position of which order was read, and which SPUs were skipped and why. Of `balanced`, repairs and
-rebalances moves and loads are shown. What is not known is named in `unknown`.
+rebalances moves and loads are shown. What is not known is named in `unknown`. For a caller that
+has the events the state before each decision is at hand, so everything can be named.
 """
 
 from __future__ import annotations
@@ -12,22 +13,25 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
 from msgspec.structs import replace
+from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import InvariantError, Rejection
-from spu_assigner.core.base.events import SpuId
+from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy, SpuId
 from spu_assigner.core.base.records import (
+    Answer,
     Mode,
     Move,
     Reason,
+    Record,
     RecordedRing,
     ReplicaMap,
     Wait,
     Waiting,
 )
-from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import describe_rules
+from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.requests import automatic
+from spu_assigner.core.decision.shortage import lacking
 from spu_assigner.core.decision.waiting import request_of
 from spu_assigner.core.explain.placement_decision import (
     AmountHeld,
@@ -48,8 +52,8 @@ CHANGES: Final = (
     Mode.DEMAND,
     Mode.CONSTRAINTS,
 )
-NAMED_MAX: Final = 10  # SPUs in a line
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
+Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
 NOT_REPEATED: Final = (
     "computed again from the record, other lists come out than the recorded; this should not be: "
     "please report it with the record"
@@ -139,7 +143,9 @@ def explain_map(
     if racks is None:
         unknown.append("the names of the racks of then: SPUs are on other racks now")
     is_weighed = reason.mode in (*BY_SHARES, *CHANGES)
-    lacks = () if need is None or not is_before else tuple(_describe_room(state, need))
+    lacks: list[str] = []
+    if need is not None and is_before:
+        lacks = [f"demand: {each}" for each in lacking(state, state.ring.ids.tolist(), need)]
     absent = () if ring is None else tuple(_absent(state, ring, is_before=is_before))
     ring_size = None if ring is None else ring_of_text(ring.members).size
     moves_of: dict[int, list[Move]] = {}
@@ -258,13 +264,23 @@ def _loads(
         yield Load(spu_id=spu_id, count=count, capacity=spu.capacity, amounts=tuple(amounts))
 
 
-def _describe_room(state: ClusterState, need: Need) -> Iterator[str]:
-    """Which SPUs of the ring have too little left for a follower of a topic, by resource."""
-    ids = state.ring.ids
-    for name, follower, _ in need.by_name():
-        (used,) = state.ledger.used_of_each(ids, (name,))
-        has = [dict(state.spus[SpuId(each)].resources).get(name, 0) for each in ids.tolist()]
-        short = ids[np.array(has) - used < follower].tolist()
-        if short:
-            more = ", …" if len(short) > NAMED_MAX else ""
-            yield f"demand of {name}: excludes SPU {', '.join(map(str, short[:NAMED_MAX]))}{more}"
+class ExplainingAssigner:
+    """As `Assigner`, but each map comes with the decision for each list that it set."""
+
+    def __init__(self, default_policy: Policy = DEFAULT_POLICY) -> None:
+        self.assigner = Assigner(default_policy)
+
+    def apply(self, event: Event) -> list[tuple[Answer, Reasons]]:
+        """Decide and apply; the answers in their fixed order, without reasons but for maps."""
+        reasons: dict[int, Reasons] = {}  # by the identity of the map
+
+        def explain(state: ClusterState, decided: Sequence[Record]) -> None:
+            for record in decided:
+                if isinstance(record, ReplicaMap) and record.replicas is not None:
+                    topic = state.topics.get(record.topic)
+                    before = None if topic is None else topic.replicas.lists().tolist()
+                    found = explain_map(state, record, before, is_before=True)
+                    reasons[id(record)] = [*found.items()]
+
+        records = self.assigner.records(event, witness=explain)
+        return [(answer, reasons.get(id(answer), [])) for answer in answers(records)]

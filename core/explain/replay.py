@@ -16,8 +16,14 @@ from msgspec.structs import replace
 from spu_assigner.core.base.records import Mode, Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.placement_decision import Passed, PlacementStep, Taken, Why
-from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, SHIFTING, Cursor
-from spu_assigner.core.policies.planner import ShortRingError, place
+from spu_assigner.core.policies.cursor import (
+    ORDER_OF,
+    SCORING,
+    SHIFTING,
+    Cursor,
+    ShortRingError,
+    place,
+)
 from spu_assigner.core.policies.striped import place_striped, stripes_seed
 from spu_assigner.core.rules.rendezvous import by_score, pair_hashes, scores
 from spu_assigner.core.state.ledger import NO_LIMIT

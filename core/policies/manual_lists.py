@@ -8,9 +8,9 @@ and have room, the cluster knows. A request is refused for its first fault.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
-from spu_assigner.core.base.errors import Code, bounded_repr
+from spu_assigner.core.base.errors import Code, Rejection, bounded_repr
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX, SPU_ID_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 
@@ -20,19 +20,23 @@ _FORMS: Final = (
 )
 
 
-class ManualFault(NamedTuple):
-    """Why the lists are refused."""
+class ManualFault(Rejection):
+    """Why lists are refused: partition and value, and what to do."""
 
-    code: Code
-    message: str  # names partition and value, and what to do
-    path: tuple[int | str, ...] = ()  # from the list of the partitions to what is wrong in it
+    def __init__(self, code: Code, message: str, path: tuple[int | str, ...] = ()) -> None:
+        """`path`: from the list of the partitions to what is wrong in it."""
+        super().__init__(code, message)
+        self.path = path
 
 
-def read_lists(raw: object) -> ReplicaLists | ManualFault:
-    """The replica lists of `raw`, which came out of JSON or Avro, or its first fault."""
-    fault = next(list_faults(raw), None)
-    if fault is not None:
-        return fault
+def read_lists(raw: object) -> ReplicaLists:
+    """The replica lists of `raw`, which came out of JSON or Avro.
+
+    Raises:
+        ManualFault: the first of `list_faults`.
+    """
+    for fault in list_faults(raw):
+        raise fault
     return ReplicaLists.of_lists([entry["replicas"] for entry in entries_of(raw)])
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
-from spu_assigner.core.policies.planner import ShortRingError, TooManyLooksError
+from spu_assigner.core.policies.cursor import ShortRingError, too_many_looks
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes
 from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -65,7 +65,7 @@ def place_striped(
 
     Raises:
         ShortRingError: too few SPUs, or none that is online, at first or on the way.
-        TooManyLooksError: too many SPUs become saturated, or few of many are online.
+        Rejection: too many SPUs become saturated, or few of many are online.
     """
     leaders, others, left = dict(online), dict(offline), dict(free)
     draws = SeededDraws(seed)
@@ -74,7 +74,7 @@ def place_striped(
     looks = looks_of_row = 0
     while len(rows) < partitions:
         if looks > PLACING_LOOKS_MAX:
-            raise TooManyLooksError(done=len(rows), partitions=partitions)
+            raise too_many_looks(done=len(rows), partitions=partitions)
         if stripes is None:
             found = len(leaders) + len(others) if leaders else 0
             if found < replicas:

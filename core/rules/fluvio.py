@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import ids_by_rack, require_possible, turn_rows
+from spu_assigner.core.rules.turning import ids_by_rack, turn_rows
 
 
 def round_robin(ring: IdArray, *, start: int, partitions: int, replicas: int) -> IdMatrix:
@@ -22,14 +22,12 @@ def round_robin(ring: IdArray, *, start: int, partitions: int, replicas: int) ->
 
     Period: N * (N - replicas + 1). Cost: one copy for each turn of the ring and each column.
     """
-    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     followers = [(replica, 0) for replica in range(1, replicas)]
     return turn_rows(ring, start, partitions, followers, len(ring) - replicas + 1)
 
 
 def walk(sequence: IdArray, *, start: int, partitions: int, replicas: int) -> IdMatrix:
     """Place each partition on neighbours in the sequence, one step further each time: period N."""
-    require_possible(sequence, start=start, partitions=partitions, replicas=replicas)
     followers = [(replica, 0) for replica in range(1, replicas)]
     return turn_rows(sequence, start, partitions, followers, 1)
 

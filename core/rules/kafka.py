@@ -17,7 +17,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import ids_by_rack, repeat_rows, require_possible, turn_rows
+from spu_assigner.core.rules.turning import ids_by_rack, turn_rows
 
 
 def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas: int) -> IdMatrix:
@@ -25,7 +25,6 @@ def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas:
 
     Period: N * (N - 1). Cost: as `round_robin`.
     """
-    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     followers = [(1, shift + follower) for follower in range(replicas - 1)]
     return turn_rows(ring, start, partitions, followers, max(1, len(ring) - 1))
 
@@ -38,7 +37,6 @@ def shifted_over_racks(
     `ring` is the list that `alternation` gives; `racks` numbers the rack of each from 0. Period:
     N * (N - 1), or a divisor of it. Cost: O(partitions * replicas**2), however uneven the racks.
     """
-    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     size = len(ring)
     if size == 1:
         return np.full((partitions, 1), ring[0], dtype=np.int32)
@@ -55,7 +53,7 @@ def shifted_over_racks(
     turns_done = leaders // np.int32(size)
     first = leaders - turns_done * np.int32(size)
     places = _walk(nearest, racks, first, offset_of_turn[turns_done], replicas)
-    return repeat_rows(np.stack([*map(ring.take, places)], axis=1), partitions)
+    return np.resize(np.stack([*map(ring.take, places)], axis=1), (partitions, replicas))
 
 
 def alternation(ids: Sequence[int], racks: Sequence[str]) -> list[int]:

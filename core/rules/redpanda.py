@@ -14,7 +14,6 @@ from heapq import heapify, heapreplace
 import numpy as np
 from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import require_possible
 
 
 def pointed(ring: IdArray, *, start: int, partitions: int, replicas: int) -> IdMatrix:
@@ -22,7 +21,6 @@ def pointed(ring: IdArray, *, start: int, partitions: int, replicas: int) -> IdM
 
     Period: N replicas. Cost: O(partitions * replicas).
     """
-    require_possible(ring, start=start, partitions=partitions, replicas=replicas)
     first = start % len(ring)
     at = np.arange(first, first + partitions * replicas) % len(ring)
     return ring[at].reshape(partitions, replicas)
@@ -35,8 +33,6 @@ def initial_weights(cores: int) -> list[int]:
 
 def take_cores(weights: Sequence[int], count: int) -> list[int]:
     """Cores for `count` replicas in order: each time the first core of least weight, plus one."""
-    if count == 1:
-        return [weights.index(min(weights))]
     heap = [(weight, core) for core, weight in enumerate(weights)]
     heapify(heap)
     taken: list[int] = []

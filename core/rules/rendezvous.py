@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.limits import SPUS_MAX
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-from spu_assigner.core.rules.turning import require_possible
 
 HashArray = NDArray[np.uint64]
 
@@ -118,7 +117,6 @@ def scored(
     `racks` numbers the rack of each SPU from 0, without gaps; None: racks do not matter. Cost:
     O(partitions * N * log N).
     """
-    require_possible(ids, start=start, partitions=partitions, replicas=replicas)
     placed: IdMatrix = np.empty((partitions, replicas), dtype=np.int32)
     rows = max(1, CELLS_AT_ONCE // len(ids))
     for begin in range(0, partitions, rows):

@@ -1,8 +1,9 @@
-"""What the rules share: rows that turn round the ring, and how a period is repeated.
+"""What the rules share: rows that turn round the ring, turn by turn.
 
 A rule turns an order of the ring into replica lists: int32 arrays of shape (partitions, replicas),
 SPU ids, leader first, all distinct. An index counts partitions of one long topic, and may grow for
-ever: placement repeats after a period, stated at each function, N the length of the ring.
+ever: placement repeats after a period, stated at each function, N the length of the ring. The ring
+has as many SPUs as a list has replicas, or more: the caller sees to that.
 """
 
 from __future__ import annotations
@@ -10,17 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
-
-
-def require_possible(ring: IdArray, *, start: int, partitions: int, replicas: int) -> None:
-    """Raise `InvariantError` for what no rule can place: the callers check requests."""
-    if not 1 <= replicas <= len(ring) or partitions < 1 or start < 0:
-        raise InvariantError(
-            f"asked to place {partitions} partitions with {replicas} replicas from index {start} "
-            f"on a ring of {len(ring)}; expected partitions >= 1, index >= 0, 1 <= replicas <= ring"
-        )
 
 
 def turn_rows(
@@ -46,14 +37,7 @@ def turn_rows(
             block[:, column] = twice[position + offset : end + offset]
         row += end - position
         turn, position = turn + 1, 0
-    return repeat_rows(placed, partitions)
-
-
-def repeat_rows(period: IdMatrix, partitions: int) -> IdMatrix:
-    """The rows of the period over and over."""
-    if len(period) == partitions:
-        return period
-    return np.tile(period, (-(-partitions // len(period)), 1))[:partitions]
+    return np.resize(placed, (partitions, placed.shape[1]))  # over and over
 
 
 def ids_by_rack(ids: Sequence[int], racks: Sequence[str]) -> dict[str, list[int]]:

@@ -92,7 +92,7 @@ def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
 
 def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
     """Answers with reasons, each map followed by its explanations."""
-    from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+    from spu_assigner.core.explain.decisions import ExplainingAssigner
     from spu_assigner.stream.client.explanation import decision_json
 
     assigner = ExplainingAssigner(default_policy)

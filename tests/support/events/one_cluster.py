@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, TopicStatus
+from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -62,8 +63,17 @@ class OneCluster:
         return self.state.ledger.count(spu_id)
 
 
-def ring_changes(found: Iterable[Answer]) -> list[tuple[int, RingChange, int]]:
+def ring_changes(found: Iterable[object]) -> list[tuple[int, RingChange, int]]:
     """SPU, change and the ring's size after it."""
     return [
         (each.spu_id, each.change, each.ring_size) for each in found if isinstance(each, RingEvent)
+    ]
+
+
+def statuses(found: Iterable[object]) -> list[tuple[str, Status, Code | None, str]]:
+    """Topic, answer, code and cause."""
+    return [
+        (each.topic, each.status, each.code, each.cause)
+        for each in found
+        if isinstance(each, TopicStatus)
     ]

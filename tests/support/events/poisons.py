@@ -183,8 +183,6 @@ def _letter() -> bytes:
 _REVERSED: Final = b"\xc3\x01" + _SINGLE_OBJECT[2:10][::-1] + b"x"
 _UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
     ("schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
-    ("schema id 65535", "an unknown id: another registry's", b"\x00\x00\x00\xff\xff" + bytes(9)),
-    ("schema id 4294967295", "the largest id: -1 if signed", b"\x00\xff\xff\xff\xff" + bytes(9)),
     ("0000000000000000", "an unknown fingerprint: somebody else's schema", b"\xc3\x01" + bytes(20)),
     ("not in the registry", "a fingerprint the wrong way round: as a number", _REVERSED),
 ]
@@ -197,9 +195,6 @@ _BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
     ("begin with 4f626a01", "a container with its own schema: a recursive one", _container()),
     ("end inside a value", "no body: cut after the frame", CREATE_HEADER),
     ("end inside a value", "half a body: cut in the body", create()[:-3]),
-    ("end inside a value", "half a body of the other encoding: likewise", _SINGLE_OBJECT[:-3]),
-    ("more than 10 bytes", "a varint of 100 kB: quadratic", CREATE_HEADER + b"\x80" * 100_000),
-    ("more than 10 bytes", "a varint of 60 kB: no long message", CREATE_HEADER + b"\xff" * 60_000),
 ]
 _FRAMES: Final = [
     _dead(C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
@@ -208,13 +203,6 @@ _FRAMES: Final = [
         C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
     ),
     _dead(C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
-    _dead(
-        C.WRONG_TYPE,
-        "that of TopicCreate here",
-        "a create on spu-events: likewise",
-        create(),
-        topic=SPU_EVENTS,
-    ),
     _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _letter()),
     *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
     *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
@@ -241,18 +229,11 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
     ("is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
     ("a length is -1", "a text of length -1: a slice goes backwards", "event_id", b"\x01"),
-    ("a length is -", "a text of length -2^63: it has no negative", "topic", long_bytes(-(2**63))),
     ("no UTF-8", "no UTF-8: half a letter", "event_id", b"\x04\xc3\x28"),
-    ("no UTF-8", "a surrogate in UTF-8: Java's writers make some", "event_id", b"\x06\xed\xa0\x80"),
-    ("no UTF-8", "overlong UTF-8: a hidden dot", "topic", b"\x08\xc0\xae\xc0\xae"),
-    ("no UTF-8", "a code point beyond Unicode: no text", "event_id", b"\x08\xf4\x90\x80\x80"),
     ("int is 2147483648", "a long in an int: often taken", "partitions", long_bytes(2**31)),
-    ("int is -2147483649", "a negative long: often taken", "partitions", long_bytes(-(2**31) - 1)),
     ("more than 10 bytes", "a long varint: over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
-    ("more than 64 bits", "a varint of 70 bits: too many", "partitions", b"\xff" * 9 + b"\x7f"),
     ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
     ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
-    ("branch is -2", "a negative branch deeper inside: likewise", "policy", b"\x03"),
     (
         f"index is {len(Policy)}",
         "an enum's index beyond: a policy of tomorrow",
@@ -260,17 +241,9 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
         b"\x02" + long_bytes(len(Policy)),
     ),
     ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
-    ("index is 1099511627776", "an enum's index of 2^40: out of range", "on_shortage", HUGE),
     ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
-    ("boolean is 255", "a boolean of 255: likewise", "validate_only", b"\xff"),
     ("1099511627776 items", "a block of 2^40 items: much memory", "replicas", b"\x02" + HUGE),
     ("items", "a block of -2^40 items: much memory", "replicas", _block(-(2**40))),
-    (
-        "9223372036854775808 items",
-        "a block of -2^63 items: no negative",
-        "replicas",
-        _block(-(2**63)),
-    ),
     ("bytes; 5 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
     ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
     (
@@ -302,11 +275,6 @@ _BROKEN_CONSTRAINTS: Final[list[tuple[str, str, bytes]]] = [
     ("1099511627776 items", "rules of 2^40 items: much memory", _constraints(require=HUGE)),
     ("no UTF-8", "a selector of no UTF-8: half a letter", _constraints(forbid=[b"\x04\xc3\x28"])),
     (
-        "int is 2147483648",
-        "a weight of 2^31: no int",
-        _constraints(prefer=[text_bytes("a") + long_bytes(2**31)]),
-    ),
-    (
         "branch is 2",
         "a toleration's branch beyond: out of range",
         _constraints(tolerations=[text_bytes("a") + long_bytes(2)]),
@@ -320,24 +288,9 @@ _BROKEN_JOINS: Final[list[tuple[Any, ...]]] = [
         "taints",
         array_bytes([_taint("k", effect=3)]),
     ),
-    (_BAD, "index is -1", "a negative effect: from the end", "taints", b"\x02\x02k\x00\x01\x00"),
     (_BAD, "1099511627776 items", "taints of 2^40 items: much memory", "taints", HUGE),
     (_BAD, "int is 9223372036854775807", "an SPU id of 64 bits: no int", "spu_id", _MOST),
     (_BAD, "1099511627776 items", "labels of 2^40 items: much memory", "labels", b"\x02" + HUGE),
-    (
-        _BAD,
-        "1099511627776 items",
-        "resources of 2^40 items: much memory",
-        "resources",
-        b"\x02" + HUGE,
-    ),
-    (
-        _BAD,
-        "twice",
-        "a resource twice: two amounts",
-        "resources",
-        b"\x02\x04" + (text_bytes("a") + b"\x02") * 2 + b"\x00",
-    ),
     (_BAD, "twice", "a label twice: two values", "labels", b"\x02\x04" + _LABEL * 2 + b"\x00"),
     (C.TOO_LARGE, "at most 65536", "a join of over 64 KiB: labels", "labels", _LONG_LABEL),
 ]
@@ -377,25 +330,16 @@ _BODIES: Final = [
 
 _TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
     ("with a slash: the key of its map would name another cluster", "a/b"),
-    ("of two dots: a folder, where names become paths", ".."),
-    ("of one dot: likewise", "."),
-    ("that climbs: a file, where names become paths", "../../etc/passwd"),
     ("with NUL: C libraries stop there", "a\x00b"),
     ("with a line feed: an anchor of a regular expression lets it pass", "t\n"),
-    ("with a space: no name of Kafka's", "a b"),
-    ("of emoji: no name of Kafka's", "🚀"),
-    ("of a look-alike: Cyrillic letters in a Latin name", "tорic"),
-    ("of fullwidth dots: normalisation makes it two dots", "．．"),
     ("with an escape sequence: it clears the terminal of who reads the log", "\x1b[2J"),
     ("of 250 characters: one more than a name may have", "t" * 250),
     ("of 60,000 characters: the dead letter must not quote it whole", "t" * 60_000),
     ("without a name: nothing to answer under", ""),
 ]
 _CLUSTER_NAMES: Final[list[tuple[Any, ...]]] = [
-    ("of two dots: a folder, where names become paths", ".."),
     ("with a slash: its key would be that of a topic", "c/t"),
     ("with NUL: C libraries stop there", "c\x00"),
-    ("of emoji: no name of Kafka's", "🦄"),
     ("of 250 characters: one more than a name may have", "c" * 250),
     ("without a name: nothing to answer under", ""),
 ]
@@ -436,14 +380,12 @@ _UNUSUAL: Final[list[tuple[Any, ...]]] = [
         {"policy": _KAFKA, "start_index": _LAST, "shift": _LAST},
     ),
     ("a time at the end of 64 bits: no date", {"occurred_at": b"\x02" + long_bytes(2**63 - 1)}),
-    ("a time at the other end: no date", {"occurred_at": b"\x02" + long_bytes(-(2**63))}),
     ("an event id of \x1b[2J 🚀 \x00 \u202e: legal, and no log should print it as it is", {}),
     ("1 partition in nine bytes: Avro allows it", {"partitions": b"\x82" + b"\x80" * 7 + b"\x00"}),
 ]
 _RACKS: Final[list[tuple[Any, ...]]] = [
     ("without a name: it is not the same as no rack", ""),
     ("of 129 characters: one more than it may have", "r" * 129),
-    ("of 60,000 characters: it is kept with every SPU", "r" * 60_000),
 ]
 
 
@@ -456,7 +398,6 @@ def _amounts(*pairs: tuple[str, int]) -> bytes:
 _NINE: Final = [(f"r{number}", 1) for number in range(9)]
 _BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
     ("of -1: below 0", _amounts(("disk_bytes", -1))),
-    ("of -2^63: it has no negative", _amounts(("disk_bytes", -(2**63)))),
     ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
     ("of 2^63 - 1: twice as much is negative", _amounts(("disk_bytes", 2**63 - 1))),
     ("of nine resources: one too many", _amounts(*_NINE)),
@@ -468,31 +409,14 @@ _BAD_TAINTS: Final[list[tuple[str, list[bytes]]]] = [
     ("of 17: one too many", [_taint(f"k{number}") for number in range(17)]),
     ("without a key: nothing to tolerate", [_taint("")]),
     ("with a key of 60,000 characters: it is kept with the SPU", [_taint("k" * 60_000)]),
-    ("with a value of 257 characters: one too many", [_taint("k", "v" * 257)]),
     ("twice with one effect: which value holds", [_taint("k", "a"), _taint("k", "b")]),
 ]
 _BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
-    ("an empty selector: all SPUs, or none", "require", [text_bytes("")]),
-    ("half a selector: cut", "require", [text_bytes("tier in (ssd")]),
-    ("a selector of another language: read in two ways", "forbid", [text_bytes("tier > 3")]),
-    ("1,000 spaces: slow if looked at again and again", "leaders", [text_bytes(" " * 1_000)]),
     ("a selector of 60,000 conditions: no end", "require", [text_bytes("a," * 30_000 + "a")]),
-    ("an escape sequence: it clears a terminal", "forbid", [text_bytes("\x1b[2J x")]),
-    ("17 selectors: one too many", "require", [text_bytes("a")] * 17),
-    ("30,000 selectors: much work", "require", [text_bytes("a")] * 30_000),
-    ("a weight of 0: no preference", "prefer", [text_bytes("a") + b"\x00"]),
     ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
     ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00\x00"]),
-    ("at most -1 of a list: likewise", "spread", [text_bytes("a") + b"\x02\x01\x00"]),
-    ("at least 0 of a list: no rule", "spread", [text_bytes("a") + b"\x00\x02\x00"]),
-    ("at least -1 of a list: likewise", "spread", [text_bytes("a") + b"\x00\x02\x01"]),
-    ("at least 33: no list is as long", "spread", [text_bytes("a") + b"\x00\x02\x42"]),
     ("at least 2, at most 1: none fits", "spread", [text_bytes("a") + b"\x02\x02\x02\x04"]),
     ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00\x00"] * 2),
-    ("five levels: one too many", "spread", [text_bytes(x) + b"\x00\x00" for x in "abcde"]),
-    ("a toleration of nothing: of everything", "tolerations", [b"\x00\x00"]),
-    ("a topic apart from itself: nowhere", "apart_from", [text_bytes("t")]),
-    ("a topic that climbs: a file", "together_with", [text_bytes("../t")]),
     ("a topic that is not there: of tomorrow", "together_with", [text_bytes("u")]),
 ]
 _NUMBERS: Final = [
@@ -555,18 +479,10 @@ _NUMBERS: Final = [
 
 _REFUSED_LISTS: Final[list[tuple[Any, ...]]] = [
     ("100,001 lists: one too many", Code.INVALID_PARTITIONS, [(n, []) for n in range(100_001)]),
-    ("half a million lists: much memory", Code.INVALID_PARTITIONS, [(0, [])] * 500_000),
     ("no lists: nothing to place", Code.INVALID_PARTITIONS, []),
-    ("an empty list: no leader", Code.MANUAL_EMPTY_LIST, [(0, [])]),
     ("200,000 SPUs: too many", Code.INVALID_REPLICATION_FACTOR, [(0, [*range(200_000)])]),
-    ("an id given twice: two lists", Code.MANUAL_PARTITION_IDS, [(0, [0]), (0, [1])]),
     ("a list with the largest id: no index", Code.MANUAL_PARTITION_IDS, [(2**63 - 1, [0])]),
-    ("a list with id -1: from the end in Python", Code.MANUAL_PARTITION_IDS, [(-1, [0])]),
-    ("an SPU twice in a list: on one machine", Code.MANUAL_DUPLICATE_SPU, [(0, [7, 7])]),
-    ("SPU -1 in a list: it pads short lists", Code.MANUAL_INVALID_SPU, [(0, [-1])]),
     ("SPU 2^63 - 1 in a list: it wraps in 32 bits", Code.MANUAL_INVALID_SPU, [(0, [2**63 - 1])]),
-    ("SPU 2^32 in a list: it is 0 in 32 bits", Code.MANUAL_INVALID_SPU, [(0, [2**32])]),
-    ("lists of different length: no matrix", Code.MANUAL_UNEVEN_LISTS, [(0, [0, 1]), (1, [0])]),
     ("an SPU that is not there: a replica nowhere", Code.MANUAL_UNKNOWN_SPU, [(0, [2**31 - 1])]),
 ]
 _MANUAL: Final = [
@@ -645,34 +561,21 @@ _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
     ("given more than once", "half a million names: quadratic if compared", _half_a_million_names),
     ("nested too deeply", "lists 10,000 deep: the stack ends", lambda: b"[" * _DEEP + b"]" * _DEEP),
     (
-        "nested too deeply",
-        "objects 10,000 deep: likewise",
-        lambda: b'{"a":' * _DEEP + b"1" + b"}" * _DEEP,
-    ),
-    (
         "nested",
         "replicas 900 deep: it is read",
         lambda: _with(b'"replicas":' + b"[" * 900 + b"]" * 900),
     ),
     ("half a surrogate pair is none", "half a pair: no UTF-8", lambda: _line(event_id="\ud800")),
     ("byte order mark", "a byte order mark: editors put it", lambda: b"\xef\xbb\xbf" + _line()),
-    ("no JSON", "UTF-16: some shells write it", lambda: _line().decode().encode("utf-16-be")),
     ("UTF-8", "no UTF-8: Latin-1", lambda: _line()[:-3] + b'\xe9"}'),
-    ("Extra data", "NUL: C ends there", lambda: _line() + b"\x00"),
     ("Extra data", "two objects in a line: the second would be lost", lambda: _line() + _line()),
     (r"\u001b[2J", "an escape sequence: it clears a terminal", lambda: _line(policy="\x1b[2J")),
     ("unknown field", "an unknown field of 64 KiB: not quoted", lambda: _line(**{"x" * 65_536: 1})),
 ]
 _BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
     ('field "topic" is given more than once', "a name twice: two topics", b'"topic":"u"'),
-    (
-        '"topic" is given more than once',
-        "a name twice by an escape: likewise",
-        rb'"\u0074opic":"u"',
-    ),
     ("too many digits", "5,000 digits: Python refuses", b'"partitions":1' + b"0" * 5_000),
     ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
-    ("found -Infinity", "-Infinity: no JSON", b'"start_index":-Infinity'),
     ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
     (
         "expected a list of texts",
@@ -683,16 +586,6 @@ _BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
         "half a surrogate pair",
         "half a pair in a rule: no UTF-8",
         rb'"constraints":{"forbid":["\ud800"]}',
-    ),
-    (
-        "constraints is a list",
-        "constraints 900 deep: it is read",
-        b'"constraints":' + b"[" * 900 + b"]" * 900,
-    ),
-    (
-        '"require" is given more than once',
-        "rules twice: the first would be lost",
-        b'"constraints":{"require":["a"],"require":[]}',
     ),
     (
         "constraints.prefer[0].weight is true",
@@ -803,7 +696,6 @@ PLACES: Final = [
         ("a socket: not to be opened", _socket, "No such device"),
         ("a link to itself: no end", _loop, ""),
         ("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
-        ("a name with NUL: C ends there", lambda folder: folder / "a\x00b", "embedded null"),
         ("a name of 5,000 characters: too many", lambda folder: folder / ("a" * 5_000), "too long"),
         ("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
         ("a bad disk: it fails midway", lambda _: Path("/proc/self/mem"), "Input/output error"),
@@ -823,12 +715,9 @@ FILES: Final = [
         File(name=f"{name}: {why}", make=_holding(content), says=says)
         for name, why, content, says in (
             ("an empty file", "written by nobody", b"", "no JSON at line 1, column 1"),
-            ("half a file", "read while it was written", _LISTS[:10], "no JSON at line 1"),
             ("two values", "joined files", _LISTS * 2, "Extra data"),
-            ("a number", "neither form", b"7", "is neither form"),
             ("another object", "neither form", b'{"lists":[]}', "is neither form"),
             ("deep lists", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
-            ("deep objects", "likewise", b'{"a":' * _DEEP + b"1" + b"}" * _DEEP, "too deeply"),
             ("lists 900 deep", "it is read", b"[" * 900 + b"]" * 900, "nested too deeply"),
             (
                 "replicas 900 deep",
@@ -838,14 +727,9 @@ FILES: Final = [
             ),
             ("a name twice", "two lists", b'[{"id":0,"replicas":[0],"id":1}]', "more than once"),
             ("NaN", "no JSON", b'[{"id":NaN,"replicas":[0]}]', "found NaN"),
-            ("1e999", "infinite", b'[{"id":0,"replicas":[1e999]}]', "found 1e999"),
             ("5,000 digits", "no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
             ("UTF-16", "Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
-            ("UTF-16 unmarked", "Windows", _LISTS.decode().encode("utf-16-le"), "is no JSON"),
-            ("two byte order marks", "two editors", b"\xef\xbb\xbf" * 2 + _LISTS, "no JSON"),
-            ("Latin-1", "no UTF-8", b'["\xe9"]', "is no UTF-8 at byte 2"),
             ("a surrogate in UTF-8", "no UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
-            ("NUL", "C ends there", _LISTS + b"\x00", "Extra data"),
         )
     ),
 ]
@@ -856,17 +740,11 @@ SETTINGS: Final = [
         File(name=f"{name}: {why}", make=_holding(content), says=says)
         for name, why, content, says in (
             ("deep lists", "the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
-            ("deep tables", "likewise", b"shards = " + b"{a=" * _DEEP, "nested too deeply"),
             ("5,000 digits", "no int", b"shards = 1" + b"0" * 5_000, "digits"),
-            ("5,000 digits in base 16", "an int", b"shards = 0x1" + b"0" * 5_000, "20001 bits"),
-            ("a list of them", "an int", b"shards = [0x1" + b"0" * 5_000 + b"]", "20001 bits"),
-            ("true for 1", "an int to Python", b"shards = true", "shards in"),
             ("nan", "no number", b"shards = nan", "shards in"),
             ("a name twice", "two values", b"shards = 1\nshards = 2", "expected TOML"),
             ("an unknown name", "misspelt", b"shard = 1", "a name in"),
             ("an escape sequence", "it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),
-            ("NUL", "C ends there", b'query_name = "a\\u0000"', r"a\x00"),
-            ("UTF-16", "Windows", "shards = 1".encode("utf-16"), "expected TOML"),
             ("100 kB", "another file", b"#" * 100_000, "has more than 65536 bytes"),
         )
     ),

@@ -6,7 +6,8 @@ plainest way: one partition after the other, indexes as plain integers that are 
 change of the ring, a deep copy for what may have to be undone. Events and answers are the JSON
 objects of `spu-assigner simulate`; messages are always null.
 
-Not modelled: where `balanced` places, what a rebalance moves, and the size limit of a map.
+Not modelled: where `balanced` places, what a rebalance moves, and what a single event can be
+rejected for by itself: numbers out of range, malformed lists, limits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from support.model.plain_changes import change_lists, judge_adopted, resized_lists
+from support.model.plain_changes import change_lists, resized_lists
 from support.model.plain_cluster import (
     Cluster,
     Index,
@@ -27,13 +28,12 @@ from support.model.plain_cluster import (
 )
 from support.model.plain_leaders import demoted_last, take_back
 from support.model.plain_repair import repair_topic, shortage
-from support.model.plain_requests import PARTITIONS_MAX, check_fields, place, place_by_hand
+from support.model.plain_requests import PARTITIONS_MAX, place, place_by_hand
 
 __all__ = ["Index", "Oracle"]
 
 REMEMBERED = 256
 CHANGES_REMEMBERED = 15
-WAITING_MAX = 10_000
 PRODUCT_TOPICS = (
     *("spu-events", "topic-events", "replica-map", "topic-status", "ring-events", "dead-letter"),
     *("assigner-state", "assigner-commits", "assigner-audit", "applied-topics"),
@@ -98,20 +98,6 @@ class Talk:
         capacity = event.get("capacity")
         if capacity is None:
             capacity = cores * 7000 - 2
-        code = None
-        if not 0 <= spu_id <= 2**31 - 1:
-            code = "INVALID_SPU_ID"
-        elif not 1 <= cores <= 1024:
-            code = "INVALID_CORES"
-        elif not 0 <= capacity <= 2**31 - 1:
-            code = "INVALID_CAPACITY"
-        elif rack is not None and not 1 <= len(rack) <= 128:
-            code = "INVALID_RACK"
-        elif spu_id not in cluster.spus and len(cluster.spus) >= 10_000:
-            code = "TOO_MANY_SPUS"
-        if code is not None:
-            cluster.report(spu_id, "ignored", code)
-            return
         before = cluster.spus.get(spu_id)
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
         if before is not None:
@@ -208,7 +194,6 @@ class Talk:
             policy = "manual" if event.get("replicas") is not None else self.default_policy
         before, is_trial = self.cluster, event.get("validate_only", False)
         try:
-            check_fields(event, policy)
             if name.startswith("__") or name in PRODUCT_TOPICS:
                 raise Refusal("RESERVED_NAME")
             if name in before.topics or name in before.creates:
@@ -222,11 +207,9 @@ class Talk:
             code = refusal.args[0]
             waits = policy != "manual" and event.get("on_shortage", "reject") == "wait"
             if code in ("INSUFFICIENT_SPUS", "INSUFFICIENT_CAPACITY") and waits and not is_trial:
-                if len(before.creates) < WAITING_MAX:
-                    before.creates[name] = {**event, "policy": policy}
-                    self._say(name, "waiting", event["event_id"], code=code)
-                    return
-                code = "TOO_MANY_WAITING"
+                before.creates[name] = {**event, "policy": policy}
+                self._say(name, "waiting", event["event_id"], code=code)
+                return
             self._say(name, "rejected", event["event_id"], code=code)
             return
         if is_trial:
@@ -303,7 +286,8 @@ class Talk:
         try:
             if name.startswith("__") or name in PRODUCT_TOPICS:
                 raise Refusal("RESERVED_NAME")
-            judge_adopted(cluster, lists)
+            if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
+                raise Refusal("MANUAL_UNKNOWN_SPU")
         except Refusal as refusal:
             self._say(name, "rejected", cause, code=refusal.args[0])
             return
@@ -369,15 +353,6 @@ class Talk:
         cluster.forget_the_gone()
         if frees:
             self._serve()
-
-    def cluster_rebalance(self) -> None:
-        cause = self.event["event_id"]
-        if self.event["max_moves"] < 0:
-            self._say("", "rejected", cause, code="INVALID_MAX_MOVES")
-            return
-        if any(topic.policy != "manual" for topic in self.cluster.topics.values()):
-            raise NotImplementedError("the oracle moves nothing: keep rebalances out of its lives")
-        self._say("", "assigned", cause, moves=0)
 
     def _serve(self) -> None:
         """Try what waits, once: short lists first, then creates, oldest first."""

@@ -12,26 +12,8 @@ from dataclasses import replace
 from support.model.plain_cluster import Cluster, Refusal, Spu, Topic, release_cores, take_core
 from support.model.plain_leaders import settle
 from support.model.plain_repair import best_spu
-from support.model.plain_requests import PARTITIONS_MAX
 
 Lists = list[list[int]]
-
-
-def judge_adopted(cluster: Cluster, lists: Lists) -> None:
-    """Refuse lists that are none; what the SPUs can hold does not matter."""
-    if not 1 <= len(lists) <= PARTITIONS_MAX:
-        raise Refusal("INVALID_PARTITIONS")
-    for ids in lists:
-        if not ids:
-            raise Refusal("MANUAL_EMPTY_LIST")
-        if len(ids) > 32:
-            raise Refusal("INVALID_REPLICATION_FACTOR")
-        if len(set(ids)) < len(ids):
-            raise Refusal("MANUAL_DUPLICATE_SPU")
-        if not all(0 <= spu_id <= 2**31 - 1 for spu_id in ids):
-            raise Refusal("MANUAL_INVALID_SPU")
-    if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
-        raise Refusal("MANUAL_UNKNOWN_SPU")
 
 
 def change_lists(cluster: Cluster, topic: Topic, lists: Lists, *, policy: str) -> bool:
@@ -80,49 +62,20 @@ def resized_lists(cluster: Cluster, topic: Topic, factor: int) -> Lists:
     trial = replace(cluster, spus=spus)
     resized = replace(topic, widths=[factor] * len(lists))
     ring = sorted(i for i, spu in spus.items() if _is_in_ring(spu))
-    given: dict[int, list[int]] = {spu_id: [] for spu_id in ring}  # to which lists, as it was given
-    for number, ids in enumerate(lists):
+    for ids in lists:
         while len(ids) < factor:
             taken = best_spu(trial, resized, lists, ids, ring)
-            if taken is not None:
-                spus[taken].count += 1
-            else:
-                taken = _exchange(spus, lists, given, number)
             if taken is None:
                 others = [i for i, spu in spus.items() if spu.online and i not in ids]
                 is_full = factor - len(ids) <= len(others)
                 raise Refusal("INSUFFICIENT_CAPACITY" if is_full else "INSUFFICIENT_SPUS")
+            spus[taken].count += 1
             ids.append(taken)
-            given[taken].append(number)
     return settle(cluster, topic.replicas, lists)
 
 
 def _is_in_ring(spu: Spu) -> bool:
     return spu.online and not spu.cordoned and not spu.is_full
-
-
-def _exchange(
-    spus: dict[int, Spu], lists: Lists, given: dict[int, list[int]], number: int
-) -> int | None:
-    """What a list can take once others have exchanged SPUs; the shortest way is gone."""
-    ways = [[spu_id] for spu_id in given if spu_id not in lists[number]]
-    seen = {way[0] for way in ways}
-    while ways:
-        way = ways.pop(0)  # SPU, list, SPU, list, … SPU: each list gives up the SPU before it
-        if not spus[way[-1]].is_full:
-            spus[way[-1]].count += 1
-            for at in range(len(way) - 2, 0, -2):
-                old, holder, new = way[at - 1 : at + 2]
-                lists[holder][lists[holder].index(old)] = new
-                given[old].remove(holder)
-                given[new].append(holder)
-            return way[0]
-        for holder in given[way[-1]]:
-            for other in given:
-                if other not in seen and other not in lists[holder]:
-                    seen.add(other)
-                    ways.append([*way, holder, other])
-    return None
 
 
 def _drop(spus: dict[int, Spu], ids: list[int], *, ignore_rack: bool) -> None:

@@ -14,26 +14,7 @@ from support.model.plain_leaders import lead_new
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
 from support.model.plain_rendezvous import rendezvous_list
 
-INDEX_MAX = 2**31 - 1
 PARTITIONS_MAX = 100_000
-
-
-def check_fields(event: Json, policy: str) -> None:
-    """Ranges, policy and fields, without a look at the cluster."""
-    if policy != "manual":
-        if not 1 <= event.get("partitions", 1) <= PARTITIONS_MAX:
-            raise Refusal("INVALID_PARTITIONS")
-        if not 1 <= event.get("replication_factor", 1) <= 32:
-            raise Refusal("INVALID_REPLICATION_FACTOR")
-    start, shift = event.get("start_index"), event.get("shift")
-    if start is not None and not (policy in ("fluvio", "kafka") and 0 <= start <= INDEX_MAX):
-        raise Refusal("INVALID_START_INDEX")
-    if shift is not None and not (
-        policy == "kafka" and start is not None and 0 <= shift <= INDEX_MAX
-    ):
-        raise Refusal("INVALID_SHIFT")
-    if (policy == "manual") != (event.get("replicas") is not None):
-        raise Refusal("INVALID_REPLICAS")
 
 
 def place(
@@ -158,8 +139,8 @@ def _allocate(cluster: Cluster, replicas: int) -> list[tuple[int, int]]:
 
 
 def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
-    """The lists of a manual request, judged and counted."""
-    lists = _read_lists(raw)
+    """The well-formed lists of a manual request, judged and counted."""
+    lists: list[list[int]] = [entry["replicas"] for entry in raw]
     for chosen in lists:
         if any(spu_id not in cluster.spus for spu_id in chosen):
             raise Refusal("MANUAL_UNKNOWN_SPU")
@@ -172,34 +153,4 @@ def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
         for spu_id in chosen:
             cluster.spus[spu_id].count += 1
         cluster.refresh()
-    return lists
-
-
-def _read_lists(raw: Any) -> list[list[int]]:
-    entries = raw["partitions"] if isinstance(raw, dict) and list(raw) == ["partitions"] else raw
-    if not isinstance(entries, list):
-        raise Refusal("MANUAL_MALFORMED")
-    if not 1 <= len(entries) <= PARTITIONS_MAX:
-        raise Refusal("INVALID_PARTITIONS")
-    lists: list[list[int]] = []
-    for partition, entry in enumerate(entries):
-        if not isinstance(entry, dict) or set(entry) != {"id", "replicas"}:
-            raise Refusal("MANUAL_MALFORMED")
-        if type(entry["id"]) is not int or entry["id"] != partition:
-            raise Refusal("MANUAL_PARTITION_IDS")
-        chosen = entry["replicas"]
-        if type(chosen) is not list:
-            raise Refusal("MANUAL_MALFORMED")
-        if not chosen:
-            raise Refusal("MANUAL_EMPTY_LIST")
-        if len(chosen) > 32:
-            raise Refusal("INVALID_REPLICATION_FACTOR")
-        if lists and len(chosen) != len(lists[0]):
-            raise Refusal("MANUAL_UNEVEN_LISTS")
-        ids = [value for value in chosen if type(value) is int]
-        if any(ids.count(value) > 1 for value in ids):
-            raise Refusal("MANUAL_DUPLICATE_SPU")
-        if len(ids) < len(chosen) or not all(0 <= value <= 2**31 - 1 for value in ids):
-            raise Refusal("MANUAL_INVALID_SPU")
-        lists.append(chosen)
     return lists

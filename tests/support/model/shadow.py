@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -159,7 +159,8 @@ class Shadow:
             self._check_order(name, old, new)
         is_rebalance = mode is Mode.REBALANCE
         leaver = event.spu_id if isinstance(event, SpuLeft) else None
-        _hold(leaver is None or is_decommission(event), f"{name} changed by a leave for a while")
+        is_for_good = getattr(event, "mode", None) is LeaveMode.DECOMMISSION
+        _hold(leaver is None or is_for_good, f"{name} changed by a leave for a while")
         for was, now in zip(old, new, strict=True):
             if was == now:
                 continue
@@ -399,11 +400,8 @@ def is_evicted(state: ClusterState, record: ReplicaMap, ids: list[int]) -> bool:
     tolerations = () if record.constraints is None else record.constraints.tolerations
     return any(
         taint.effect is TaintEffect.EVICT
-        and not any(
-            each.key == taint.key and each.value in (None, taint.value) for each in tolerations
-        )
         for spu_id in ids
-        for taint in state.spus[SpuId(spu_id)].taints
+        for taint in untolerated(state.spus[SpuId(spu_id)].taints, tolerations)
     )
 
 
@@ -444,11 +442,6 @@ def is_remembered(state: ClusterState, event: Event) -> bool:
     return event_hash(event.event_id) in state.memory.known
 
 
-def is_decommission(event: Event) -> bool:
-    """Whether replicas have to go."""
-    return isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION
-
-
 def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
     """No replica comes to an SPU that a rule on single SPUs excludes, or a taint."""
     if record.replicas is None or (record.reason and record.reason.mode is Mode.ADOPTED):
@@ -458,14 +451,7 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
         was = old[partition] if partition < len(old) else []
         for spu_id in set(row) - set(was):
             spu, labels = state.spus[SpuId(spu_id)], _labels_of(state, spu_id)
-            effects = {
-                taint.effect
-                for taint in spu.taints
-                if not any(
-                    each.key == taint.key and each.value in (None, taint.value)
-                    for each in rules.tolerations
-                )
-            }
+            effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
             where = f"{record.topic} came to SPU {spu_id} against"
             _hold(effects <= {TaintEffect.NO_LEADERS}, f"{where} its taints {effects}")
             for text in rules.require:

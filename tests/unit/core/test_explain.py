@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Mode, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES, NOT_REPEATED, explain
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import (
+    BY_SHARES,
+    CHANGES,
+    NOT_REPEATED,
+    ExplainingAssigner,
+    explain,
+)
 from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text
@@ -144,18 +149,6 @@ def test_who_is_not_in_the_ring_is_named_with_the_cause() -> None:
     ]
 
 
-def test_an_spu_that_fills_within_the_request_is_named_from_then_on() -> None:
-    """It was in the ring at first and took its last replica on the way."""
-    events = Events()
-    joins = [events.join(0, capacity=1), *events.joins(1, 2)]
-    [(_, reasons)] = decided(*joins, events.create("t", 3, 2))
-    filled = [
-        [each.spu_id for each in decision.absent if each.why is Why.FILLED]
-        for _, decision in reasons
-    ]
-    assert filled == [[], [0], [0]]
-
-
 def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
     """Two SPUs on rack a follow each other: the second is passed over for the first."""
     events = Events()
@@ -170,23 +163,6 @@ def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
 
 
 RACKS = {"a": [0, 1], "b": [2], "c": [3]}
-
-
-@pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.KAFKA, Policy.RENDEZVOUS, Policy.KRAFT])
-def test_a_ring_that_changed_since_is_read_as_it_was(policy: Policy) -> None:
-    """An SPU is gone for good, another one is on another rack with another capacity."""
-    events = Events()
-    story = (*events.racks(RACKS), events.leave(1), events.create("t", 3, 3, policy=policy))
-    since = (
-        events.leave(3, mode=LeaveMode.DECOMMISSION),
-        events.join(1, rack="b", capacity=7),
-        events.join(2, rack="a", capacity=9),
-    )
-    state, maps = outputs_of((*story, *since), Assigner())
-    for explanation in explain(state, maps["t"][:1]):
-        [decision] = explanation.decisions
-        assert decision.recomputed
-        assert [(each.spu_id, each.why) for each in decision.absent] == [(1, Why.OFFLINE)]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from spu_assigner.core.base.limits import LOOKS_EACH
 from spu_assigner.core.base.records import Record, Status, TopicStatus
 from spu_assigner.core.decision import machine, replication
 from spu_assigner.core.placement import list_repair
-from spu_assigner.core.policies import planner, striped
+from spu_assigner.core.policies import cursor, striped
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -67,7 +67,7 @@ def test_a_create_that_takes_too_many_looks_is_rejected_and_in_parts_it_is_not(
 ) -> None:
     """`rendezvous` scores each SPU for each partition; the others put a ring in order anew for each
     SPU that becomes saturated."""
-    for module in (planner, striped):
+    for module in (cursor, striped):
         monkeypatch.setattr(module, "PLACING_LOOKS_MAX", 12 * LOOKS_EACH)
     asking = Asking(12, capacity=50)
     for spu_id in range(12):  # One after the other fills.
@@ -130,19 +130,3 @@ def test_leads_that_one_event_does_not_give_away_the_next_ones_do(
         left.append(int(asking.state.ledger.leaders(ids)[0]))
     assert 0 < left[0] < 6
     assert left[-1] == 0
-
-
-def test_topics_share_the_candidates_of_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look at all SPUs for each topic takes longer than to repair it; what one topic is given
-    the next one counts."""
-    asking = Asking(7)
-    for number in range(10):
-        asking.do(TopicCreate, topic=f"t{number}", partitions=7, replication_factor=3)
-    looks = []
-    found = list_repair.topic_chooser
-    monkeypatch.setattr(
-        list_repair, "topic_chooser", lambda *given: looks.append(given[1]) or found(*given)
-    )
-    asking.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
-    assert len(looks) == 1
-    assert {asking.state.ledger.count(spu_id) for spu_id in range(1, 7)} == {35}

@@ -1,48 +1,35 @@
-"""The core as its users see it: events in, records out.
-
-And the laws that hold for every life of a cluster.
-"""
+"""The core as its users see it: events in, records out; its laws are in `test_simulation`."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, Policy, SpuId
+from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.records import (
-    ChainEntry,
-    EntryGone,
-    EntryKind,
     Order,
     Record,
     ReplicaMap,
     RingChange,
     RingEvent,
-    SeenEntry,
     SpuChanged,
     Status,
     TopicStatus,
-    Waiting,
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.schemas.json_lines.lines import answer_to_json, event_from_json
+from spu_assigner.schemas.json_lines.lines import answer_to_json, event_to_json
 from support.events.builders import Events
-from support.events.lives import flooded_lives, lives
+from support.events.one_cluster import ring_changes
 from support.model.oracle import Oracle
 from support.model.pictures import picture
 from support.project.case_share import share_of
-
-LIVES = settings(
-    max_examples=share_of(300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
 
 
 def run(state: ClusterState, *events: Event, policy: Policy = Policy.FLUVIO) -> list[Record]:
@@ -61,140 +48,6 @@ def codes(records: list[Record]) -> list[Code | None]:
     return [record.code for record in records if isinstance(record, TopicStatus | RingEvent)]
 
 
-def ring_changes(records: list[Record]) -> list[tuple[int, RingChange, int]]:
-    """(SPU, change, ring size) of each ring event."""
-    return [
-        (record.spu_id, record.change, record.ring_size)
-        for record in records
-        if isinstance(record, RingEvent)
-    ]
-
-
-def as_lines(records: list[Record]) -> list[dict[str, Any]]:
-    """The answers as the contract's JSON objects, without their messages."""
-    lines = [json.loads(answer_to_json(record)) for record in answers(records)]
-    return [without_message(line) for line in lines]
-
-
-def without_message(line: dict[str, Any]) -> dict[str, Any]:
-    """As the oracle has it, which says nothing of what a join dropped."""
-    if line["type"] == "ring_event":
-        return {name: value for name, value in line.items() if name != "message"}
-    return {**line, "message": None} if "message" in line else line
-
-
-@pytest.mark.thorough
-@given(life=lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
-@LIVES
-def test_every_answer_equals_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
-    """The oracle goes step by step with integer indexes; it was written apart from the core."""
-    assert_equal_to_the_oracle(life, default)
-
-
-@given(life=flooded_lives(), default=st.sampled_from(["fluvio", "kafka", "redpanda", "rendezvous"]))
-@settings(LIVES, max_examples=share_of(100))
-def test_late_copies_equal_the_plain_oracle(life: list[dict[str, Any]], default: str) -> None:
-    """What 256 events made the cluster forget, a living topic or a waiting create still knows."""
-    assert_equal_to_the_oracle(life, default)
-
-
-def assert_equal_to_the_oracle(life: list[dict[str, Any]], default: str) -> None:
-    oracle, state = Oracle(default_policy=default), ClusterState("c1")
-    for event in life:
-        expected = [
-            {**line, "message": None} if "message" in line else line for line in oracle.apply(event)
-        ]
-        found = as_lines(run(state, event_from_json(json.dumps(event)), policy=Policy(default)))
-        assert found == expected, event
-
-
-@given(life=lives())
-@LIVES
-def test_replaying_the_records_gives_the_state(life: list[dict[str, Any]]) -> None:
-    """Law 1: the records say all that the state holds."""
-    state, replayed = ClusterState("c1"), ClusterState("c1")
-    for event in life:
-        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.KAFKA):
-            evolve(replayed, record)
-    assert picture(replayed) == picture(state)
-
-
-@pytest.mark.thorough
-@given(life=lives(), order=st.randoms(use_true_random=False))
-@LIVES
-def test_what_is_published_restores_the_state(life: list[dict[str, Any]], order: Any) -> None:
-    """The latest map of each topic and the latest entry of each key are the state, in any order."""
-    state = ClusterState("c1")
-    latest: dict[object, Any] = {}
-    for event in life:
-        for record in step(state, event_from_json(json.dumps(event)), default_policy=Policy.FLUVIO):
-            if isinstance(record, ReplicaMap):
-                latest["map", record.topic] = record
-        for entry in state.take_entries():
-            match entry:
-                case EntryGone():
-                    latest.pop((entry.kind, entry.name), None)
-                case SpuChanged():
-                    latest[EntryKind.SPU, str(entry.spu_id)] = entry
-                case Waiting():
-                    latest[EntryKind.WAITING, entry.topic] = entry
-                case ChainEntry():
-                    latest[EntryKind.CHAINS, "all"] = entry
-                case SeenEntry():
-                    latest[EntryKind.SEEN, str(entry.block)] = entry
-    restored = ClusterState("c1")
-    published = list(latest.values())
-    order.shuffle(published)
-    for record in published:
-        restored.restore(record)
-    assert picture(restored) == picture(state)
-
-
-@given(life=lives())
-@LIVES
-def test_a_repeated_event_changes_and_emits_nothing(life: list[dict[str, Any]]) -> None:
-    """Law 2: a source may deliver twice. Nothing is remembered of a cluster without SPU, topic or
-    waiting request: there the repeated event changes nothing, and may be answered again."""
-    state = ClusterState("c1")
-    for line in life:
-        event = event_from_json(json.dumps(line))
-        run(state, event)
-        before, is_empty = picture(state), state.is_empty
-        assert run(state, event) == [] or is_empty
-        assert picture(state) == before
-
-
-@pytest.mark.thorough
-@given(life=lives())
-@LIVES
-def test_the_ring_and_the_counts_follow_from_the_maps(life: list[dict[str, Any]]) -> None:
-    """Counts equal maps, the ring is who is online, open and not full; only what is adopted, which
-    is a fact, exceeds a capacity."""
-    state = ClusterState("c1")
-    before: dict[SpuId, int] = {}
-    for line in life:
-        run(state, event_from_json(json.dumps(line)))
-        held = dict.fromkeys(sorted(state.spus), 0)
-        for topic in state.topics.values():
-            for row in topic.replicas.lists().tolist():
-                assert len(set(row)) == len(row) > 0
-                for spu_id in row:
-                    held[spu_id] += 1
-        assert {spu_id: state.ledger.count(spu_id) for spu_id in held} == held
-        spus = state.spus
-        assert state.ring.ids.tolist() == [
-            spu_id
-            for spu_id in held
-            if spus[spu_id].online
-            and not spus[spu_id].cordoned
-            and held[spu_id] < spus[spu_id].capacity
-        ]
-        for spu_id, count in held.items():
-            if line["type"] != "topic_adopted":
-                assert count <= max(spus[spu_id].capacity, before.get(spu_id, 0))
-        before = held
-
-
 @given(
     sizes=st.lists(st.integers(1, 60), min_size=3, max_size=9),
     requests=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 3)), min_size=1, max_size=6),
@@ -202,7 +55,7 @@ def test_the_ring_and_the_counts_follow_from_the_maps(life: list[dict[str, Any]]
     racked=st.booleans(),
     start=st.one_of(st.none(), st.integers(0, 50)),
 )
-@LIVES
+@settings(max_examples=share_of(300), deadline=None)
 def test_blocks_around_saturations_equal_the_plain_oracle(
     sizes: list[int],
     requests: list[tuple[int, int]],
@@ -212,41 +65,20 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
 ) -> None:
     """Large requests on small SPUs: many blocks, many saturations, tables that run out."""
     oracle, state = Oracle(), ClusterState("c1")
-    lines: list[dict[str, Any]] = [
-        {
-            "type": "spu_joined",
-            "spu_id": i,
-            "capacity": size,
-            "rack": "abc"[i % 3] if racked else None,
-        }
+    build, index = Events(), None if policy is Policy.REDPANDA else start
+    events: list[Event] = [
+        build.join(i, capacity=size, rack="abc"[i % 3] if racked else None)
         for i, size in enumerate(sizes)
     ]
-    lines += [
-        {
-            "type": "topic_create",
-            "topic": f"t{number}",
-            "partitions": partitions,
-            "replication_factor": replicas,
-            "policy": policy.value,
-            "start_index": None if policy is Policy.REDPANDA else start,
-        }
-        for number, (partitions, replicas) in enumerate(requests)
-    ]
-    for number, line in enumerate(lines):
-        event = {**line, "event_id": f"e{number}", "cluster_id": "c1"}
-        expected = [
-            {**out, "message": None} if "message" in out else out for out in oracle.apply(event)
+    for number, (partitions, replicas) in enumerate(requests):
+        given_fields = {"policy": policy, "start_index": index}
+        events.append(build.create(f"t{number}", partitions, replicas, **given_fields))
+    for event in events:
+        found = [json.loads(answer_to_json(each)) for each in answers(run(state, event))]
+        expected = oracle.apply(json.loads(event_to_json(event)))
+        assert [line | {"message": None} for line in found] == [
+            line | {"message": None} for line in expected
         ]
-        assert as_lines(run(state, event_from_json(json.dumps(event)))) == expected
-
-
-def test_a_saturated_spu_is_skipped_by_the_next_partition() -> None:
-    """It leaves the ring between two partitions of one request."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(0, capacity=1), build.join(1), build.join(2))
-    records = run(state, build.create("t", 4, 1))
-    assert maps(records) == [[[0], [1], [2], [1]]]
-    assert ring_changes(records) == [(0, RingChange.SATURATED, 2)]
 
 
 def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind() -> None:
@@ -271,34 +103,6 @@ def test_asking_for_free_slots_hides_no_change_of_the_ring() -> None:
     assert state.ledger.free_floor(0) == 8
     assert state.ledger.ring_ids().tolist() == [1]
     assert state.ring.ids.tolist() == [1]
-
-
-def test_a_delete_brings_spus_back_into_the_ring() -> None:
-    """Freed slots restore saturated SPUs, for `redpanda` at the tail in ascending id."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(2, capacity=1), build.join(0, capacity=1), build.join(1, capacity=9))
-    run(state, build.create("t", 1, 3, policy=Policy.REDPANDA))
-    assert state.ring.order(Order.REGISTRATION).tolist() == [1]
-    records = run(state, build.delete("t"))
-    assert ring_changes(records) == [(0, RingChange.RESTORED, 3), (2, RingChange.RESTORED, 3)]
-    assert state.ring.order(Order.REGISTRATION).tolist() == [1, 0, 2]
-
-
-def test_the_next_leader_still_leads_after_a_join() -> None:
-    """The chain is re-based: SPU 1 was to lead next, and does, in the cycle that was reached."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(1, 2, 3))
-    run(state, build.create("t", 3, 1))
-    run(state, build.join(0))
-    assert state.chain_index(Order.ID) == 1 * 4 + 1
-    assert maps(run(state, build.create("u", 1, 1))) == [[[1]]]
-
-
-def test_an_unmoved_index_stays_0_when_the_ring_changes() -> None:
-    """A cluster that only grew starts its first topic at its first SPU."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(5, 6, 1))
-    assert maps(run(state, build.create("t", 1, 1))) == [[[1]]]
 
 
 def test_an_emptied_ring_keeps_its_cycle() -> None:
@@ -332,26 +136,6 @@ def test_validate_only_shows_the_map_and_keeps_nothing() -> None:
     assert status.replicas is not None
     assert status.replicas.tolist() == [[0, 1], [1, 0]]
     assert {**picture(state), "seen": None} == {**before, "seen": None}
-
-
-def test_some_racks_are_refused_until_all_or_none_have_one() -> None:
-    """Racks of all online SPUs decide, and `ignore_rack` goes round them."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(0, rack="a"), build.join(1))
-    assert codes(run(state, build.create("t", 1, 1))) == [Code.RACKS_INCOMPLETE]
-    assert maps(run(state, build.create("u", 1, 1, ignore_rack=True))) == [[[0]]]
-    run(state, build.leave(1))
-    assert maps(run(state, build.create("v", 1, 1))) == [[[0]]]
-
-
-def test_a_capacity_below_the_count_saturates() -> None:
-    """An update may lower a capacity; it never breaks a map."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(0, 1), build.create("t", 4, 2))
-    records = run(state, build.join(0, capacity=1))
-    assert ring_changes(records) == [(0, RingChange.UPDATED, 1), (0, RingChange.SATURATED, 1)]
-    records = run(state, build.join(0, capacity=5))
-    assert ring_changes(records) == [(0, RingChange.UPDATED, 2), (0, RingChange.RESTORED, 2)]
 
 
 @pytest.mark.parametrize(
@@ -406,14 +190,6 @@ def test_a_join_out_of_range_is_ignored_with_a_code(fields: dict[str, Any], code
     assert state.spus == {}
 
 
-def test_a_leave_of_an_unknown_spu_is_ignored() -> None:
-    """There is nothing to do, and the log of the ring says so."""
-    state, build = ClusterState("c1"), Events()
-    assert codes(run(state, build.leave(3))) == [Code.SPU_UNKNOWN]
-    left = run(state, build.leave(3, mode=LeaveMode.DECOMMISSION))
-    assert codes(left) == [Code.SPU_UNKNOWN]
-
-
 def test_a_cluster_takes_no_more_than_its_limit_of_spus() -> None:
     """SPU 10,000 of a cluster (the 10,001st) is ignored; a known one may still change."""
     state, build = ClusterState("c1"), Events()
@@ -431,42 +207,6 @@ def test_a_map_past_the_limit_of_a_message_is_refused() -> None:
     assert maps(run(state, build.create("u", 1, 1))) == [[[2**28]]]
 
 
-def test_manual_maps_count_but_do_not_move_an_index() -> None:
-    """Offline SPUs may be named; a full one may not, nor an unknown one."""
-    state, build = ClusterState("c1"), Events()
-    run(state, build.join(0, capacity=2), build.join(1), build.leave(1))
-    records = run(state, build.manual("m", [0, 1], [1, 0]))
-    assert maps(records) == [[[0, 1], [1, 0]]]
-    assert ring_changes(records) == [(0, RingChange.SATURATED, 0)]
-    assert state.chain_index(Order.ID) == 0
-    assert codes(run(state, build.manual("n", [0]))) == [Code.MANUAL_SPU_FULL]
-    assert codes(run(state, build.manual("o", [9]))) == [Code.MANUAL_UNKNOWN_SPU]
-
-
-def test_the_event_that_made_a_living_topic_is_never_forgotten() -> None:
-    """300 events later its copy is still no second request; that of a deleted topic's is one."""
-    state, build = ClusterState("c1"), Events()
-    create = build.create("t", 1, 1)
-    run(state, build.join(0), create)
-    run(state, *(build.create("t", 1, 1) for _ in range(300)))
-    assert run(state, create) == []
-    run(state, build.delete("t"), *(build.delete("t") for _ in range(256)))
-    assert maps(run(state, create)) == [[[0]]]
-
-
-def test_decide_writes_nothing() -> None:
-    """A failed or refused step leaves the state as it was, because deciding only reads."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *(build.join(i, capacity=3, cores=2) for i in range(3)))
-    run(state, build.create("r", 1, 3, policy=Policy.REDPANDA))
-    before = picture(state)
-    decide(state, build.create("t", 2, 3, policy=Policy.REDPANDA), default_policy=Policy.FLUVIO)
-    decide(state, build.delete("r"), default_policy=Policy.FLUVIO)
-    decide(state, build.join(0, capacity=0, cores=1), default_policy=Policy.FLUVIO)
-    decide(state, build.leave(1), default_policy=Policy.FLUVIO)
-    assert picture(state) == before
-
-
 def test_a_map_may_be_restored_before_its_spus() -> None:
     """Two topics of Kafka carry them; the largest id takes no more room than another."""
     new, state = Events(), ClusterState("c1")
@@ -478,11 +218,3 @@ def test_a_map_may_be_restored_before_its_spus() -> None:
         restored.restore(part)
     assert restored == state
     assert [restored.ledger.count(spu_id) for spu_id in (0, 1, SPU_ID_MAX)] == [2, 1, 1]
-
-
-def test_spu_ids_need_not_be_dense() -> None:
-    """Ids are names, not positions."""
-    state, build = ClusterState("c1"), Events()
-    run(state, *build.joins(2**31 - 1, 70_000, 5))
-    assert maps(run(state, build.create("t", 2, 2))) == [[[5, 70_000], [70_000, 2**31 - 1]]]
-    assert np.array_equal(state.topics["t"].replicas.matrix(), [[5, 70_000], [70_000, 2**31 - 1]])

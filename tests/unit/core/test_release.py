@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, OnShortage, Policy, TopicDelete, TopicRelease
-from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.schemas.json_lines.lines import answer_to_json
+from spu_assigner.core.base.events import Event, TopicDelete, TopicRelease
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.stream.audit.verify.audit import verify
-from spu_assigner.stream.audit.verify.model import FindingKind, How
-from spu_assigner.stream.cli import cli
+from spu_assigner.stream.audit.verify.model import FindingKind
 from spu_assigner.stream.client.rendering import received_line
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.client import Received
@@ -25,71 +20,6 @@ from support.events.random_lives import life_of
 from support.model.pictures import picture
 
 LIVES = 90
-
-
-def full(events: Events) -> Assigner:
-    """Two SPUs that topic t fills, and a create of u that waits for them."""
-    assigner = Assigner(Policy.FLUVIO)
-    for event in (
-        *events.joins(0, 1, capacity=1),
-        events.create("t", 1, 2),
-        events.create("u", 1, 1, on_shortage=OnShortage.WAIT),
-    ):
-        assigner.apply(event)
-    return assigner
-
-
-def test_a_release_frees_slots_and_serves_what_waits() -> None:
-    """As a delete: tombstone, status, the SPUs are back, and the next in line has its map."""
-    events = Events()
-    assigner = full(events)
-    released = assigner.apply(events.release("t"))
-    maps = [each for each in released if isinstance(each, ReplicaMap)]
-    assert [(each.topic, each.replicas is None, each.is_released) for each in maps] == [
-        ("t", True, True),
-        ("u", False, False),
-    ]
-    assert [
-        (each.topic, each.status, each.code) for each in released if isinstance(each, TopicStatus)
-    ] == [("t", Status.RELEASED, None), ("u", Status.ASSIGNED, None)]
-    assert [(each.spu_id, each.change) for each in released if isinstance(each, RingEvent)] == [
-        (0, RingChange.RESTORED),
-        (0, RingChange.SATURATED),
-        (1, RingChange.RESTORED),
-    ]
-    assert sorted(assigner.clusters["c1"].topics) == ["u"]
-
-
-def test_a_release_withdraws_a_create_that_waits() -> None:
-    """There was no map, so there is no tombstone."""
-    events = Events()
-    assigner = full(events)
-    [status] = assigner.apply(events.release("u"))
-    assert isinstance(status, TopicStatus)
-    assert (status.topic, status.status) == ("u", Status.RELEASED)
-    assert assigner.clusters["c1"].waiting == {}
-
-
-def test_a_topic_that_is_not_there_cannot_be_released() -> None:
-    """The same refusal as of a delete, word for word."""
-    events = Events()
-    assigner = full(events)
-    [released] = assigner.apply(events.release("nothing", event_id="x1"))
-    [deleted] = assigner.apply(events.delete("nothing", event_id="x2"))
-    assert isinstance(released, TopicStatus)
-    assert (released.status, released.code) == (Status.REJECTED, Code.TOPIC_UNKNOWN)
-    assert replace(released, cause="x2") == deleted
-
-
-def test_a_released_name_can_be_created_again() -> None:
-    """The new topic begins with its first revision."""
-    events = Events()
-    assigner = full(events)
-    assigner.apply(events.release("t"))
-    [created, status, *_] = assigner.apply(events.create("t", 1, 1))
-    assert isinstance(created, ReplicaMap)
-    assert isinstance(status, TopicStatus)
-    assert (created.revision, status.status) == (1, Status.ASSIGNED)
 
 
 def as_delete(event: Event) -> Event:
@@ -116,28 +46,6 @@ def test_a_release_differs_from_a_delete_in_status_and_tombstone_alone(seed: int
         assert one.clusters.keys() == other.clusters.keys()
         for name, state in one.clusters.items():
             assert picture(state) == picture(other.clusters[name])
-
-
-def test_the_lives_above_release_topics() -> None:
-    """Else they would show nothing."""
-    events = [event for seed in range(LIVES) for event in life_of(seed).events]
-    assert sum(isinstance(event, TopicRelease) for event in events) >= 10
-    assert sum(isinstance(event, TopicDelete) for event in events) >= 10
-
-
-def test_simulate_answers_a_release_as_the_contract_says() -> None:
-    """A map without replicas and the status, in lines that a program reads."""
-    events = Events()
-    assigner = full(events)
-    lines = [answer_to_json(answer) for answer in assigner.apply(events.release("t"))]
-    assert lines[0] == (
-        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":2,"policy":"fluvio",'
-        '"replicas":null,"cores":null,"chain_index":0,"cause":"e5"}'
-    )
-    assert lines[2] == (
-        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"released","code":null,'
-        '"message":null,"replicas":null,"cause":"e5"}'
-    )
 
 
 def written(*events: Event) -> Writer:
@@ -173,20 +81,6 @@ def test_the_tombstone_of_a_release_has_a_type_of_its_own() -> None:
     assert KINDS[MessageKind.TOPIC_RELEASED] == ("replica-map", "TopicReleased")
 
 
-def test_the_audit_replays_a_release_to_the_same_bytes() -> None:
-    """Headers included; without the inputs the digests still fit."""
-    events = Events()
-    writer = written(*events.joins(0), events.create("t"), events.release("t"))
-    report = verify(writer.topics.history())
-    assert [report.findings, list(report.unchecked())] == [[], []]
-    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
-    topics = writer.topics.copy()
-    topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    report = verify(topics.history())
-    assert report.findings == []
-    assert [how for how, _, _ in report.how()] == [How.DIGEST]
-
-
 @pytest.mark.parametrize("has_inputs", [True, False])
 def test_the_audit_finds_a_release_that_was_made_a_delete(has_inputs: bool) -> None:
     """Who reads the type would delete data."""
@@ -210,19 +104,6 @@ def test_the_audit_finds_a_release_that_was_made_a_delete(has_inputs: bool) -> N
     assert not report.is_right
 
 
-def test_a_value_under_the_type_of_a_release_is_found() -> None:
-    """A release has no value."""
-    events = Events()
-    topics = written(*events.joins(0), events.create("t"), events.release("t")).topics.copy()
-    topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    for (name, _), log in topics.logs.items():
-        for place, read in enumerate(log):
-            if name == "replica-map" and read.value is None:
-                log[place] = read._replace(value=b"any")
-    found = [(each.found, each.expected) for each in verify(topics.history()).findings]
-    assert ("a value of 3 bytes", "a tombstone") in found
-
-
 def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:
     """Text for people says which of both it was."""
     deleted = Received(topic="replica-map", key="c1/t", answer=None)
@@ -230,22 +111,3 @@ def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:
     assert received_line(replace(deleted, is_released=True), "table") == (
         "map     c1/t  none: the topic is released, its data stay in Kafka"
     )
-
-
-def test_a_check_refers_to_the_line_that_releases(tmp_path: Path) -> None:
-    """A grow or delete behind it is refused; and Kafka keeps the name."""
-    lines = [
-        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
-        '{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"a.b"}',
-        '{"type":"topic_release","event_id":"e3","cluster_id":"c1","topic":"a.b"}',
-        '{"type":"topic_delete","event_id":"e4","cluster_id":"c1","topic":"a.b"}',
-        '{"type":"topic_create","event_id":"e5","cluster_id":"c1","topic":"a_b"}',
-    ]
-    file = tmp_path / "events.jsonl"
-    file.write_text("".join(f"{line}\n" for line in lines))
-    found = CliRunner().invoke(cli, ["simulate", "--check", str(file)]).stdout.splitlines()
-    faults = [line.partition(" ")[2] for line in found if line.startswith(str(file))]
-    assert faults == [
-        "TOPIC_UNKNOWN topic: no topic 'a.b' in cluster 'c1' (line 3 releases it)",
-        "COLLIDING_NAMES topic: 'a_b' and 'a.b' differ in dots and underscores alone",
-    ]

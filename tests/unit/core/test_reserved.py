@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import OnShortage, Policy
 from spu_assigner.core.base.limits import PRODUCT_NAMES
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
-from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import decide, step
+from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import How
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.shard.batch import own_names
 from spu_assigner.stream.kafka.topics import TOPICS
 from support.events.builders import Events
@@ -85,18 +79,6 @@ def test_a_name_that_is_merely_like_one_is_granted(name: str) -> None:
     assert status.status is Status.ASSIGNED
 
 
-def test_a_reserved_name_is_refused_before_an_existing_one() -> None:
-    """An earlier release may have granted it; numbers out of range are reported first."""
-    state = held_by_an_earlier_release("__old")
-    events = Events(first=10)
-    codes = []
-    for asked in (events.create("__old"), events.create("__old", partitions=0)):
-        [status, _] = decide(state, asked, default_policy=Policy.FLUVIO)
-        assert isinstance(status, TopicStatus)
-        codes.append(status.code)
-    assert codes == [Code.RESERVED_NAME, Code.INVALID_PARTITIONS]
-
-
 def test_the_products_names_are_those_of_its_table_of_topics() -> None:
     """The core names them, since `Assigner` knows no table; a topic that is added there belongs in
     `ProductTopic` too."""
@@ -114,46 +96,6 @@ def test_with_a_prefix_the_prefixed_names_are_reserved_alone() -> None:
         (Status.REJECTED, Code.RESERVED_NAME),
         (Status.ASSIGNED, None),
     ]
-
-
-def held_by_an_earlier_release(name: str) -> ClusterState:
-    """Two SPUs, and a topic of this name on the first."""
-    events, state = Events(), ClusterState("c1")
-    for event in events.joins(0, 1):
-        step(state, event, default_policy=Policy.FLUVIO)
-    state.restore(
-        ReplicaMap(
-            cluster_id="c1",
-            topic=name,
-            revision=1,
-            policy=Policy.FLUVIO,
-            replicas=ReplicaLists(np.array([[0]], dtype=np.int32)),
-            cores=None,
-            chain_index=1,
-            cause="old",
-            replication_factor=1,
-        )
-    )
-    return state
-
-
-@pytest.mark.parametrize("name", ["__old", "replica-map"])
-def test_a_topic_of_an_earlier_release_can_be_grown_repaired_and_forgotten(name: str) -> None:
-    """It is there, and must not be stuck."""
-    events = Events(first=10)
-    later: list[Event] = [
-        events.grow(name, 2),
-        events.leave(0, mode=LeaveMode.DECOMMISSION),
-    ]
-    for forget, status in ((events.delete, Status.DELETED), (events.release, Status.RELEASED)):
-        state = held_by_an_earlier_release(name)
-        for event in later:
-            found = answers(step(state, event, default_policy=Policy.FLUVIO))
-            assert [each.topic for each in found if isinstance(each, ReplicaMap)] == [name]
-        assert not state.topics[name].replicas.holds(0)
-        found = answers(step(state, forget(name), default_policy=Policy.FLUVIO))
-        assert [each.status for each in found if isinstance(each, TopicStatus)] == [status]
-        assert state.topics == {}
 
 
 def test_the_job_reserves_the_names_with_its_prefix_and_the_audit_replays_it() -> None:
@@ -175,27 +117,3 @@ def test_the_job_reserves_the_names_with_its_prefix_and_the_audit_replays_it() -
     report = verify(writer.topics.history())
     assert (report.findings, list(report.unchecked())) == ([], [])
     assert [how for how, _, _ in report.how()] == [How.REPLAYED]
-
-
-def test_a_check_reports_a_reserved_name_with_its_other_faults(tmp_path: Path) -> None:
-    """As the core would reject it; manual lists are looked through too."""
-    lines = [
-        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0}',
-        '{"type":"topic_create","event_id":"e2","cluster_id":"c1","topic":"__t"}',
-        '{"type":"topic_create","event_id":"e3","cluster_id":"c1","topic":"ring-events",'
-        '"partitions":0}',
-        '{"type":"topic_create","event_id":"e4","cluster_id":"c1","topic":"__m",'
-        '"replicas":[{"id":0,"replicas":[0,0]}]}',
-    ]
-    file = tmp_path / "events.jsonl"
-    file.write_text("".join(f"{line}\n" for line in lines))
-    found = CliRunner().invoke(cli, ["simulate", "--check", "-o", "json", str(file)])
-    faults = [json.loads(line) for line in found.stdout.splitlines()[:-1]]
-    assert found.exit_code == 1
-    assert [(fault["line"], fault["code"], fault["field"]) for fault in faults] == [
-        (2, "RESERVED_NAME", "topic"),
-        (3, "INVALID_PARTITIONS", "partitions"),
-        (3, "RESERVED_NAME", "topic"),
-        (4, "RESERVED_NAME", "topic"),
-        (4, "MANUAL_DUPLICATE_SPU", "replicas[0].replicas[1]"),
-    ]

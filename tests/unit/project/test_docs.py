@@ -229,6 +229,7 @@ _NOT_OF_THE_JOB = {
     "DecodeError",  # a dead letter
     "DemoError",
     "EncodeError",
+    "ManualFault",  # answered with a rejection
     "Rejection",  # the answer to a request
     "InputError",  # its kinds are
     "InspectError",
@@ -241,7 +242,6 @@ _NOT_OF_THE_JOB = {
     "PartitionUnknownError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
-    "TooManyLooksError",  # likewise
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
     "SessionError",  # inspect, recover

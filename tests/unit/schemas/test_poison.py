@@ -31,8 +31,7 @@ from spu_assigner.core.base.errors import Code, InvalidEventError
 from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
-from spu_assigner.core.explain.decisions import Explanation
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner, Explanation
 from spu_assigner.schemas.avro import registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes

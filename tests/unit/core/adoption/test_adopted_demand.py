@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import OnShortage, Policy
 from spu_assigner.core.base.records import (
     Mode,
     Record,
@@ -17,11 +17,7 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.messages.codec import decode_record, encode_record
-from spu_assigner.stream.audit.verify.audit import verify
 from support.events.builders import Events
-from support.events.histories import Outgoing, Writer
 from support.model.pictures import picture
 
 DISK = "disk_bytes"
@@ -112,22 +108,6 @@ def test_without_a_demand_what_is_known_stays(events: Events, assigner: Assigner
     assert used(assigner) == [15, 0, 30]
 
 
-def test_another_amount_alone_leaves_a_repair_waiting_and_the_length_wanted(
-    events: Events, assigner: Assigner
-) -> None:
-    """The lists were not said to be as they should be: only their size was measured."""
-    assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 10}))
-    assigner.apply(events.leave(2, mode=LeaveMode.DECOMMISSION))
-    state = assigner.clusters["c1"]
-    assert "t" in state.waiting
-    lists = state.topics["t"].replicas.lists().tolist()
-    answers = assigner.apply(events.adopt("t", *lists, demand={DISK: 20}))
-    assert [each.status for each in answers if isinstance(each, TopicStatus)] == [Status.ADOPTED]
-    assert "t" in state.waiting
-    repaired = maps(assigner.apply(events.join(3, resources={DISK: 100})))[-1]
-    assert sorted(repaired.replicas.tolist()[0]) == [0, 1, 3]
-
-
 def test_what_needs_less_makes_room_for_what_waits(events: Events, assigner: Assigner) -> None:
     assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 90}))
     asked = events.create("u", 1, 3, demand={DISK: 50}, on_shortage=OnShortage.WAIT)
@@ -157,28 +137,3 @@ def test_a_demand_that_is_none_is_refused_as_in_a_create(
     assert (refused.status, refused.code) == (Status.REJECTED, code)
     assert said in str(refused.message)
     assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
-
-
-def test_the_state_is_rebuilt_from_its_map(events: Events, assigner: Assigner) -> None:
-    [found] = maps(assigner.apply(events.adopt("t", [0], [1, 0], demand={DISK: 90})))
-    state, restored = assigner.clusters["c1"], ClusterState("c1")
-    published = decode_record(encode_record(found))
-    assert published == found
-    for value in (published, *state.take_entries()):
-        restored.restore(value)  # type: ignore[arg-type]  # maps and entries that are there
-    assert picture(restored) == picture(state)
-
-
-def test_the_audit_replays_it_to_the_same_bytes(events: Events) -> None:
-    writer = Writer(1, shards=1)
-    for event in (
-        *(events.join(spu_id, resources={DISK: 100}) for spu_id in range(3)),
-        events.adopt("t", [0, 1], demand={DISK: 30}),
-        events.adopt("t", [0, 1], demand={DISK: 50}),
-        events.adopt("t", [0, 2]),
-        events.grow("t", 2),
-    ):
-        writer.send([Outgoing.of_event(event, None)])
-        writer.batch()
-    report = verify(writer.topics.history())
-    assert [report.findings, list(report.unchecked())] == [[], []]

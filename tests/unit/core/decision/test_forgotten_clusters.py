@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import (
-    ClusterGone,
-    EntryGone,
-    EntryKind,
-    Record,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-    Status,
-    TopicStatus,
-)
+from spu_assigner.core.base.records import ClusterGone, EntryGone, EntryKind, Record
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events.builders import Events
@@ -32,21 +21,6 @@ def emptied(state: ClusterState, events: Events) -> list[Record]:
     for event in life:
         records += step(state, event, default_policy=Policy.BALANCED)
     return records
-
-
-def test_an_embedder_keeps_no_name_that_only_got_rejections() -> None:
-    assigner, events = Assigner(), Events()
-    for number in range(1_000):
-        [answer] = assigner.apply(events.create("t", 1, 1, cluster_id=f"c{number}"))
-        assert isinstance(answer, TopicStatus)
-        assert answer.status is Status.REJECTED
-    assert assigner.clusters == {}
-
-
-def test_a_rejected_create_for_an_unknown_cluster_is_answered_again() -> None:
-    """Nobody remembers it, and nothing has changed by it."""
-    assigner, create = Assigner(), Events().create("t", 1, 1)
-    assert assigner.apply(create) == assigner.apply(create) != ()
 
 
 def test_a_cluster_whose_last_spu_is_gone_is_as_one_that_never_was() -> None:
@@ -110,15 +84,3 @@ def test_an_spu_that_is_offline_a_topic_and_a_create_that_waits_keep_a_cluster()
         mode = LeaveMode.OFFLINE if kept == "offline" else GONE
         step(state, events.leave(0, mode=mode), default_policy=Policy.BALANCED)
         assert step(state, join, default_policy=Policy.BALANCED) == (), kept
-
-
-def test_a_late_copy_of_a_join_counts_as_new_once_its_cluster_is_forgotten() -> None:
-    """What is documented: the memory of a cluster's events ends with the cluster."""
-    assigner, events = Assigner(), Events()
-    join = events.join(0)
-    assigner.apply(join)
-    assigner.apply(events.leave(0, mode=GONE))
-    [answer] = assigner.apply(join)
-    assert isinstance(answer, RingEvent)
-    assert answer.change is RingChange.JOINED
-    assert not any(isinstance(each, ReplicaMap) for each in assigner.apply(join))

@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
-from spu_assigner.core.base.errors import Code, Rejection
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
-from spu_assigner.core.base.records import (
-    Record,
-    ReplicaMap,
-    Status,
-    TopicStatus,
-)
-from spu_assigner.core.constraints import kept_rules
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.records import Record, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.decision import waiting
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import list_repair
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.core.state.topic import Topic
 from support.events.builders import Events
 from support.events.random_lives import life_of
 from support.events.simulation import CLUSTER, Published, publish, restored_from
@@ -61,15 +53,6 @@ def crowded() -> tuple[ClusterState, Events]:
     return state, events
 
 
-def test_within_the_limit_all_are_tried_by_the_event_that_makes_room(
-    crowded: tuple[ClusterState, Events],
-) -> None:
-    state, events = crowded
-    records = apply(state, events.join(1, capacity=100))
-    assert assigned(records) == [f"w{number}" for number in range(WAITING)]
-    assert state.retries is None
-
-
 @pytest.mark.usefixtures("one_try")
 def test_the_next_events_go_on_whatever_they_are(crowded: tuple[ClusterState, Events]) -> None:
     """A create that is granted at once, one that is refused, a delete of what is not there."""
@@ -102,38 +85,6 @@ def test_room_that_is_made_meanwhile_is_tried_by_all_once_more() -> None:
     assert assigned(apply(state, events.delete("unknown"))) == ["pair"]
     apply(state, events.delete("unknown"))
     assert state.retries is None
-
-
-@pytest.mark.usefixtures("one_try")
-def test_short_lists_come_before_creates_over_several_events() -> None:
-    state, events = ClusterState("c1"), Events()
-    for spu_id in (0, 1):
-        apply(state, events.join(spu_id, capacity=2))
-    for topic in ("a", "b"):
-        apply(state, events.create(topic, 1, 2))
-    apply(state, events.create("w", 1, 1, on_shortage=OnShortage.WAIT))
-    apply(state, events.leave(1, mode=LeaveMode.DECOMMISSION))
-    assert state.waiting.keys() == {"a", "b", "w"}
-    assert assigned(apply(state, events.join(2, capacity=9))) == ["a"]
-    assert assigned(apply(state, events.delete("unknown"))) == ["b"]
-    assert assigned(apply(state, events.delete("unknown"))) == ["w"]
-
-
-def test_a_create_that_became_too_large_a_task_is_refused_and_waits_no_more(
-    crowded: tuple[ClusterState, Events], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else each event would spend its limit on it."""
-    state, events = crowded
-
-    def rejected(*_: object, **__: object) -> None:
-        raise Rejection(Code.TOO_COMPLEX, "too much")
-
-    monkeypatch.setattr(waiting, "automatic", rejected)
-    records = apply(state, events.join(1, capacity=100))
-    answers = [record for record in records if isinstance(record, TopicStatus)]
-    assert {(each.status, each.code) for each in answers} == {(Status.REJECTED, Code.TOO_COMPLEX)}
-    assert len(answers) == WAITING
-    assert not state.waiting
 
 
 def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limit(
@@ -183,31 +134,6 @@ def test_the_laws_hold_where_events_go_on_for_each_other() -> None:
                 assert apply(state, event, life.default_policy) == (), seed
         assert picture(replayed) == picture(state), seed
     assert pauses > 5
-
-
-def test_of_spus_that_evict_a_topic_asks_those_alone_that_it_is_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All SPUs of a large cluster may evict: to ask each for each topic would take minutes."""
-    state, events = ClusterState("c1"), Events()
-    for spu_id in range(40):
-        apply(state, events.join(spu_id))
-    for number in range(20):
-        apply(state, events.manual(f"t{number}", [0, 1 + number]))
-    asked = []
-    evicts = kept_rules.evicts
-
-    def counted(state: ClusterState, spu_id: SpuId, topic: Topic) -> bool:
-        asked.append(spu_id)
-        return evicts(state, spu_id, topic)
-
-    monkeypatch.setattr(kept_rules, "evicts", counted)
-    for spu_id in reversed(range(40)):
-        apply(state, events.join(spu_id, taints=(Taint("k", "v", TaintEffect.EVICT),)))
-    assert len(state.waiting) == 20
-    asked.clear()
-    apply(state, events.join(50, capacity=0))
-    assert len(asked) <= 2 * 2 * 20
 
 
 def test_lists_that_use_up_an_event_without_a_move_do_not_hold_back_the_next_topics(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import product
 from typing import Any
@@ -11,26 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import (
-    LeaveMode,
-    Policy,
-    SpuDemote,
-    SpuId,
-    SpuUndemote,
-)
-from spu_assigner.core.base.records import (
-    Mode,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-)
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import Mode, ReplicaMap, RingChange, RingEvent
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 from support.events.one_cluster import Answer, OneCluster
-from support.events.random_lives import life_of
 from support.project.case_share import share_of
 
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
@@ -83,32 +69,6 @@ def test_what_it_leads_others_lead_and_nothing_moves() -> None:
     assert (map_.cause, map_.reason and map_.reason.moves) == ("e1001", ())
 
 
-def test_who_leads_least_of_its_capacity_leads_then_the_first_of_the_list() -> None:
-    """Each choice is counted before the next, over all topics, by name."""
-    life = OneCluster(
-        *Events().joins(0, 1, 2, capacity=100), Events(first=50).join(3, capacity=1000)
-    )
-    life.manual("a", [0, 1, 2], [0, 2, 1])
-    life.manual("b", [0, 2, 3], [0, 1, 2], [2, 1, 3])
-    life.demote(0)
-    # SPU 2 leads one already, so 1 leads a's first; then 1 and 2 tie, and 2 comes first in its
-    # list; 3 leads the lowest share; then 1 leads one, 2 two.
-    assert life.lists("a") == [[1, 2, 0], [2, 1, 0]]
-    assert life.lists("b") == [[3, 2, 0], [1, 2, 0], [2, 1, 3]]
-
-
-def test_where_no_other_can_lead_it_leads_on_until_one_can() -> None:
-    """Its followers are offline or demoted too; a join or the end of a demotion changes that."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3))
-    life.manual("t", [0, 1], [0, 2])
-    life.manual("u", [0])
-    life.apply(life.build.leave(1))
-    life.demote(2)
-    assert maps(life.demote(0)) == []
-    assert maps(life.apply(life.build.join(1))) == [("t", 2, [[1, 0], [0, 2]], Mode.DEMOTION)]
-    assert maps(life.undemote(2)) == [("t", 3, [[1, 0], [2, 0]], Mode.DEMOTION)]
-
-
 @pytest.mark.parametrize(("spus", "topics", "partitions"), [(2, 1, 6), (4, 3, 8), (5, 4, 10)])
 def test_undemoted_it_leads_its_share_again(spus: int, topics: int, partitions: int) -> None:
     """Leaders are even over the cluster, then within each topic, as before; nothing moves."""
@@ -142,66 +102,7 @@ def test_undemoted_it_takes_no_list_that_was_given_by_hand_or_is_pinned() -> Non
     assert life.lists("free") == [[0, 1], [0, 1]]
 
 
-def test_demoted_spus_stand_last_where_they_follow_too() -> None:
-    """Two of them in their order; one that leads on, since nobody else can, stays in front."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3))
-    life.apply(life.build.adopt("t", [3, 0, 1, 2], [0, 1], [2, 0, 3], [1, 2, 3]))
-    life.demote(0)
-    assert life.lists("t") == [[3, 1, 2, 0], [1, 0], [2, 3, 0], [1, 2, 3]]
-    life.demote(1)
-    assert life.lists("t") == [[3, 2, 1, 0], [1, 0], [2, 3, 0], [2, 3, 1]]
-
-
-def test_what_is_so_already_is_answered_and_changes_nothing() -> None:
-    """As of a cordon."""
-    life = OneCluster(*Events().joins(0))
-    assert changes(life.undemote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
-    life.demote(0)
-    assert changes(life.demote(0)) == [(0, RingChange.IGNORED, 1, Code.SPU_UNCHANGED)]
-    assert changes(life.demote(9)) == [(9, RingChange.IGNORED, 1, Code.SPU_UNKNOWN)]
-
-
-def test_a_join_keeps_it_and_a_leave_for_good_forgets_it() -> None:
-    """As of a cordon, which it may have as well."""
-    life = OneCluster(*Events().joins(0, 1))
-    life.demote(1)
-    life.apply(life.build.cordon(1))
-    life.apply(life.build.join(1, rack="b"))
-    life.apply(life.build.leave(1))
-    life.apply(life.build.join(1))
-    spu = life.state.spus[SpuId(1)]
-    assert (spu.cordoned, spu.demoted) == (True, True)
-    life.apply(life.build.leave(1, mode=LeaveMode.DECOMMISSION))
-    life.apply(life.build.join(1))
-    spu = life.state.spus[SpuId(1)]
-    assert (spu.cordoned, spu.demoted, life.state.demoted) == (False, False, set())
-
-
 # What is placed while an SPU is demoted.
-
-
-@pytest.mark.parametrize(
-    ("policy", "lists"),
-    [
-        (Policy.FLUVIO, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 1, 2]]),
-        (Policy.KAFKA, [[0, 1, 2], [2, 1, 0], [2, 0, 1], [0, 2, 1]]),
-        (Policy.REDPANDA, [[0, 1, 2]] * 4),
-        (Policy.BALANCED, [[0, 2, 1], [2, 0, 1], [0, 2, 1], [2, 0, 1]]),
-        (Policy.MANUAL, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [1, 0, 2]]),
-    ],
-)
-def test_each_policy_lets_others_lead_but_lists_by_hand_are_facts(
-    policy: Policy, lists: list[list[int]]
-) -> None:
-    """The same lists as without a demotion, with other leaders."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.demote(1)
-    if policy is Policy.MANUAL:
-        life.manual("t", *lists)
-    else:
-        life.create("t", 4, 3, policy=policy)
-    assert life.lists("t") == lists
-    assert bool(wrongly_led(life.state)) == (policy is Policy.MANUAL)
 
 
 @pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
@@ -231,29 +132,6 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
         assert [row for row in rows if 4 not in row] == [row for row in before if 4 not in row]
 
 
-@pytest.mark.parametrize(("room", "leader"), [(4, 0), (5, 1)])
-def test_it_leads_a_new_list_that_no_other_has_room_to_lead(room: int, leader: int) -> None:
-    """Room is a hard rule, a demotion none."""
-    life = OneCluster()
-    life.join(0, resources={"net": 50})
-    life.join(1, resources={"net": room})
-    life.demote(0)
-    life.create("t", 1, 2, policy=Policy.BALANCED, leader_demand={"net": 5})
-    assert life.lists("t") == [[leader, 1 - leader]]
-
-
-@pytest.mark.parametrize("policy", AUTOMATIC)
-def test_a_repair_lets_another_lead(policy: Policy) -> None:
-    """Of the survivors or the replacement."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3))
-    life.create("t", 8, 2, policy=policy)
-    life.demote(1)
-    life.apply(life.build.leave(0, mode=LeaveMode.DECOMMISSION))
-    life.apply(life.build.leave(2, mode=LeaveMode.DECOMMISSION))
-    assert wrongly_led(life.state) == []
-    assert all(len(row) == 2 for row in life.lists("t"))
-
-
 @settings(max_examples=share_of(150), deadline=None)
 @given(data=st.data())
 def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
@@ -276,19 +154,6 @@ def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
 def _even(rows: list[list[int]]) -> list[list[int]]:
     width = min(map(len, rows))
     return [row[:width] for row in rows]
-
-
-def test_random_lives_have_demotions_that_matter() -> None:
-    """Else the simulation and `explain`'s properties would prove nothing of them."""
-    found: Counter[Mode] = Counter()
-    for seed in range(200):
-        life = life_of(seed)
-        assigner = ExplainingAssigner(life.default_policy)
-        for event in life.events:
-            for answer, _ in assigner.apply(event):
-                if isinstance(answer, ReplicaMap) and answer.reason is not None:
-                    found[answer.reason.mode] += 1
-    assert found[Mode.DEMOTION] >= 5
 
 
 # What is said of it.
@@ -314,14 +179,3 @@ def test_explain_names_the_leader_that_was_passed_over() -> None:
     lines = decision_lines(decision)
     assert "leader   SPU 0: position 0 = (1 + 1 + gap 1) % 3, passed over SPU 1 (demoted)" in lines
     assert "follower SPU 1: position 1" in lines
-
-
-@pytest.mark.parametrize(("kind", "name"), [(SpuDemote, "demote"), (SpuUndemote, "undemote")])
-def test_the_json_form_of_a_demotion_is_the_contracts(
-    kind: type[SpuDemote | SpuUndemote], name: str
-) -> None:
-    """Fixed by the contract, as every other line of `simulate`."""
-    line = f'{{"type":"spu_{name}","event_id":"e4","cluster_id":"c1","spu_id":0}}'
-    event = kind(event_id="e4", cluster_id="c1", spu_id=0)
-    assert event_from_json(line) == event
-    assert json.loads(event_to_json(event)) == json.loads(line)

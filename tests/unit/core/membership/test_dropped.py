@@ -45,7 +45,7 @@ def messages(life: OneCluster, **described: Any) -> list[tuple[RingChange, str |
         ({**DESCRIBED, "taints": ()}, "taint 'pool=pay:evict'"),
         (
             {},
-            "rack 'r1', 4 cores (1 now), capacity 50 (6998 now), label 'tier=ssd', label 'zone=a', "
+            "4 cores (1 now), capacity 50 (6998 now), rack 'r1', label 'tier=ssd', label 'zone=a', "
             "disk_bytes 9, net 1, taint 'pool=pay:evict'",
         ),
     ],

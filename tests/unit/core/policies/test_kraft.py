@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.core.base.records import (
     Answer,
     Mode,
@@ -20,7 +19,7 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.policies.striped import stripes_seed
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes, shuffle
@@ -84,16 +83,6 @@ def test_the_seed_is_cluster_topic_and_chain_index() -> None:
     assert lists_of(first) == [stripes.next(3) for _ in range(8)]
 
 
-def test_each_list_is_on_distinct_racks_and_leaders_go_round_the_racks() -> None:
-    """Kafka's stripes."""
-    events = Events()
-    joins = events.racks({"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]})
-    [found] = maps(*joins, events.create("t", 8, 3))
-    racks = [["aaabbbcc"[spu_id] for spu_id in row] for row in lists_of(found)]
-    assert all(len({*row}) == 3 for row in racks)
-    assert {(a[0], b[0]) for a, b in pairwise(racks)} == {*(("a", "b"), ("b", "c"), ("c", "a"))}
-
-
 def test_an_offline_spu_comes_last_and_never_leads() -> None:
     """Kafka's fenced brokers: SPU 3 makes lists of four possible, and is the last of each."""
     events = Events()
@@ -129,15 +118,6 @@ def test_without_an_online_spu_nobody_could_lead() -> None:
         "replication_factor 2 needs 2 more SPUs: the ring has 0, and 2 SPUs are offline and cannot "
         "lead; add SPUs or ask for fewer replicas"
     )
-
-
-def test_what_waits_is_served_as_soon_as_one_is_online() -> None:
-    """With one online SPU and one offline, Kafka places two replicas."""
-    events = Events()
-    joins = [*events.joins(0, 1), events.leave(0), events.leave(1)]
-    create = events.create("t", 2, 2, on_shortage=OnShortage.WAIT)
-    [found] = maps(*joins, create, events.join(1))
-    assert lists_of(found) == [[1, 0], [1, 0]]
 
 
 def test_an_spu_that_fills_is_out_for_the_next_partition() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import isclose, sqrt
+from math import sqrt
 from random import Random
 
 import numpy as np
@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import Answer, ReplicaMap, RingChange, RingEvent, TopicStatus
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
-from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
+from spu_assigner.core.base.records import ReplicaMap
+from spu_assigner.core.explain.decisions import ExplainingAssigner
+from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.rules import rendezvous
 from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
@@ -133,15 +133,6 @@ def test_close_scores_are_compared_as_real_numbers(high: int, slip: int, is_firs
     assert found.tolist() == [expected]
 
 
-@given(hashes=st.lists(HASHES, min_size=2, max_size=6))
-def test_of_one_weight_the_highest_hash_wins_and_of_equal_hashes_the_first(
-    hashes: list[int],
-) -> None:
-    """Also where two hashes are the same float."""
-    order = rendezvous.by_score(np.array([hashes], dtype=np.uint64), np.full(len(hashes), 7))
-    assert order.tolist() == [sorted(range(len(hashes)), key=lambda column: -hashes[column])]
-
-
 def within_3_sigma(found: int, *, share: float, of: int) -> bool:
     return abs(found - share * of) <= 3 * sqrt(of * share * (1 - share))
 
@@ -194,102 +185,11 @@ def test_over_racks_a_join_brings_in_nobody_else(
         assert max(held.values()) - min(rooms, default=max(held.values())) <= 1
 
 
-def test_the_answer_does_not_depend_on_what_was_asked_before() -> None:
-    """No chain: the same topic goes to the same SPUs, and other policies go on as they would."""
-    events = Events()
-    joins, create = events.joins(*range(7)), events.create("t", 5, 3)
-    [alone] = maps(*joins, create)
-    *_, later = maps(
-        *joins,
-        events.create("a", 4, 3, policy=Policy.FLUVIO),
-        events.create("b", 4, 2),
-        create,
-    )
-    assert lists_of(later) == lists_of(alone)
-    assert alone.chain_index is None
-    first, _, second = maps(
-        *joins,
-        events.create("a", 4, 3, policy=Policy.FLUVIO),
-        events.create("b", 4, 2),
-        events.create("c", 1, 3, policy=Policy.FLUVIO),
-    )
-    assert (lists_of(first)[3][0], lists_of(second)[0][0]) == (3, 4)
-
-
-def test_a_topic_that_grows_ends_where_one_created_so_large_begins() -> None:
-    """A partition is placed by its number."""
-    events = Events()
-    joins = events.joins(*range(6))
-    [whole] = maps(*joins, events.create("t", 9, 3))
-    [_, grown] = maps(*joins, events.create("t", 2, 3), events.grow("t", 9))
-    assert lists_of(grown) == lists_of(whole)
-    assert grown.reason is not None
-    assert (grown.reason.first_partition, grown.reason.start_index) == (2, None)
-
-
-def test_an_spu_that_fills_is_out_for_the_next_partition() -> None:
-    """A saturated SPU is not in the ring, so the others are asked without it."""
-    events = Events()
-    weights = {0: 2, 1: 40, 2: 40, 3: 40}
-    joins = [events.join(spu_id, capacity=each) for spu_id, each in weights.items()]
-    assigner = Assigner(Policy.RENDEZVOUS)
-    for join in joins:
-        assigner.apply(join)
-    answers: list[Answer] = assigner.apply(events.create("t", 40, 2))
-    lists = next(lists_of(each) for each in answers if isinstance(each, ReplicaMap))
-    free = scored(weights, topic="t", partitions=40, replicas=2)
-    (last,) = (p for p, row in enumerate(lists) if 0 in row and sum(0 in r for r in lists[:p]) == 1)
-    without = {spu_id: each for spu_id, each in weights.items() if spu_id}
-    rest = scored(without, topic="t", start=last + 1, partitions=39 - last, replicas=2)
-    assert lists == free[: last + 1] + rest
-    assert [(each.spu_id, each.change) for each in answers if isinstance(each, RingEvent)] == [
-        (0, RingChange.SATURATED)
-    ]
-
-
-def test_spus_without_a_rack_count_as_one_rack() -> None:
-    """A newcomer without a label must not stop creates; with `ignore_rack` no label counts."""
-    events = Events()
-    joins = [*events.racks({"a": [0, 1]}), *events.joins(2, 3)]
-    [labelled, ignoring] = maps(
-        *joins, events.create("t", 30, 2), events.create("u", 30, 2, ignore_rack=True)
-    )
-    assert all(len({spu_id // 2 for spu_id in row}) == 2 for row in lists_of(labelled))
-    assert any(len({spu_id // 2 for spu_id in row}) == 1 for row in lists_of(ignoring))
-
-
-def test_a_start_index_is_refused() -> None:
-    """There is no chain to start from."""
-    events = Events()
-    create = events.create("t", 1, 1, start_index=0)
-    assigner = Assigner(Policy.RENDEZVOUS)
-    assigner.apply(events.join(0))
-    [status] = assigner.apply(create)
-    assert isinstance(status, TopicStatus)
-    assert status.code == "INVALID_START_INDEX"
-
-
 def decisions(*events: Event) -> list[PlacementDecision]:
     """Why the lists of the last event are as they are."""
     assigner = ExplainingAssigner(Policy.RENDEZVOUS)
     *_, answers = (assigner.apply(event) for event in events)
     return [decision for _, reasons in answers for _, decision in reasons]
-
-
-def test_explain_names_the_score_of_each_replica_and_whose_rack_was_taken() -> None:
-    """The operator's question: why not the SPU with the better score?"""
-    events = Events()
-    joins = events.racks({"a": [0, 1, 2], "b": [3]})
-    for decision in decisions(*joins, events.create("t", 20, 2)):
-        first, second = decision.replica_steps
-        assert (first.position, first.passed) == (0, ())
-        assert second.position == len(second.passed) + 1
-        assert all(each.why is Why.SAME_RACK for each in second.passed)
-        assert all(each.beside == first.spu_id for each in second.passed)
-        assert first.score is not None
-        assert second.score is not None
-        assert first.score > second.score
-        assert decision.recomputed
 
 
 def test_explain_says_the_rule_in_words() -> None:
@@ -305,11 +205,3 @@ def test_explain_says_the_rule_in_words() -> None:
         "follower SPU 2: position 1 by score 6.96625",
         "repeated for this answer: the same comes out",
     ]
-
-
-def test_a_score_near_the_end_of_the_hash_is_finite() -> None:
-    """As printed the formula would divide by zero, or take the logarithm of zero."""
-    ends = np.array([[1, 2**64 - 1]], dtype=np.uint64)
-    low, high = rendezvous.scores(ends, np.array([1, 1]))[0].tolist()
-    assert isclose(low, 1 / (64 * np.log(2)))
-    assert isclose(high, 2.0**64)

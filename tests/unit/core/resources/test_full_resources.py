@@ -20,7 +20,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.explain.explaining_assigner import ExplainingAssigner
+from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster

@@ -117,12 +117,12 @@ def test_a_demand_is_explained_by_the_dominant_shares() -> None:
         "with this replica 10.0% of slots",
         "rule spread over 'rack': 2 values, 1 replicas on one",
         "rule prefer: the list scores 7",
-        "rule demand of disk: excludes SPU 2",
+        "rule demand: 1 has less than 20 of disk free",
     ]
     assert placed["rules"] == [
         "spread over 'rack': 2 values, 1 replicas on one",
         "prefer: the list scores 7",
-        "demand of disk: excludes SPU 2",
+        "demand: 1 has less than 20 of disk free",
     ]
     assert placed["shares"][0] == {
         "spu_id": 0,

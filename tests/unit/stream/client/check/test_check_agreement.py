@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.core.policies.manual_lists import ManualFault, list_faults, read_lists
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.stream.client.check.codes import WARNINGS
@@ -246,24 +245,3 @@ def test_reading_a_line_stops_at_its_first_fault() -> None:
     with pytest.raises(LineError) as refusal:
         event_from_json('{"type":"spu_joined","event_id":1,"cluster_id":2,"spu_id":3}')
     assert refusal.value.field == "event_id"
-
-
-lists = st.recursive(
-    st.one_of(st.integers(-2, 4), st.booleans(), st.text(max_size=2), st.none()),
-    lambda inner: st.lists(inner, max_size=4),
-    max_leaves=8,
-)
-entries = st.fixed_dictionaries(
-    {"id": st.one_of(st.integers(0, 3), lists), "replicas": lists},
-    optional={"rack": lists},
-)
-
-
-@given(raw=st.one_of(st.lists(entries, max_size=4), st.fixed_dictionaries({"partitions": lists})))
-def test_every_fault_of_lists_begins_with_the_one_they_are_refused_for(raw: Any) -> None:
-    """The core names one, --check all; lists without any are taken."""
-    faults = [*list_faults(raw)]
-    read = read_lists(raw)
-    assert isinstance(read, ManualFault) == bool(faults)
-    if faults:
-        assert read == faults[0]
