@@ -36,7 +36,8 @@ from spu_assigner.core.placement.leaders import (
     LOOKS_A_LIST,
     KeptKeys,
     LedLists,
-    failovers_of,
+    counted_failovers,
+    order_failovers,
 )
 from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
@@ -120,9 +121,7 @@ class _NewLists:
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
         self.leads = self._leads(led, shares)
-        self._failovers = failovers_of(
-            state, field, ignore_rack=asked.ignore_rack, replicas=replicas
-        )
+        self._failovers = counted_failovers(state, ignore_rack=asked.ignore_rack, replicas=replicas)
         can_lead = None if self.leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
@@ -191,7 +190,7 @@ class _NewLists:
         if self.leads_alike:
             LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
-            self._failovers.order_all(rows)
+            order_failovers(rows, self._field, self._failovers)
         field = self._field
         if field.ranks[-1] >= field.last_rank:
             for row in rows:

@@ -145,4 +145,4 @@ def test_topics_share_the_candidates_of_a_repair(monkeypatch: pytest.MonkeyPatch
     )
     asking.do(SpuLeft, spu_id=0, mode=LeaveMode.DECOMMISSION)
     assert len(looks) == 1
-    assert {asking.state.ledger.count(spu_id) for spu_id in range(1, 7)} == {35}
+    assert all(34 <= asking.state.ledger.count(spu_id) <= 36 for spu_id in range(1, 7))
