@@ -35,9 +35,9 @@ class ListChooser(Chooser):
         back by `put_back`, before another one is taken."""
         field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
         at_position = self._positions.at
-        if self.groups is not None:
-            work.look(length * self.groups.looks)
-            return self._take_grouped(length, first)
+        if self.table is not None:
+            work.look(length * self.table.looks)
+            return self._take_of_many(length, first)
         turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
         if first:
             self.take_out(first)
@@ -73,7 +73,7 @@ class ListChooser(Chooser):
 
     def take_out(self, row: Sequence[int]) -> None:
         """Take these SPUs as a list, whichever they are."""
-        if self.groups is None:
+        if self.table is None:
             for at in row:
                 kind = self.field.kind_of[at]
                 heap = self._heaps[kind]
@@ -84,7 +84,7 @@ class ListChooser(Chooser):
 
     def put_back(self, row: Sequence[int]) -> None:
         """Let the SPUs of a list that is not given be as before."""
-        if self.groups is None:
+        if self.table is None:
             for at in row:
                 kind, key = self.field.kind_of[at], self.keys[at]
                 heappush(self._heaps[kind], key)
@@ -92,7 +92,7 @@ class ListChooser(Chooser):
 
     def commit(self, row: Sequence[int]) -> None:
         """Hand out a replica to each SPU of a list that was taken."""
-        if self.groups is not None:
+        if self.table is not None:
             for at in row:
                 self._change(at, 1)
             return
@@ -128,7 +128,7 @@ class ListChooser(Chooser):
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
-        front = self._fronts[kind] if self.groups is None else self.front(kind, ())
+        front = self._fronts[kind] if self.table is None else self.front(kind, ())
         return None if front == NEVER else self.at_of_key(front)
 
     def room(self, at: int) -> int:
@@ -177,7 +177,7 @@ class ListChooser(Chooser):
                     heapreplace(heap, now & ~POSITION_MASK | position)
         return at_position[best]
 
-    def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
+    def _take_of_many(self, length: int, first: Sequence[int]) -> list[int] | None:
         """The same, of very many kinds."""
         row = [self.field.id_list[at] for at in first]
         while len(row) < length:

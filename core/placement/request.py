@@ -150,7 +150,7 @@ class _NewLists:
         a_turn = max(field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
-            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
+            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.table is None:
                 led = slot_shares(np.array(self.leads.led) + 1, field.capacities)
                 chooser.turn_on(asked.start + done, done // a_turn, led)
             row = self._next(left)
