@@ -14,7 +14,7 @@ They depend on the number of the block alone, whatever was asked for before.
   over least from its leader, in the blocks before it.
 
 Example: 6 SPUs without racks, lists of 2. Round 1: 0, 1, 2 lead, 3, 4, 5 follow: [0, 3], [1, 4],
-[2, 5]. Round 2: 3, 4, 5 lead, the others follow, two further on: [3, 2], [4, 0], [5, 1].
+[2, 5]. Round 2: 3, 4, 5 lead, the others follow: [3, 1], [4, 2], [5, 0].
 
 The lists fit if the numbers of replicas and leaders of the SPUs are those that the rows before them
 give, but for what is the same for all SPUs (of a rack): so it is after each request of the kind,
@@ -233,8 +233,7 @@ class RoundTable:
             leading.append(lead % count if led[at + 1] > led[at] else NOBODY)
         leaders = {*leading}
         others = [at for at in range(count) if at not in leaders]
-        first = int((turn * len(self._racks) + rack) * STEP * len(others)) % max(len(others), 1)
-        others_on = iter(others[first:] + others[:first])
+        others_on = iter(_mixed(others, turn * len(self._racks) + rack))
         return [members[next(others_on) if at == NOBODY else at] for at in leading]
 
 
@@ -297,19 +296,12 @@ def _turns(order: Sequence[int], leads: Sequence[int], apart: int, number: int) 
     counted from `number`. Each `apart` places are different ones.
     """
     found: list[int] = []
-    is_mixed = len({*order}) < len(order)  # Neighbours in the order would be in the same lists.
     for begin in range(0, len(leads), len(order)):
         of_round, others = leads[begin : begin + len(order)], [*order]
         for leader in of_round:
             if leader != NOBODY:
                 others.remove(leader)
-        turn, count = number + begin // len(order), len(others)
-        first = int(turn * STEP * count) % max(count, 1)
-        others = others[first:] + others[:first]
-        if is_mixed and others:
-            steps = strides(count)
-            step = steps[turn % len(steps)]
-            others = [others[at * step % count] for at in range(count)]
+        others = _mixed(others, number + begin // len(order))
         for leader in of_round:
             if leader != NOBODY:
                 found.append(leader)
@@ -330,3 +322,10 @@ def _exchanged(found: list[int], begin: int, apart: int, given: int, own: Sequen
             taken, found[at] = found[at], given
             return taken
     raise InvariantError(f"{apart} racks of a list are not to be had")
+
+
+def _mixed(others: Sequence[int], turn: int) -> list[int]:
+    """An order of a round, in which other ones are neighbours than in the one before it."""
+    count = len(others)
+    steps, first = strides(max(count, 1)), int(turn * STEP * count)
+    return [others[(first + at * steps[turn % len(steps)]) % count] for at in range(count)]
