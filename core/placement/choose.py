@@ -117,6 +117,9 @@ class Chooser:
         before, twice, at_of = self._of_topic, self._twice, self.field.at_of
         now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
         self._of_topic, self._twice = now, 2 * total
+        self._least_twofold = (
+            self._twice * min(self.field.capacity_list, default=0) // self.field.whole
+        )
         for at in {**before, **now}:
             if self._twice != twice or before.get(at, 0) != now.get(at, 0):
                 self._rekey(at)
@@ -316,11 +319,13 @@ class Chooser:
         asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
         most = np.where(asks > 0, has - (asks - takes), NEVER)  # used, with a replica more
         after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
+        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis]).max(axis=0)
+        levels = largest << SHARE_SHIFT
+        if (used + takes * max(lists, ahead) <= most).all():
+            return levels, False
         is_full = (after > most[:, np.newaxis]).any(axis=0)
-        is_short = used + takes * lists > most
-        has_few = bool(is_short.any()) and bool((is_short & ~is_full[0]).any())
-        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
-        return np.where(is_full, NEVER, largest.max(axis=0) << SHARE_SHIFT), has_few
+        has_few = ((used + takes * lists > most).any(axis=0) & ~is_full[0]).any()
+        return np.where(is_full, NEVER, levels), bool(has_few)
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""

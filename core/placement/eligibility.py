@@ -153,7 +153,8 @@ class PlacementField:
                 self._turns.clear()
             tiers = [tuple(alike[cost]) for cost in sorted(alike)]
             # A single index gives no tuple, so it is asked for twice.
-            known = Turn(counts, [(tier, itemgetter(*tier, tier[-1])) for tier in tiers])
+            takers = [itemgetter(*(tier if len(tier) > 1 else 2 * tier)) for tier in tiers]
+            known = Turn(counts, list(zip(tiers, takers, strict=True)))
             self._turns[counts] = known
         return known
 

@@ -19,7 +19,7 @@ from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderKeys, Numbers
 from spu_assigner.core.state.ring import Ring
-from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Takeovers
+from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Counts, Takeovers
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -41,7 +41,9 @@ class KeptKeys(LeaderKeys):
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        LeaderKeys.add(self, spu, more)  # Faster than `super`.
+        self.led[spu] += more
+        if self.lists:
+            self.of_topic[spu] = self.of_topic.get(spu, 0) + more
         self.keys[spu] = self.key_now(spu)
 
 
@@ -147,32 +149,40 @@ def path_to(node: Node, before: Mapping[Node, tuple[Node, Hop]]) -> list[Hop]:
 def order_failovers(rows: Sequence[list[int]], field: PlacementField, counted: Takeovers) -> None:
     """Put the failover target of each list second, in place, beside what is counted: the follower
     that has taken over least, or one of a list nearby, for an SPU of the same kind."""
-    ids, kind_of, found = field.id_list, field.kind_of, list[tuple[int, int]]()
+    ids, kind_of, weight = field.id_list, field.kind_of, counted.pair_weight
     parts = [1 / (capacity or 1) for capacity in field.capacity_list]
+    found: list[tuple[Counts, Counts, int]] = []
     for number, row in enumerate(rows):
         of_rack, of_spu = counted.from_leader(ids[row[0]])
-        shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * parts[at] for at in row]
-        least, way = min(shares), None
-        if least == NEVER:
+        own: dict[int, int] = {}
+        least, place, way = NEVER, 0, None
+        for at in row[1:]:
+            spu, own[kind_of[at]] = ids[at], at
+            share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
+            if share < least:
+                least, place = share, row.index(at)
+        if not place:
             continue
-        place, own = shares.index(least), {kind_of[at]: at for at in row[1:]}
         for step in NEARBY:
             other = rows[number + step] if 0 <= number + step < len(rows) else row
             for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
-                share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * parts[at]
-                if share < least and at not in row:
-                    given = own.get(kind_of[at])
-                    if given is not None and given not in other:
-                        least, way = share, (other, at, given)
+                if kind_of[at] in own:
+                    spu = ids[at]
+                    share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
+                    if share < least and at not in row and own[kind_of[at]] not in other:
+                        least, way = share, (other, at, own[kind_of[at]])
         if way is not None:
             other, at, given = way
             place = row.index(given)
             row[place], other[other.index(at)] = at, given
         row[1], row[place] = row[place], row[1]
-        found.append((ids[row[0]], ids[row[1]]))
-        counted.add(*found[-1])
-    for leader, target in found:
-        counted.add(leader, target, -1)
+        spu = ids[row[1]]
+        of_rack[spu] += 1
+        of_spu[spu] += weight
+        found.append((of_rack, of_spu, spu))
+    for of_rack, of_spu, spu in found:
+        of_rack[spu] -= 1
+        of_spu[spu] -= weight
 
 
 def counts_failovers(ring: Ring, spus: int) -> bool:

@@ -38,24 +38,24 @@ class ListChooser(Chooser):
         if self.table is not None:
             work.look(length * self.table.looks)
             return self._take_of_many(length, first)
-        turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
+        turn, row, keys, kind_of = field.first_turn, [*first], self.keys, field.kind_of
         if first:
             self.take_out(first)
-            row += first
             for at in first:
-                turn = field.turn_after(turn, field.kind_of[at])
+                turn = field.turn_after(turn, kind_of[at])
         for _ in range(length - len(row)):
             if turn.mark is not mark:
                 turn.mark = mark
                 work.look_once(turn.counts, field.looks_a_turn)
             for tier in turn.tiers:
-                best: int = min(tier[1](fronts))
+                tops: tuple[int, ...] = tier[1](fronts)
+                best = min(tops)
                 if best != NEVER:
                     break
             else:
                 self.put_back(row)
                 return None
-            at = at_position[best & POSITION_MASK] if row else self._first_of(tier[0], length)
+            at = at_position[best & POSITION_MASK] if row else self._first_of(tier[0], tops, length)
             kind = kind_of[at]
             row.append(at)
             heap = heaps[kind]
@@ -99,7 +99,7 @@ class ListChooser(Chooser):
         counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
         keys, heaps, fronts, position_of = self.keys, self._heaps, self._fronts, self._positions.of
         kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
-        capacities = self.field.capacity_list
+        capacities, twofold = self.field.capacity_list, self._least_twofold
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
@@ -110,7 +110,7 @@ class ListChooser(Chooser):
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
-            if held * whole >= twice * capacities[at]:
+            if held >= twofold and held * whole >= twice * capacities[at]:
                 now += TWOFOLD
             keys[at] = now
             heap = heaps[kind_of[at]]
@@ -157,18 +157,18 @@ class ListChooser(Chooser):
             for _, takes, leader, used, has in self._resources
         )
 
-    def _first_of(self, kinds: Sequence[int], length: int) -> int:
-        """The SPU of these kinds for the first place of a new list: of those kinds that come to be
-        in it, and of equal SPUs of each, the one that leads least."""
-        fronts, keys, at_position, best = self._fronts, self.keys, self.leads.at, POSITION_MASK
-        if len(kinds) > length:
-            kinds = sorted(kinds, key=fronts.__getitem__)[:length]
-        for kind in kinds:
-            heap = self._lead_heaps[kind]
+    def _first_of(self, kinds: Sequence[int], tops: Sequence[int], length: int) -> int:
+        """The SPU of these kinds, with these best keys, for the first place of a new list: of those
+        kinds that come to be in it, and of equal SPUs of each, the one that leads least."""
+        keys, at_position, best = self.keys, self.leads.at, POSITION_MASK
+        most = NEVER if len(kinds) <= length else sorted(tops)[length]
+        for kind, top in zip(kinds, tops, strict=False):
+            heap = self._lead_heaps[kind] if top < most else ()
             while heap:
-                position = heap[0] & POSITION_MASK
+                entered = heap[0]
+                position = entered & POSITION_MASK
                 now = keys[at_position[position]]
-                if now ^ heap[0] <= POSITION_MASK:  # Equal but in position.
+                if now ^ entered <= POSITION_MASK:  # Equal but in position.
                     best = min(best, position)
                     break
                 if now == NEVER:

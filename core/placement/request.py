@@ -113,6 +113,7 @@ class _NewLists:
         replicas, lists = asked.replicas, asked.partitions
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
+        self._are_alike = self.leads_alike and field.ranks == (0,)
         led = state.ledger.leaders(field.ids)
         shares = slot_shares(led + 1, field.capacities)
         self._chooser = chooser = ListChooser(
@@ -198,12 +199,11 @@ class _NewLists:
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
-        first = Row() if self._rooms is None else self._forced(self._rooms, left)
+        first = [] if self._rooms is None else self._forced(self._rooms, left)
         if first is None:
             return None
         row = self._chooser.take_list(self._asked.replicas, self._work, first)
-        are_alike = self.leads_alike and self._field.ranks == (0,)
-        return row if row is None or are_alike else self._led_better(row, first)
+        return row if row is None or self._are_alike else self._led_better(row, first)
 
     def _forced(self, rooms: NDArray[np.int32], lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""

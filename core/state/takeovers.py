@@ -36,7 +36,7 @@ class Takeovers:
         self.rack_of: dict[int, Rack] = {}
         self._from_racks: dict[Rack, Counts] = {}
         self._from_spus: defaultdict[int, Counts] = defaultdict(lambda: defaultdict(int))
-        self._pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
+        self.pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
         for spu_id, rack in spus:
             self.enter(spu_id, rack)
         for lists in maps:
@@ -52,31 +52,33 @@ class Takeovers:
         home = self.rack_of.setdefault(spu_id, spu_id if rack is None else rack)
         self._from_racks.setdefault(home, defaultdict(int))[spu_id] = NEVER
         if len(self.rack_of) > PAIRS_SPUS_MAX:
-            self._pair_weight = 0
+            self.pair_weight = 0
             self._from_spus.clear()
 
     def from_leader(self, leader: int) -> tuple[Counts, Counts]:
         """What SPUs take over from the rack of an SPU, and from it alone, weighed."""
-        of_spu = self._from_spus[leader if self._pair_weight else NOBODY]
+        of_spu = self._from_spus[leader if self.pair_weight else NOBODY]
         return self._from_racks[self.rack_of[leader]], of_spu
 
     def add(self, leader: int, target: int, lists: int = 1) -> None:
         """Count so many lists of this leader and failover target; below 0 they are gone."""
         of_rack, of_spu = self.from_leader(leader)
         of_rack[target] += lists
-        of_spu[target] += lists * self._pair_weight
+        of_spu[target] += lists * self.pair_weight
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
         if lists.count > ONE_BY_ONE:
             self._count_many(lists.matrix, sign)
             return
-        rack_of = self.rack_of
+        rack_of, weight = self.rack_of, self.pair_weight * sign
         for leader, *others in lists.tolist():
             home = rack_of[leader]
             for other in others:
                 if rack_of[other] != home:
-                    self.add(leader, other, sign)
+                    self._from_racks[home][other] += sign
+                    if weight:
+                        self._from_spus[leader][other] += weight
                     break
 
     def _count_many(self, matrix: IdMatrix, sign: int) -> None:
