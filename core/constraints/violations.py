@@ -18,7 +18,7 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.constraints.rule_table import HardRule, RuleTable, bound, spu_labels
-from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels, flags_of
+from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -105,7 +105,7 @@ class _Tables:
         places = np.where(rows == PADDING, PADDING, np.searchsorted(self._labels.ids, rows))
         return +Counter(
             {
-                rule.name: int(_breaking(rule, places, self._labels).sum())
+                rule.name: int(_breaking(rule, places).sum())
                 for rule in bound(state, name, table).hard
                 if rule.is_given
             }
@@ -136,12 +136,11 @@ def _replicas(topic: Topic | None) -> int:
     return 0 if topic is None else len(topic.data) // topic.width
 
 
-def _breaking(rule: HardRule, places: Numbers, labels: SpuLabels) -> Flags:
+def _breaking(rule: HardRule, places: Numbers) -> Flags:
     """The lists that break a rule, of which the SPUs' places are given."""
     is_there = places != PADDING
     if rule.level is None:
-        excluded = flags_of(rule.excluded, len(labels.ids))
-        return np.asarray((excluded[places] & is_there).any(axis=1))
+        return np.asarray((rule.excluded[places] & is_there).any(axis=1))
     cells = np.where(is_there, rule.level.groups[places] + rule.level.cells.start, PADDING)
     # The how many-th of its cell each replica is.
     found = [(cells[:, : at + 1] == cell[:, None]).sum(axis=1) for at, cell in enumerate(cells.T)]

@@ -30,7 +30,6 @@ from spu_assigner.core.constraints.rule_table import (
     rule_table,
     topic_rules,
 )
-from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
@@ -201,13 +200,13 @@ def ruled_field(
 ) -> PlacementField:
     """The field of a topic with constraints; kept with their table."""
     rules = topic_rules(state, topic, constraints, ignore_rack=ignore_rack)
-    fields, key = rules.table.fields, (rules.allowed, rules.admitted)
+    fields, key = rules.table.fields, (rules.allowed.tobytes(), rules.admitted.tobytes())
     known = fields.get(key)
     if isinstance(known, PlacementField):
         return known
     if len(fields) >= FIELDS_MAX:
         del fields[next(iter(fields))]
-    made = fields[key] = _field(rules, [*bits(rules.allowed)], is_ruled=True)
+    made = fields[key] = _field(rules, np.flatnonzero(rules.allowed).tolist(), is_ruled=True)
     return made
 
 

@@ -192,8 +192,8 @@ class RuledRequest:
         return found
 
     def _found(self, rules: Sequence[HardRule], work: Work) -> bool | None:
-        table, excluded = self.rules.table, union(rules)
-        barred = sum(rule.barred for rule in rules)
+        table, excluded = self.rules.table, union(rules, self.rules.table.labels)
+        barred = [rule.barred for rule in rules if rule.barred is not None]
         maxes, mins = [REPLICATION_FACTOR_MAX] * table.size, [0] * table.size
         hard: set[int] = set()  # levels
         for rule in rules:
@@ -203,11 +203,11 @@ class RuledRequest:
                     for cell in level.cells:
                         maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
                         mins[cell] = rule.mins.get(cell, mins[cell])
-        places = [place for place in self.rooms if not excluded >> place & 1]
+        places = [place for place in self.rooms if not excluded[place]]
         kinds = []
         for place in places:
             cells = tuple([table.spus[place].cells[at] for at in sorted(hard)])
-            rank = BARRED if barred >> place & 1 else 0
+            rank = BARRED if any(each[place] for each in barred) else 0
             kinds.append(AlikeSpus(cells, weight=0, rank=rank))
         field = PlacementField(
             table,
@@ -230,9 +230,13 @@ class RuledRequest:
 
 def conflict_of(request: RuledRequest) -> list[HardRule]:
     """Rules that conflict, of which none can be spared; all of them together must conflict."""
-    able = sum(1 << place for place in request.rooms)
-    rules = request.rules.hard
-    matter = [rule for rule in rules if rule.excluded & able or rule.level or rule.barred & able]
+    able = [*request.rooms]
+    matter = [
+        rule
+        for rule in request.rules.hard
+        if rule.level
+        or any(each[able].any() for each in (rule.excluded, rule.barred) if each is not None)
+    ]
     for rule in matter:
         if request.fits([rule]) is False:
             return [rule]
