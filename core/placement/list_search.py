@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.constraints.rule_table import (
@@ -40,7 +40,6 @@ STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
 Row = list[int]  # places in the field
-_Rule = TypeVar("_Rule")
 
 
 class ListSearch:
@@ -240,14 +239,9 @@ def conflict_of(request: RuledRequest) -> list[HardRule]:
     for rule in matter:
         if request.fits([rule]) is False:
             return [rule]
-    return needed(matter, lambda kept: request.fits(kept) is False)
-
-
-def needed(rules: Sequence[_Rule], is_conflict: Callable[[Sequence[_Rule]], bool]) -> list[_Rule]:
-    """Rules that conflict, without those that can be left out one by one, the last first."""
-    kept = list(rules)
-    for rule in reversed(rules):
+    kept = matter
+    for rule in reversed(matter):
         fewer = [each for each in kept if each is not rule]
-        if is_conflict(fewer):
+        if request.fits(fewer) is False:
             kept = fewer
     return kept
