@@ -194,25 +194,25 @@ class RuledRequest:
         table, excluded = self.rules.table, union(rules, self.rules.table.labels)
         barred = [rule.barred for rule in rules if rule.barred is not None]
         maxes, mins = [REPLICATION_FACTOR_MAX] * table.size, [0] * table.size
-        hard: set[int] = set()  # levels
         for rule in rules:
-            for at, level in enumerate(table.levels):
-                if rule.level is level:
-                    hard.add(at)
-                    for cell in level.cells:
-                        maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
-                        mins[cell] = rule.mins.get(cell, mins[cell])
+            for cell in () if rule.level is None else rule.level.cells:
+                maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
+                mins[cell] = rule.mins.get(cell, mins[cell])
+        limiting = [rule.level for rule in rules]
+        hard = [
+            at for at, level in enumerate(table.levels) if any(level is each for each in limiting)
+        ]
         places = [place for place in self.rooms if not excluded[place]]
         kinds = []
         for place in places:
-            cells = tuple([table.spus[place].cells[at] for at in sorted(hard)])
+            cells = tuple([table.spus[place].cells[at] for at in hard])
             rank = BARRED if any(each[place] for each in barred) else 0
             kinds.append(AlikeSpus(cells, weight=0, rank=rank))
         field = PlacementField(
             table,
             places,
             kinds,
-            levels=[table.levels[at].cells for at in sorted(hard)],
+            levels=[table.levels[at].cells for at in hard],
             maxes=maxes,
             mins=mins,
         )
