@@ -224,8 +224,9 @@ class RoundTable:
         # a round, of those at the end of a block and then.
         begins = range(gcd(size, count), count, gcd(size, count))
         most = max([led[-1] - led[size - count + at] + led[at] for at in begins], default=0)
-        shift = min(1 + rack % max(count - 1, 1), count - most)
-        more = min(rack % count, count - most - shift)
+        able = count - most if self._replicas > 1 else 0
+        shift = min(1 + rack % max(count - 1, 1), able)
+        more = min(rack % count, able - shift)
         leading = []
         for number in range(turn * count, (turn + 1) * count):
             block, at = divmod(number, size)

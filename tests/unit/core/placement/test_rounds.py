@@ -98,6 +98,12 @@ def test_what_comes_next_is_found_where_racks_differ_in_capacity(weights: list[i
         life.state.ring.kept.clear()
 
 
+def test_spus_take_lists_of_one_replica_in_turn() -> None:
+    life, _ = cluster([3])
+    assert mode(life, 7, 1) is Mode.BALANCED_ROUNDS
+    assert rows_of(life) == [[0], [1], [2], [0], [1], [2], [0]]
+
+
 def test_other_requests_are_placed_one_by_one_until_all_are_level_again() -> None:
     life, _ = cluster([12])
     assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
