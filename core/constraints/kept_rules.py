@@ -10,7 +10,6 @@ from spu_assigner.core.base.constraints import Constraints, TaintEffect, has_eff
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.constraints.rule_table import BoundRules, binding_constraints, topic_rules
-from spu_assigner.core.constraints.spu_labels import bits, mask_of
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -57,8 +56,8 @@ def describe_rules(
     table, labels = rules.table, rules.table.labels
     for rule in rules.hard:
         if rule.level is None:
-            spus = bits((rule.excluded | rule.barred) & labels.open)
-            ids = ", ".join(str(labels.id_list[at]) for at in spus)
+            excluded = rule.excluded if rule.barred is None else rule.barred
+            ids = ", ".join(map(str, labels.ids[excluded & labels.open].tolist()))
             yield f"{rule.name}: excludes {f'SPU {ids}' if ids else 'no SPU that is online'}"
     known = [spu_id for spu_id in row if spu_id in labels.place]
     counts = rules.cells(known)
@@ -88,7 +87,7 @@ def barring_rules(
     rules = topic_rules(state, name, constraints, ignore_rack=state.topics[name].ignore_rack)
     labels = rules.table.labels
     counts, found = rules.cells(staying), []
-    others = left = labels.open & ~sum(1 << labels.place[spu_id] for spu_id in staying)
+    others = left = labels.open & ~np.isin(labels.ids, staying)
     for rule in rules.hard:
         excluded = rule.excluded
         if rule.level is not None:
@@ -96,8 +95,8 @@ def barring_rules(
             closed = [cell for cell in cells if counts[cell] >= (rule.max or wanted)]
             if rule.mins and lacks.total() >= wanted - len(staying):  # All that come are demanded.
                 closed = [cell for cell in cells if cell not in lacks]
-            excluded = mask_of(np.isin(rule.level.groups + cells.start, closed)) & others
-        left &= ~excluded
-        if excluded & others:
-            found.append(f"{rule.name} excludes {(excluded & others).bit_count()}")
-    return found, [labels.id_list[place] for place in bits(left)]
+            excluded = np.isin(rule.level.groups + cells.start, closed)
+        left = left & ~excluded
+        if count := int((excluded & others).sum()):
+            found.append(f"{rule.name} excludes {count}")
+    return found, labels.ids[left].tolist()

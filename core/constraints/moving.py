@@ -32,7 +32,7 @@ from spu_assigner.core.constraints.rule_table import (
     rule_table,
     union,
 )
-from spu_assigner.core.constraints.spu_labels import Flags, flags_of
+from spu_assigner.core.constraints.spu_labels import Flags
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
@@ -57,7 +57,7 @@ class MovingRules:
         self.opened: set[int] = set()  # closed by a taint alone, and tolerated by one that may move
         for name in state.constrained.intersection(self._number) if closed else ():
             labels, excluded = (table := self._table(name)).labels, table.excluded
-            self.opened.update(i for i in closed if not excluded >> labels.place[i] & 1)
+            self.opened.update(i for i in closed if not excluded[labels.place[i]])
 
     def of(self, name: str, ids: IdArray) -> TopicMoves | None:
         """Those of a topic, on these SPUs; None: it has none."""
@@ -68,7 +68,7 @@ class MovingRules:
             return None
         table = self._table(name)
         rules, constraints = bound(state, name, table), table.constraints
-        key = table, rules.admitted
+        key = table, rules.admitted.tobytes()
         known = self._tables.get(key)
         if known is None:
             known = self._tables[key] = MoveTable(rules, ids)
@@ -81,7 +81,7 @@ class MovingRules:
         if any(other in self._number for other in constraints.together_with):
             is_open &= known.flags(holders(state, table.labels, name))
         stays = np.isin(ids, sorted(self.opened))
-        stays &= known.flags(union(rule for rule in table.rules if not rule.is_given))
+        stays &= known.flags(union([r for r in table.rules if not r.is_given], table.labels))
         for other in wanted_by:
             stays |= known.flags(holders(state, table.labels, other))
         return TopicMoves(is_open, stays, known)
@@ -104,7 +104,7 @@ class MoveTable:
     def __init__(self, rules: BoundRules, ids: IdArray) -> None:
         table = rules.table
         self._spu = dict(zip(table.labels.id_list, table.spus, strict=True))
-        self._size, self._places = len(table.spus), table.labels.ids.searchsorted(ids)
+        self._places = table.labels.ids.searchsorted(ids)
         self._last_rank = table.last_rank  # of SPUs that are to lead nothing
         self.allowed = self.flags(table.labels.open & ~table.excluded)  # no topics are named there
         self._cells, self._weights, ranks = (each[self._places] for each in table.columns)
@@ -113,9 +113,9 @@ class MoveTable:
         self._mins = np.array(rules.mins, dtype=np.int64)
         self._found: dict[Hashable, Flags] = {}
 
-    def flags(self, mask: int) -> Flags:
-        """The SPUs of a mask."""
-        return flags_of(mask, self._size)[self._places]
+    def flags(self, flags: Flags) -> Flags:
+        """Of the SPUs in question what is said of all."""
+        return np.asarray(flags[self._places])
 
     def alike(self, spu_id: int) -> Flags:
         """The SPUs that are in the same group at each level."""

@@ -1,6 +1,6 @@
 """What the rules of a topic say of the SPUs of a cluster, whatever these hold.
 
-A rule on single SPUs is a mask of those that it excludes. A level groups SPUs by the value of a
+A rule on single SPUs says which of them it excludes. A level groups SPUs by the value of a
 label: first racks, where `spread` names none, then those of `spread`. Such a group is a *cell*;
 cells of all levels are numbered on.
 
@@ -28,7 +28,7 @@ from spu_assigner.core.base.constraints import (
 )
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.selectors import RACK
-from spu_assigner.core.constraints.spu_labels import Numbers, SpuLabels, flags_of, mask_of
+from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels
 from spu_assigner.core.state.cluster_state import ClusterState
 
 TAINT_RULES_MAX: Final = 64  # of a table; each costs time in each decision
@@ -63,11 +63,11 @@ class HardRule(NamedTuple):
     """A rule that lists must hold: on single SPUs, on a level, or on who leads."""
 
     name: str
-    excluded: int = 0  # a mask of SPUs
+    excluded: Flags  # SPUs
     level: Level | None = None
     max: int | None = None  # replicas of a list in each cell of the level, at most
     mins: Mapping[int, int] = {}  # in cells of it, at least
-    barred: int = 0  # SPUs that may not lead
+    barred: Flags | None = None  # SPUs that may not lead
     is_given: bool = True  # by the topic itself, not by taints or other topics
 
 
@@ -77,13 +77,12 @@ class RuleTable:
     def __init__(self, labels: SpuLabels, constraints: Constraints, *, ignore_rack: bool) -> None:
         self.labels = labels
         self.constraints = constraints
-        self.barred = 0  # SPUs that are tainted against leading
+        self.barred = labels.nobody.copy()  # SPUs that are tainted against leading
         self.rules = self._taint_rules()  # on single SPUs
         for at, text in enumerate(constraints.require):
-            excluded = mask_of(~labels.holding(text))
-            self.rules.append(HardRule(f"require[{at}] {text!r}", excluded))
+            self.rules.append(HardRule(f"require[{at}] {text!r}", ~labels.holding(text)))
         for at, text in enumerate(constraints.forbid):
-            self.rules.append(HardRule(f"forbid[{at}] {text!r}", mask_of(labels.holding(text))))
+            self.rules.append(HardRule(f"forbid[{at}] {text!r}", labels.holding(text)))
         spread = [
             (each, f"spread[{at}] {each.label!r}") for at, each in enumerate(constraints.spread)
         ]
@@ -97,22 +96,27 @@ class RuleTable:
             cells = range(self.size, self.size + size)
             self.levels.append(Level(each.label, groups, cells, each.max, each.min, name))
             self.size += size
-        self.excluded = union(self.rules)
+        self.excluded = union(self.rules, labels)
         self.fields: dict[Hashable, object] = {}  # of `placement.eligibility`
 
     def _taint_rules(self) -> list[HardRule]:
         """A rule for each taint against replicas; of very many the last ones are one rule."""
-        taints, rules = self.labels.taints, list[HardRule]()
+        taints, against = self.labels.taints, list[tuple[str, list[int]]]()
         for taint in sorted(untolerated([*taints], self.constraints.tolerations)):
-            name = f"taint {taint.key}={taint.value}:{taint.effect.value}"
             if taint.effect is TaintEffect.NO_LEADERS:
-                self.barred |= taints[taint]
+                self.barred[taints[taint]] = True
             else:
-                rules.append(HardRule(name, taints[taint], is_given=False))
-        others = rules[TAINT_RULES_MAX:]
+                name = f"taint {taint.key}={taint.value}:{taint.effect.value}"
+                against.append((name, taints[taint]))
+        others = against[TAINT_RULES_MAX:]
         if others:
-            name = f"taint … and {len(others)} others"
-            rules[TAINT_RULES_MAX:] = [HardRule(name, union(others), is_given=False)]
+            places = [place for _, own in others for place in own]
+            against[TAINT_RULES_MAX:] = [(f"taint … and {len(others)} others", places)]
+        rules = []
+        for name, places in against:
+            excluded = self.labels.nobody.copy()
+            excluded[places] = True
+            rules.append(HardRule(name, excluded, is_given=False))
         return rules
 
     @cached_property
@@ -145,8 +149,7 @@ class RuleTable:
         weights = np.zeros(size, dtype=np.int64)
         for each in self.constraints.prefer:
             weights[self.labels.holding(each.select)] += each.weight
-        is_barred, is_demoted = flags_of(self.barred, size), flags_of(self.labels.demoted, size)
-        ranks = np.where(is_barred, BARRED, self.ranks + is_demoted * self.last_rank)
+        ranks = np.where(self.barred, BARRED, self.ranks + self.labels.demoted * self.last_rank)
         cells = np.zeros((size, len(self.levels)), dtype=np.int64)
         for at, level in enumerate(self.levels):
             cells[:, at] = level.groups + level.cells.start
@@ -171,35 +174,36 @@ class BoundRules:
         labels = table.labels
         self.table = table
         self._of_topics = of_topics
-        self.excluded = table.excluded | union(of_topics)
+        self.excluded = table.excluded | union(of_topics, labels)
         self.allowed = labels.open & ~self.excluded  # SPUs
         self.admitted = labels.staying & ~self.excluded  # of whose values `min` is
 
     @cached_property
     def mins(self) -> list[int]:
         """Of each cell the replicas of a list that it is to have."""
-        admitted = flags_of(self.admitted, len(self.table.labels.ids))
         found = [0] * self.table.size
         for level in self.table.levels:
             if level.min is not None:
-                for group in np.flatnonzero(np.bincount(level.groups[admitted])).tolist():
+                for group in np.flatnonzero(np.bincount(level.groups[self.admitted])).tolist():
                     found[level.cells[group]] = level.min
         return found
 
     @cached_property
     def hard(self) -> list[HardRule]:
         """All hard rules, in the order given."""
-        rules = [*self.table.rules]
+        rules, nobody = [*self.table.rules], self.table.labels.nobody
         for level in self.table.levels:
             if level.max is not None:
-                rules.append(HardRule(f"{level.name} max {level.max}", 0, level, level.max))
+                rules.append(HardRule(f"{level.name} max {level.max}", nobody, level, level.max))
             if level.min is not None:
                 mins = {cell: level.min for cell in level.cells if self.mins[cell]}
                 if mins:
-                    rules.append(HardRule(f"{level.name} min {level.min}", 0, level, mins=mins))
+                    rules.append(
+                        HardRule(f"{level.name} min {level.min}", nobody, level, mins=mins)
+                    )
         rules += self._of_topics
-        if self.table.barred:
-            rules.append(HardRule(NO_LEADERS, barred=self.table.barred, is_given=False))
+        if self.table.barred.any():
+            rules.append(HardRule(NO_LEADERS, nobody, barred=self.table.barred, is_given=False))
         return rules
 
     def cells(self, row: Sequence[int]) -> Counter[int]:
@@ -217,7 +221,7 @@ class BoundRules:
         counts, place = self.cells(row), self.table.labels.place
         found = {}
         for rule in self.hard:
-            count = sum(rule.excluded >> place[spu_id] & 1 for spu_id in row)
+            count = sum(bool(rule.excluded[place[spu_id]]) for spu_id in row)
             count += sum(max(least - counts[cell], 0) for cell, least in rule.mins.items())
             if rule.level is not None and rule.max is not None:
                 count += sum(max(counts[cell] - rule.max, 0) for cell in rule.level.cells)
@@ -269,18 +273,16 @@ def bound(state: ClusterState, name: str, table: RuleTable) -> BoundRules:
             rule = f"apart_from[{at}] {other!r}"
             is_given = at < len(constraints.apart_from)
             of_topics.append(HardRule(rule, holders(state, labels, other), is_given=is_given))
-    everybody = (1 << len(labels.ids)) - 1
     for at, other in enumerate(constraints.together_with):
         if other in state.topics:
             rule = f"together_with[{at}] {other!r}"
-            of_topics.append(HardRule(rule, everybody & ~holders(state, labels, other)))
+            of_topics.append(HardRule(rule, ~holders(state, labels, other)))
     return BoundRules(table, of_topics) if of_topics else table.alone
 
 
-def holders(state: ClusterState, labels: SpuLabels, name: str) -> int:
+def holders(state: ClusterState, labels: SpuLabels, name: str) -> Flags:
     """The SPUs that a topic is on."""
-    held = np.unique(state.topics[name].replicas.lists().flat())
-    return mask_of(np.isin(labels.ids, held))
+    return np.isin(labels.ids, state.topics[name].replicas.lists().flat())
 
 
 def are_nested(kinds: Collection[AlikeSpus], levels: Sequence[int]) -> bool:
@@ -293,9 +295,9 @@ def are_nested(kinds: Collection[AlikeSpus], levels: Sequence[int]) -> bool:
     )
 
 
-def union(rules: Iterable[HardRule]) -> int:
+def union(rules: Iterable[HardRule], labels: SpuLabels) -> Flags:
     """The SPUs that some of these rules exclude."""
-    return reduce(or_, (rule.excluded for rule in rules), 0)
+    return reduce(or_, (rule.excluded for rule in rules), labels.nobody)
 
 
 def binding_constraints(

@@ -5,7 +5,7 @@ A selector takes a comparison of arrays for each of its conditions, as clusters 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -24,20 +24,21 @@ Numbers = NDArray[np.signedinteger[Any]]
 
 
 class SpuLabels:
-    """Of these SPUs; arrays are by ascending id, and bit i of a mask is the i-th lowest id."""
+    """Of these SPUs; arrays are by ascending id."""
 
     def __init__(self, spus: Collection[SpuChanged]) -> None:
         self.spus = sorted(spus, key=lambda spu: spu.spu_id)
         self.ids = np.array([spu.spu_id for spu in self.spus], dtype=np.int32)
         self.id_list: list[int] = self.ids.tolist()
         self.place = {spu_id: at for at, spu_id in enumerate(self.id_list)}  # of each id
-        self.open = mask_of(spu.online and not spu.cordoned for spu in self.spus)
-        self.staying = mask_of(not spu.leaving for spu in self.spus)
-        self.demoted = mask_of(spu.demoted for spu in self.spus)
-        self.taints: dict[Taint, int] = {}  # whose they are
+        self.nobody: Flags = np.zeros(len(self.ids), dtype=np.bool_)
+        self.open = np.array([s.online and not s.cordoned for s in self.spus], dtype=np.bool_)
+        self.staying = np.array([not spu.leaving for spu in self.spus], dtype=np.bool_)
+        self.demoted = np.array([spu.demoted for spu in self.spus], dtype=np.bool_)
+        self.taints: dict[Taint, list[int]] = {}  # whose they are
         for place, spu in enumerate(self.spus):
             for taint in spu.taints:
-                self.taints[taint] = self.taints.get(taint, 0) | 1 << place
+                self.taints.setdefault(taint, []).append(place)
         # Of labels that were asked for: of each value its number, and of each SPU that of its own.
         self._numbers: dict[str, tuple[dict[str, int], Numbers]] = {}
 
@@ -91,23 +92,3 @@ class SpuLabels:
             if number_of:  # What no SPU has is not kept: there is no end of it.
                 self._numbers[name] = known
         return known
-
-
-def mask_of(flags: Iterable[bool] | Flags) -> int:
-    """The SPUs with a flag, a bit for each."""
-    found = flags if isinstance(flags, np.ndarray) else np.fromiter(flags, dtype=np.bool_)
-    return int.from_bytes(np.packbits(found, bitorder="little").tobytes(), "little")
-
-
-def flags_of(mask: int, size: int) -> Flags:
-    """The flags of so many SPUs."""
-    octets = np.frombuffer(mask.to_bytes(-(-size // 8), "little"), dtype=np.uint8)
-    return np.unpackbits(octets, count=size, bitorder="little").astype(np.bool_)
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The places of a mask's bits, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

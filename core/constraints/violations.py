@@ -18,7 +18,7 @@ from spu_assigner.core.base.constraints import NO_CONSTRAINTS
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.constraints.rule_table import HardRule, RuleTable, bound, spu_labels
-from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels, flags_of
+from spu_assigner.core.constraints.spu_labels import Flags, Numbers, SpuLabels
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 
@@ -26,13 +26,13 @@ from spu_assigner.core.state.topic import Topic
 CHECK_LOOKS_MAX: Final = 16_000_000  # of one event; 0.5 to 1.2 s
 TOPIC_LOOKS: Final = 700
 RULES_LOOKS: Final = 1_000  # of rules that no topic before it has, and of a topic that they name
-CHARACTER_LOOKS: Final = 8  # of a selector, and
+PART_LOOKS: Final = 8  # of a character of a selector, or a taint, and
 SPUS_A_LOOK: Final = 1_000  # one more for so many SPUs
-LEVELS_A_LOOK: Final = 8  # at an SPU
-TAINT_LOOKS: Final = 16  # for each toleration
-PLACE_LOOKS: Final = 16  # of a replica, and one for each rule; in
-REPLICAS_A_LOOK: Final = 32  # parts of a look
+LEVEL_PARTS: Final = 125  # for which a level counts
+REPLICAS_A_LOOK: Final = 32  # replicas and a rule; and a replica alone counts for
+PLACE_RULES: Final = 16  # so many
 
+_Tables = dict[Hashable, RuleTable]  # many topics have the same
 Broken = Mapping[str, int]  # rules by name, each with the number of lists that break it
 
 
@@ -71,61 +71,52 @@ def violations(
     """Of these topics the rules that lists of them break, where some rule is broken by more lists
     than before; `spus_before`: the SPUs as they were, None: the rules are new."""
     found, looks = Violations(), CHECK_LOOKS_MAX
-    tables, before = _Tables(spu_labels(state)), None
+    labels, tables, before = spu_labels(state), _Tables(), _Tables()
+    labels_before: SpuLabels | None = None
     for number, name in enumerate(names):
-        looks -= tables.looks(state, name)
+        looks -= _looks(state, name, labels, is_new=_key(state.topics[name]) not in tables)
         if looks < 0 and number > 0:
             found.unchecked = names[number:]
             break
-        broken, known = tables.broken(state, name), Counter[str]()
+        broken, known = _broken(state, name, labels, tables), Counter[str]()
         if broken and spus_before is not None:
-            before = before or _Tables(SpuLabels(spus_before))
-            known = before.broken(state, name)
+            labels_before = labels_before or SpuLabels(spus_before)
+            known = _broken(state, name, labels_before, before)
         if broken - known:
             found.broken[name] = broken
     return found
 
 
-class _Tables:
-    """The rules of topics on SPUs that have these labels."""
-
-    def __init__(self, labels: SpuLabels) -> None:
-        self._labels = labels
-        self._known: dict[Hashable, RuleTable] = {}  # Many topics have the same.
-
-    def broken(self, state: ClusterState, name: str) -> Counter[str]:
-        """The rules that lists of a topic break, each with the number of these."""
-        topic = state.topics[name]
-        constraints, key = topic.constraints or NO_CONSTRAINTS, _key(topic)
-        table = self._known.get(key)
-        if table is None:
-            table = RuleTable(self._labels, constraints, ignore_rack=topic.ignore_rack)
-            self._known[key] = table
-        rows = topic.replicas.matrix()
-        places = np.where(rows == PADDING, PADDING, np.searchsorted(self._labels.ids, rows))
-        return +Counter(
-            {
-                rule.name: int(_breaking(rule, places, self._labels).sum())
-                for rule in bound(state, name, table).hard
-                if rule.is_given
-            }
-        )
-
-    def looks(self, state: ClusterState, name: str) -> int:
-        """What a topic takes."""
-        topic, spus = state.topics[name], len(self._labels.ids)
+def _broken(state: ClusterState, name: str, labels: SpuLabels, tables: _Tables) -> Counter[str]:
+    """The rules that lists of a topic break on SPUs with these labels, each with the number of
+    these."""
+    topic = state.topics[name]
+    if _key(topic) not in tables:
         constraints = topic.constraints or NO_CONSTRAINTS
-        selectors = (*constraints.require, *constraints.forbid)
-        rules = len(selectors) + len(constraints.spread) * (1 + topic.columns)
-        looks = TOPIC_LOOKS + _replicas(topic) * (PLACE_LOOKS + rules) // REPLICAS_A_LOOK
-        others = (*constraints.apart_from, *constraints.together_with)
-        for other in (*others, *state.apart_from.get(name, ())):
-            looks += RULES_LOOKS + _replicas(state.topics.get(other))
-        if _key(topic) not in self._known:
-            looks += RULES_LOOKS + spus * len(constraints.spread) // LEVELS_A_LOOK
-            looks += sum(map(len, selectors)) * (CHARACTER_LOOKS + spus // SPUS_A_LOOK)
-            looks += len(self._labels.taints) * (1 + len(constraints.tolerations)) * TAINT_LOOKS
-        return 2 * looks  # where lists break rules, what they broke before is asked too
+        tables[_key(topic)] = RuleTable(labels, constraints, ignore_rack=topic.ignore_rack)
+    rows, rules = topic.replicas.matrix(), bound(state, name, tables[_key(topic)]).hard
+    places = np.where(rows == PADDING, PADDING, np.searchsorted(labels.ids, rows))
+    return +Counter(
+        {rule.name: int(_breaking(rule, places).sum()) for rule in rules if rule.is_given}
+    )
+
+
+def _looks(state: ClusterState, name: str, labels: SpuLabels, *, is_new: bool) -> int:
+    """What a topic takes; `is_new`: no topic before it has its rules."""
+    topic, spus = state.topics[name], len(labels.ids)
+    constraints = topic.constraints or NO_CONSTRAINTS
+    selectors = (*constraints.require, *constraints.forbid)
+    rules = len(selectors) + len(constraints.spread) * (1 + topic.columns)
+    looks = TOPIC_LOOKS + _replicas(topic) * (PLACE_RULES + rules) // REPLICAS_A_LOOK
+    others = (*constraints.apart_from, *constraints.together_with)
+    for other in (*others, *state.apart_from.get(name, ())):
+        looks += RULES_LOOKS + _replicas(state.topics.get(other))
+    if is_new:
+        parts = sum(map(len, selectors))
+        taints = 2 * len(labels.taints) * (1 + len(constraints.tolerations))
+        looks += RULES_LOOKS + PART_LOOKS * (parts + taints)
+        looks += spus * (parts + LEVEL_PARTS * len(constraints.spread)) // SPUS_A_LOOK
+    return 2 * looks  # where lists break rules, what they broke before is asked too
 
 
 def _key(topic: Topic) -> Hashable:
@@ -136,12 +127,11 @@ def _replicas(topic: Topic | None) -> int:
     return 0 if topic is None else len(topic.data) // topic.width
 
 
-def _breaking(rule: HardRule, places: Numbers, labels: SpuLabels) -> Flags:
+def _breaking(rule: HardRule, places: Numbers) -> Flags:
     """The lists that break a rule, of which the SPUs' places are given."""
     is_there = places != PADDING
     if rule.level is None:
-        excluded = flags_of(rule.excluded, len(labels.ids))
-        return np.asarray((excluded[places] & is_there).any(axis=1))
+        return np.asarray((rule.excluded[places] & is_there).any(axis=1))
     cells = np.where(is_there, rule.level.groups[places] + rule.level.cells.start, PADDING)
     # The how many-th of its cell each replica is.
     found = [(cells[:, : at + 1] == cell[:, None]).sum(axis=1) for at, cell in enumerate(cells.T)]

@@ -195,7 +195,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     mode = Mode.CONSTRAINED if field.is_ruled else Mode.BALANCED
     lists = None
     if need is None and not field.is_ruled:
-        lists = lists_of_rounds(state, field, asked)
+        lists = lists_of_rounds(state, asked)
         mode = mode if lists is None else Mode.BALANCED_ROUNDS
     if lists is None:
         matrix = place_lists(state, field, asked, work or Work())

@@ -12,7 +12,7 @@ from spu_assigner.core.base.events import SpuId, TopicCreate
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.kept_rules import barring_rules, leaving_spus
 from spu_assigner.core.constraints.rule_table import HardRule, topic_rules
-from spu_assigner.core.constraints.spu_labels import bits
+from spu_assigner.core.constraints.spu_labels import Flags
 from spu_assigner.core.constraints.work import LOOKS_MAX
 from spu_assigner.core.decision.answers import counted
 from spu_assigner.core.placement.choose import binding_rules
@@ -67,13 +67,13 @@ def incomplete_racks(state: ClusterState) -> Rejection:
     )
 
 
-def _named(rule: HardRule, online: int) -> str:
-    if rule.barred:
-        return f"{rule.name} ({counted(rule.barred.bit_count(), 'SPU')} may not lead)"
+def _named(rule: HardRule, online: Flags) -> str:
+    if rule.barred is not None:
+        return f"{rule.name} ({counted(int(rule.barred.sum()), 'SPU')} may not lead)"
     if rule.level is not None:
         values = len(rule.mins) or len(rule.level.cells)
         return f"{rule.name} ({counted(values, 'value')})"
-    return f"{rule.name} (excludes {counted((rule.excluded & online).bit_count(), 'SPU')})"
+    return f"{rule.name} (excludes {counted(int((rule.excluded & online).sum()), 'SPU')})"
 
 
 def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraints) -> Rejection:
@@ -81,7 +81,7 @@ def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraint
     rules = topic_rules(state, event.topic, constraints, ignore_rack=event.ignore_rack)
     labels = rules.table.labels
     need, replicas = Need.of(event.demand, event.leader_demand), event.replication_factor
-    online = list(bits(labels.open))
+    online = np.flatnonzero(labels.open).tolist()
     each = rooms_of(state, [labels.id_list[place] for place in online], need, as_empty=True)
     rooms = {place: room for place, room in zip(online, each, strict=True) if room > 0}
     request = RuledRequest(rules, rooms, event.partitions, replicas)
@@ -90,7 +90,7 @@ def unsatisfied(state: ClusterState, event: TopicCreate, constraints: Constraint
         return too_complex(event, 0)
     lists, spus = counted(event.partitions, "list"), f"{counted(len(rooms), 'SPU')} online"
     if fits or request.fits(()) is False:
-        allowed = [labels.id_list[place] for place in bits(rules.allowed)]
+        allowed = labels.ids[rules.allowed].tolist()
         why = _lacks(state, allowed, need, is_closed_out=False)
         return Rejection(
             Code.INSUFFICIENT_SPUS if len(rooms) < replicas else Code.INSUFFICIENT_CAPACITY,

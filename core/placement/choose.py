@@ -4,14 +4,13 @@ Each kind has a heap of the keys of its SPUs (`preference`). A key that has rise
 entered is corrected when it comes to the top; one that has fallen is entered again. So a place
 costs O(tier + log n), and what was kept from before never changes what is chosen.
 
-Of very many kinds (each SPU on a rack of its own) only those that share a cell with the list are
-looked at one by one; the others are as good as each other, level by level (`many_kinds`).
+Very many kinds (each SPU on a rack of its own) are compared in arrays (`many_kinds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from heapq import heappush
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -23,7 +22,7 @@ from spu_assigner.core.base.replica_lists import tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import binding_constraints
 from spu_assigner.core.placement.eligibility import PlacementField, ring_field, ruled_field
-from spu_assigner.core.placement.many_kinds import KindGroups, KindTable, best_offer
+from spu_assigner.core.placement.many_kinds import KindTable
 from spu_assigner.core.placement.preference import (
     NEVER,
     POSITION_BITS,
@@ -109,7 +108,7 @@ class Chooser:
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
-        self.groups: KindGroups | KindTable | None = None  # if there are very many kinds
+        self.table: KindTable | None = None  # if there are very many kinds
         self._take_keys(levels[0])
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
@@ -118,6 +117,9 @@ class Chooser:
         before, twice, at_of = self._of_topic, self._twice, self.field.at_of
         now = {at_of[each]: n for each, n in of_topic.items() if n and each in at_of}
         self._of_topic, self._twice = now, 2 * total
+        self._least_twofold = (
+            self._twice * min(self.field.capacity_list, default=0) // self.field.whole
+        )
         for at in {**before, **now}:
             if self._twice != twice or before.get(at, 0) != now.get(at, 0):
                 self._rekey(at)
@@ -140,9 +142,9 @@ class Chooser:
         if field.is_demanding and wanted is not None:
             is_demanded = field.lacks(counts) >= wanted - len(row)
         taken = {*row, *without} if without else row
-        if self.groups is not None:
-            self._looks += self.groups.looks
-            key = self.groups.best(counts, [cell for kind in alike for cell in kind.cells], taken)
+        if self.table is not None:
+            self._looks += self.table.looks
+            key = self.table.best([cell for kind in alike for cell in kind.cells], taken)
         else:
             key = self._best_of_tiers(counts, taken)
         if key == NEVER:
@@ -211,8 +213,7 @@ class Chooser:
         if self.leads is not None:
             self._lead_heaps = self._all_heaps(np.where(has_room, levels | self.leads.array, NEVER))
         if len(self.field.kinds) > (KINDS_SCANNED_MAX if self._is_new else KINDS_SCANNED_MAX // 8):
-            groups = KindGroups(self.field, self.front, self._kind_of_key)
-            self.groups = groups if groups.is_apt else KindTable(self.field, self.front)
+            self.table = KindTable(self.field, self.front)
 
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
@@ -223,15 +224,21 @@ class Chooser:
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
-        keys, ids, at_position = self.keys, self.field.id_list, self._positions.at
-
-        def now_of(entered: int) -> int:
-            return keys[at_position[entered & POSITION_MASK]]
-
-        def offer_of(entered: int) -> int:
-            return NEVER if ids[at_position[entered & POSITION_MASK]] in taken else entered
-
-        return best_offer(self._heaps[kind], now_of, offer_of)
+        heap, keys, ids = self._heaps[kind], self.keys, self.field.id_list
+        aside, found = list[int](), NEVER
+        while heap and found == NEVER:
+            entered = heap[0]
+            at = self.at_of_key(entered)
+            if keys[at] == entered:
+                aside.append(heappop(heap))
+                found = NEVER if ids[at] in taken else entered
+            elif entered < keys[at] != NEVER:  # It has risen.
+                heapreplace(heap, keys[at])
+            else:
+                heappop(heap)
+        for each in aside:
+            heappush(heap, each)
+        return found
 
     def _change(self, at: int, more: int) -> None:
         field = self.field
@@ -253,8 +260,8 @@ class Chooser:
             kind = self.field.kind_of[at]
             heappush(self._heaps[kind], now)
             self._entered += 1
-            if self.groups is not None:
-                self.groups.enter(kind, now)
+            if self.table is not None:
+                self.table.enter(kind, now)
 
     def _share(self, at: int) -> int:
         """Level 5 of an SPU as a part of its key; `NEVER`: it has no room."""
@@ -312,11 +319,13 @@ class Chooser:
         asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
         most = np.where(asks > 0, has - (asks - takes), NEVER)  # used, with a replica more
         after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
+        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis]).max(axis=0)
+        levels = largest << SHARE_SHIFT
+        if (used + takes * max(lists, ahead) <= most).all():
+            return levels, False
         is_full = (after > most[:, np.newaxis]).any(axis=0)
-        is_short = used + takes * lists > most
-        has_few = bool(is_short.any()) and bool((is_short & ~is_full[0]).any())
-        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis])
-        return np.where(is_full, NEVER, largest.max(axis=0) << SHARE_SHIFT), has_few
+        has_few = ((used + takes * lists > most).any(axis=0) & ~is_full[0]).any()
+        return np.where(is_full, NEVER, levels), bool(has_few)
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""

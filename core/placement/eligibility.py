@@ -30,7 +30,6 @@ from spu_assigner.core.constraints.rule_table import (
     rule_table,
     topic_rules,
 )
-from spu_assigner.core.constraints.spu_labels import bits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
@@ -153,7 +152,8 @@ class PlacementField:
                 self._turns.clear()
             tiers = [tuple(alike[cost]) for cost in sorted(alike)]
             # A single index gives no tuple, so it is asked for twice.
-            known = Turn(counts, [(tier, itemgetter(*tier, tier[-1])) for tier in tiers])
+            takers = [itemgetter(*(tier if len(tier) > 1 else 2 * tier)) for tier in tiers]
+            known = Turn(counts, list(zip(tiers, takers, strict=True)))
             self._turns[counts] = known
         return known
 
@@ -200,13 +200,13 @@ def ruled_field(
 ) -> PlacementField:
     """The field of a topic with constraints; kept with their table."""
     rules = topic_rules(state, topic, constraints, ignore_rack=ignore_rack)
-    fields, key = rules.table.fields, (rules.allowed, rules.admitted)
+    fields, key = rules.table.fields, (rules.allowed.tobytes(), rules.admitted.tobytes())
     known = fields.get(key)
     if isinstance(known, PlacementField):
         return known
     if len(fields) >= FIELDS_MAX:
         del fields[next(iter(fields))]
-    made = fields[key] = _field(rules, [*bits(rules.allowed)], is_ruled=True)
+    made = fields[key] = _field(rules, np.flatnonzero(rules.allowed).tolist(), is_ruled=True)
     return made
 
 

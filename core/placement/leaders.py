@@ -12,23 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain, compress
+from itertools import chain
 from typing import Final, TypeVar
 
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderKeys, Numbers
-from spu_assigner.core.state.takeovers import (
-    ALL,
-    COUNTS_MAX,
-    NEVER,
-    PAIR_WEIGHT,
-    PAIRS_SPUS_MAX,
-    Counts,
-    FromLeader,
-    Rack,
-    Takeovers,
-)
+from spu_assigner.core.state.ring import Ring
+from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Counts, Takeovers
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
@@ -37,8 +28,7 @@ STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
-NEARBY: Final = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6)  # lists after or before a list, with
-# which it may exchange followers
+NEARBY: Final = (1, -1, 2, -2, 3, -3)  # lists after or before one that may exchange followers
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
 Node = TypeVar("Node")
@@ -51,7 +41,9 @@ class KeptKeys(LeaderKeys):
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
-        LeaderKeys.add(self, spu, more)  # Faster than `super`.
+        self.led[spu] += more
+        if self.lists:
+            self.of_topic[spu] = self.of_topic.get(spu, 0) + more
         self.keys[spu] = self.key_now(spu)
 
 
@@ -154,96 +146,57 @@ def path_to(node: Node, before: Mapping[Node, tuple[Node, Hop]]) -> list[Hop]:
     return hops[::-1]
 
 
-class Failovers:
-    """Which follower of a list comes second, in places of a field."""
-
-    def __init__(self, field: PlacementField, counted: Takeovers) -> None:
-        self.field, self.counted = field, counted
-        self._ids, self._kind_of = field.id_list, field.kind_of
-        self._weights = [1 / (capacity or 1) for capacity in field.capacity_list]
-        # Of a rack what SPUs outside the field take over, and the slots of those in it elsewhere.
-        self._of_racks: dict[Rack, tuple[float, int]] = {}
-
-    def order_all(self, rows: Sequence[list[int]], *, is_kept: bool = False) -> None:
-        """Put the failover target of each list second, in place, and count it, so that others are
-        next; to stay counted if `is_kept`. Where each follower takes over more than is fair, the
-        list exchanges one with a list nearby, for an SPU of the same kind."""
-        ids, weights, counted, found = (
-            self._ids,
-            self._weights,
-            self.counted,
-            list[tuple[int, int]](),
-        )
-        for number, row in enumerate(rows):
-            leader = ids[row[0]]
-            of_rack, of_spu, fair = taken = counted.from_leader(leader)
-            shares = [(of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at] for at in row]
-            least = min(shares)
-            place = shares.index(least)
-            if least == NEVER:
-                continue
-            if self.field.is_ruled:
-                fair = self._fair(row[0], of_rack)
-            fair += PART * weights[row[place]]
-            if least > fair:
-                place = self._exchange(rows, number, taken, least, fair) or place
-            row[1], row[place] = row[place], row[1]
-            counted.add(leader, ids[row[1]])
-            found.append((leader, ids[row[1]]))
-        for leader, target in () if is_kept else found:
-            counted.add(leader, target, -1)
-
-    def _fair(self, leader: int, of_rack: Counts) -> float:
-        """What SPUs of the field take over from one for each slot, at the mean."""
-        field, rack_of = self.field, self.counted.rack_of
-        home = rack_of[self._ids[leader]]
-        if home not in self._of_racks:
-            counts = [*map(of_rack.__getitem__, self._ids)]
-            is_elsewhere = [*map(NEVER.__ne__, counts)]
-            others = of_rack[ALL] - sum(compress(counts, is_elsewhere))
-            self._of_racks[home] = others, sum(compress(field.capacity_list, is_elsewhere))
-        others, slots = self._of_racks[home]
-        weight = PAIR_WEIGHT if len(rack_of) <= PAIRS_SPUS_MAX else 0
-        part = 1 + weight * field.capacity_list[leader] / (field.whole - slots or 1)
-        return (of_rack[ALL] - others) * part / (slots or 1)
-
-    def _exchange(
-        self, rows: Sequence[list[int]], number: int, taken: FromLeader, least: float, fair: float
-    ) -> int | None:
-        """Let a list have a follower that takes over less than its least, if one is nearby: of the
-        first list that has a fair one, or the least; its place."""
-        ids, weights, (of_rack, of_spu, _) = self._ids, self._weights, taken
-        row, kind_of, found = rows[number], self._kind_of, None
-        own = {kind_of[at]: at for at in row[1:]}
+def order_failovers(rows: Sequence[list[int]], field: PlacementField, counted: Takeovers) -> None:
+    """Put the failover target of each list second, in place, beside what is counted: the follower
+    that has taken over least, or one of a list nearby, for an SPU of the same kind."""
+    ids, kind_of, weight = field.id_list, field.kind_of, counted.pair_weight
+    parts = [1 / (capacity or 1) for capacity in field.capacity_list]
+    found: list[tuple[Counts, Counts, int]] = []
+    for number, row in enumerate(rows):
+        of_rack, of_spu = counted.from_leader(ids[row[0]])
+        own: dict[int, int] = {}
+        least, place, way = NEVER, 0, None
+        for at in row[1:]:
+            spu, own[kind_of[at]] = ids[at], at
+            share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
+            if share < least:
+                least, place = share, row.index(at)
+        if not place:
+            continue
         for step in NEARBY:
-            if not 0 <= number + step < len(rows):
-                continue
-            other = rows[number + step]
+            other = rows[number + step] if 0 <= number + step < len(rows) else row
             for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
-                share = (of_rack[ids[at]] + of_spu[ids[at]] + PART) * weights[at]
-                if share < least and at not in row:
-                    given = own.get(kind_of[at])
-                    if given is not None and given not in other:
-                        least, found = share, (other, at, given)
-            if least <= fair:
-                break
-        if found is None:
-            return None
-        other, at, given = found
-        place = row.index(given)
-        row[place], other[other.index(at)] = at, given
-        return place
+                if kind_of[at] in own:
+                    spu = ids[at]
+                    share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
+                    if share < least and at not in row and own[kind_of[at]] not in other:
+                        least, way = share, (other, at, own[kind_of[at]])
+        if way is not None:
+            other, at, given = way
+            place = row.index(given)
+            row[place], other[other.index(at)] = at, given
+        row[1], row[place] = row[place], row[1]
+        spu = ids[row[1]]
+        of_rack[spu] += 1
+        of_spu[spu] += weight
+        found.append((of_rack, of_spu, spu))
+    for of_rack, of_spu, spu in found:
+        of_rack[spu] -= 1
+        of_spu[spu] -= weight
 
 
-def failovers_of(
-    state: ClusterState, field: PlacementField, *, ignore_rack: bool, replicas: int
-) -> Failovers | None:
-    """Of lists on the ring, beside all topics; None: they are not counted."""
+def counts_failovers(ring: Ring, spus: int) -> bool:
+    """Whether it matters who follows first on a ring, in a cluster of so many SPUs."""
+    racks = len({spu.rack or spu.spu_id for spu in ring.described()})
+    is_plain = racks in (1, ring.size) and spus > SPUS_MAX_WITHOUT_RACKS
+    return racks * spus <= COUNTS_MAX and not is_plain
+
+
+def counted_failovers(state: ClusterState, *, ignore_rack: bool, replicas: int) -> Takeovers | None:
+    """Beside which those of lists on the ring are to be even; None: they do not matter."""
     if replicas == 1 or ignore_rack:
         return None
-    ring, count = state.ring, len(state.spus)
-    if "failovers" not in ring.kept:
-        racks = len({spu.rack or spu.spu_id for spu in ring.described()})
-        is_plain = racks in (1, ring.size) and count > SPUS_MAX_WITHOUT_RACKS
-        ring.kept["failovers"] = racks * count <= COUNTS_MAX and not is_plain
-    return Failovers(field, state.takeovers()) if ring.kept["failovers"] else None
+    kept = state.ring.kept
+    if "failovers" not in kept:
+        kept["failovers"] = counts_failovers(state.ring, len(state.spus))
+    return state.takeovers() if kept["failovers"] else None

@@ -90,12 +90,12 @@ class ListRepair:
     state: ClusterState
     leaving: Collection[int]  # SPUs
     chooser: Chooser
-    choice: LeaderChoice | None  # of who may lead; None: all that are online
+    choice: LeaderChoice  # of who may lead
 
     def take(self, row: Sequence[int], wanted: int) -> int | None:
         """The best SPU for a list that is to have so many replicas; None: there is none."""
         staying = [spu_id for spu_id in row if spu_id not in self.leaving]
-        if self.choice is not None and not any(map(self.choice.can_lead, staying)):
+        if not any(map(self.choice.can_lead, staying)):
             without = {*row, *self.choice.demoted}
             taken = self.chooser.take(staying, without=without, wanted=wanted)
             if taken is not None:

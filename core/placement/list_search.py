@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from spu_assigner.core.base.limits import REPLICATION_FACTOR_MAX
 from spu_assigner.core.constraints.rule_table import (
@@ -40,7 +40,6 @@ STEPS_MAX: Final = 5 * SEARCH_STEPS_MAX  # of all looks for one conflict; some 1
 
 Rooms = Mapping[int, int]  # replicas that SPUs have room for; those without room are not there
 Row = list[int]  # places in the field
-_Rule = TypeVar("_Rule")
 
 
 class ListSearch:
@@ -192,28 +191,28 @@ class RuledRequest:
         return found
 
     def _found(self, rules: Sequence[HardRule], work: Work) -> bool | None:
-        table, excluded = self.rules.table, union(rules)
-        barred = sum(rule.barred for rule in rules)
+        table, excluded = self.rules.table, union(rules, self.rules.table.labels)
+        barred = [rule.barred for rule in rules if rule.barred is not None]
         maxes, mins = [REPLICATION_FACTOR_MAX] * table.size, [0] * table.size
-        hard: set[int] = set()  # levels
         for rule in rules:
-            for at, level in enumerate(table.levels):
-                if rule.level is level:
-                    hard.add(at)
-                    for cell in level.cells:
-                        maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
-                        mins[cell] = rule.mins.get(cell, mins[cell])
-        places = [place for place in self.rooms if not excluded >> place & 1]
+            for cell in () if rule.level is None else rule.level.cells:
+                maxes[cell] = min(maxes[cell], rule.max or maxes[cell])
+                mins[cell] = rule.mins.get(cell, mins[cell])
+        limiting = [rule.level for rule in rules]
+        hard = [
+            at for at, level in enumerate(table.levels) if any(level is each for each in limiting)
+        ]
+        places = [place for place in self.rooms if not excluded[place]]
         kinds = []
         for place in places:
-            cells = tuple([table.spus[place].cells[at] for at in sorted(hard)])
-            rank = BARRED if barred >> place & 1 else 0
+            cells = tuple([table.spus[place].cells[at] for at in hard])
+            rank = BARRED if any(each[place] for each in barred) else 0
             kinds.append(AlikeSpus(cells, weight=0, rank=rank))
         field = PlacementField(
             table,
             places,
             kinds,
-            levels=[table.levels[at].cells for at in sorted(hard)],
+            levels=[table.levels[at].cells for at in hard],
             maxes=maxes,
             mins=mins,
         )
@@ -230,20 +229,19 @@ class RuledRequest:
 
 def conflict_of(request: RuledRequest) -> list[HardRule]:
     """Rules that conflict, of which none can be spared; all of them together must conflict."""
-    able = sum(1 << place for place in request.rooms)
-    rules = request.rules.hard
-    matter = [rule for rule in rules if rule.excluded & able or rule.level or rule.barred & able]
+    able = [*request.rooms]
+    matter = [
+        rule
+        for rule in request.rules.hard
+        if rule.level
+        or any(each[able].any() for each in (rule.excluded, rule.barred) if each is not None)
+    ]
     for rule in matter:
         if request.fits([rule]) is False:
             return [rule]
-    return needed(matter, lambda kept: request.fits(kept) is False)
-
-
-def needed(rules: Sequence[_Rule], is_conflict: Callable[[Sequence[_Rule]], bool]) -> list[_Rule]:
-    """Rules that conflict, without those that can be left out one by one, the last first."""
-    kept = list(rules)
-    for rule in reversed(rules):
+    kept = matter
+    for rule in reversed(matter):
         fewer = [each for each in kept if each is not rule]
-        if is_conflict(fewer):
+        if request.fits(fewer) is False:
             kept = fewer
     return kept

@@ -35,27 +35,27 @@ class ListChooser(Chooser):
         back by `put_back`, before another one is taken."""
         field, fronts, heaps, mark = self.field, self._fronts, self._heaps, work.mark
         at_position = self._positions.at
-        if self.groups is not None:
-            work.look(length * self.groups.looks)
-            return self._take_grouped(length, first)
-        turn, row, keys, kind_of = field.first_turn, list[int](), self.keys, field.kind_of
+        if self.table is not None:
+            work.look(length * self.table.looks)
+            return self._take_of_many(length, first)
+        turn, row, keys, kind_of = field.first_turn, [*first], self.keys, field.kind_of
         if first:
             self.take_out(first)
-            row += first
             for at in first:
-                turn = field.turn_after(turn, field.kind_of[at])
+                turn = field.turn_after(turn, kind_of[at])
         for _ in range(length - len(row)):
             if turn.mark is not mark:
                 turn.mark = mark
                 work.look_once(turn.counts, field.looks_a_turn)
             for tier in turn.tiers:
-                best: int = min(tier[1](fronts))
+                tops: tuple[int, ...] = tier[1](fronts)
+                best = min(tops)
                 if best != NEVER:
                     break
             else:
                 self.put_back(row)
                 return None
-            at = at_position[best & POSITION_MASK] if row else self._first_of(tier[0], length)
+            at = at_position[best & POSITION_MASK] if row else self._first_of(tier[0], tops, length)
             kind = kind_of[at]
             row.append(at)
             heap = heaps[kind]
@@ -73,7 +73,7 @@ class ListChooser(Chooser):
 
     def take_out(self, row: Sequence[int]) -> None:
         """Take these SPUs as a list, whichever they are."""
-        if self.groups is None:
+        if self.table is None:
             for at in row:
                 kind = self.field.kind_of[at]
                 heap = self._heaps[kind]
@@ -84,7 +84,7 @@ class ListChooser(Chooser):
 
     def put_back(self, row: Sequence[int]) -> None:
         """Let the SPUs of a list that is not given be as before."""
-        if self.groups is None:
+        if self.table is None:
             for at in row:
                 kind, key = self.field.kind_of[at], self.keys[at]
                 heappush(self._heaps[kind], key)
@@ -92,14 +92,14 @@ class ListChooser(Chooser):
 
     def commit(self, row: Sequence[int]) -> None:
         """Hand out a replica to each SPU of a list that was taken."""
-        if self.groups is not None:
+        if self.table is not None:
             for at in row:
                 self._change(at, 1)
             return
         counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
         keys, heaps, fronts, position_of = self.keys, self._heaps, self._fronts, self._positions.of
         kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
-        capacities = self.field.capacity_list
+        capacities, twofold = self.field.capacity_list, self._least_twofold
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
@@ -110,7 +110,7 @@ class ListChooser(Chooser):
                 continue
             low = held if held < TOPIC_MAX else TOPIC_MAX
             now = shared | low << POSITION_BITS | position_of[at]
-            if held * whole >= twice * capacities[at]:
+            if held >= twofold and held * whole >= twice * capacities[at]:
                 now += TWOFOLD
             keys[at] = now
             heap = heaps[kind_of[at]]
@@ -128,7 +128,7 @@ class ListChooser(Chooser):
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
-        front = self._fronts[kind] if self.groups is None else self.front(kind, ())
+        front = self._fronts[kind] if self.table is None else self.front(kind, ())
         return None if front == NEVER else self.at_of_key(front)
 
     def room(self, at: int) -> int:
@@ -157,18 +157,18 @@ class ListChooser(Chooser):
             for _, takes, leader, used, has in self._resources
         )
 
-    def _first_of(self, kinds: Sequence[int], length: int) -> int:
-        """The SPU of these kinds for the first place of a new list: of those kinds that come to be
-        in it, and of equal SPUs of each, the one that leads least."""
-        fronts, keys, at_position, best = self._fronts, self.keys, self.leads.at, POSITION_MASK
-        if len(kinds) > length:
-            kinds = sorted(kinds, key=fronts.__getitem__)[:length]
-        for kind in kinds:
-            heap = self._lead_heaps[kind]
+    def _first_of(self, kinds: Sequence[int], tops: Sequence[int], length: int) -> int:
+        """The SPU of these kinds, with these best keys, for the first place of a new list: of those
+        kinds that come to be in it, and of equal SPUs of each, the one that leads least."""
+        keys, at_position, best = self.keys, self.leads.at, POSITION_MASK
+        most = NEVER if len(kinds) <= length else sorted(tops)[length]
+        for kind, top in zip(kinds, tops, strict=False):
+            heap = self._lead_heaps[kind] if top < most else ()
             while heap:
-                position = heap[0] & POSITION_MASK
+                entered = heap[0]
+                position = entered & POSITION_MASK
                 now = keys[at_position[position]]
-                if now ^ heap[0] <= POSITION_MASK:  # Equal but in position.
+                if now ^ entered <= POSITION_MASK:  # Equal but in position.
                     best = min(best, position)
                     break
                 if now == NEVER:
@@ -177,7 +177,7 @@ class ListChooser(Chooser):
                     heapreplace(heap, now & ~POSITION_MASK | position)
         return at_position[best]
 
-    def _take_grouped(self, length: int, first: Sequence[int]) -> list[int] | None:
+    def _take_of_many(self, length: int, first: Sequence[int]) -> list[int] | None:
         """The same, of very many kinds."""
         row = [self.field.id_list[at] for at in first]
         while len(row) < length:

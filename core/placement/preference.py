@@ -114,7 +114,7 @@ class Positions:
         array *= of_count[(cycle + turn) % len(of_count)]
         array %= modulo
         if len(levels) == 1:
-            order = np.argsort((levels[0] << POSITION_BITS) + array)
+            order = ((levels[0] << POSITION_BITS) + array).argsort()
         else:
             order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
         if levels:

@@ -36,7 +36,8 @@ from spu_assigner.core.placement.leaders import (
     LOOKS_A_LIST,
     KeptKeys,
     LedLists,
-    failovers_of,
+    counted_failovers,
+    order_failovers,
 )
 from spu_assigner.core.placement.list_search import ListSearch, Rooms, Row, without
 from spu_assigner.core.placement.new_lists import ListChooser
@@ -112,6 +113,7 @@ class _NewLists:
         replicas, lists = asked.replicas, asked.partitions
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
+        self._are_alike = self.leads_alike and field.ranks == (0,)
         led = state.ledger.leaders(field.ids)
         shares = slot_shares(led + 1, field.capacities)
         self._chooser = chooser = ListChooser(
@@ -120,9 +122,7 @@ class _NewLists:
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
         self.leads = self._leads(led, shares)
-        self._failovers = failovers_of(
-            state, field, ignore_rack=asked.ignore_rack, replicas=replicas
-        )
+        self._failovers = counted_failovers(state, ignore_rack=asked.ignore_rack, replicas=replicas)
         can_lead = None if self.leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
         is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
@@ -151,7 +151,7 @@ class _NewLists:
         a_turn = max(field.size // asked.replicas, TURN_MIN)
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
-            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.groups is None:
+            if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.table is None:
                 led = slot_shares(np.array(self.leads.led) + 1, field.capacities)
                 chooser.turn_on(asked.start + done, done // a_turn, led)
             row = self._next(left)
@@ -191,7 +191,7 @@ class _NewLists:
         if self.leads_alike:
             LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
-            self._failovers.order_all(rows)
+            order_failovers(rows, self._field, self._failovers)
         field = self._field
         if field.ranks[-1] >= field.last_rank:
             for row in rows:
@@ -199,12 +199,11 @@ class _NewLists:
 
     def _next(self, left: int) -> Row | None:
         """The next list, taken; None: there is none."""
-        first = Row() if self._rooms is None else self._forced(self._rooms, left)
+        first = [] if self._rooms is None else self._forced(self._rooms, left)
         if first is None:
             return None
         row = self._chooser.take_list(self._asked.replicas, self._work, first)
-        are_alike = self.leads_alike and self._field.ranks == (0,)
-        return row if row is None or are_alike else self._led_better(row, first)
+        return row if row is None or self._are_alike else self._led_better(row, first)
 
     def _forced(self, rooms: NDArray[np.int32], lists: int) -> Row | None:
         """The critical SPUs that the next of so many lists begins with; None: they do not fit."""

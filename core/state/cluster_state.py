@@ -108,7 +108,7 @@ class ClusterState:
     def takeovers(self) -> Takeovers:
         """Failover counts per rack and SPU. O(lists) at first and after a change of racks."""
         if self._takeovers is None:
-            spus = ((spu_id, spu.rack, spu.capacity) for spu_id, spu in self.spus.items())
+            spus = ((spu_id, spu.rack) for spu_id, spu in self.spus.items())
             maps = (topic.replicas.lists() for topic in self.topics.values())
             self._takeovers = Takeovers(spus, maps)
         return self._takeovers
@@ -263,7 +263,7 @@ class ClusterState:
         if before is not None and before.rack != spu.rack:
             self._takeovers = None
         if self._takeovers is not None:
-            self._takeovers.enter(spu.spu_id, spu.rack, spu.capacity)
+            self._takeovers.enter(spu.spu_id, spu.rack)
             if self._takeovers.size > COUNTS_MAX:
                 self._takeovers = None
         for each, sign in ((before, -1), (spu, 1)):

@@ -20,32 +20,25 @@ PAIRS_SPUS_MAX: Final = 128  # up to so many SPUs it is counted for each pair of
 PAIR_WEIGHT: Final = 2  # of what is taken over from one SPU, beside what is from its whole rack
 ONE_BY_ONE: Final = 2_048  # lists of a map up to which they are counted in plain Python
 NEVER: Final = float("inf")  # what an SPU takes over from its own rack: it is never the least
-ALL: Final = -1  # no SPU: what all together take over
+NOBODY: Final = -1  # no leader: where pairs are not counted
 
 Rack = str | int  # an SPU without a rack fails alone: its id is its rack
 Counts = defaultdict[int, float]  # of each SPU
-# What SPUs take over from the rack of one and from it alone, weighed, and both for each slot of
-# theirs at the mean.
-FromLeader = tuple[Counts, Counts, float]
 
 
 class Takeovers:
     """The counts of one cluster."""
 
     def __init__(
-        self, spus: Iterable[tuple[int, str | None, int]], maps: Iterable[ReplicaLists]
+        self, spus: Iterable[tuple[int, str | None]], maps: Iterable[ReplicaLists] = ()
     ) -> None:
-        """Of SPUs with these racks and capacities, and of the maps of a cluster."""
+        """Of SPUs on these racks, and of the maps of a cluster."""
         self.rack_of: dict[int, Rack] = {}
-        self._capacities: dict[int, int] = {}
-        self._slots: defaultdict[Rack, int] = defaultdict(int)
-        self._all_slots = 0
         self._from_racks: dict[Rack, Counts] = {}
         self._from_spus: defaultdict[int, Counts] = defaultdict(lambda: defaultdict(int))
-        self._pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
-        self._known: dict[int, FromLeader] = {}  # with the mean of one list, by leader
-        for spu_id, rack, capacity in spus:
-            self.enter(spu_id, rack, capacity)
+        self.pair_weight = PAIR_WEIGHT  # 0: there are too many SPUs
+        for spu_id, rack in spus:
+            self.enter(spu_id, rack)
         for lists in maps:
             self.count(lists)
 
@@ -54,50 +47,38 @@ class Takeovers:
         """Racks times SPUs."""
         return len(self._from_racks) * len(self.rack_of)
 
-    def enter(self, spu_id: int, rack: str | None, capacity: int) -> None:
-        """Enter an SPU that no list holds yet, or another capacity of one that is there."""
+    def enter(self, spu_id: int, rack: str | None) -> None:
+        """Enter an SPU that no list holds yet, or that is there."""
         home = self.rack_of.setdefault(spu_id, spu_id if rack is None else rack)
-        more = max(capacity, 1) - self._capacities.get(spu_id, 0)
-        self._capacities[spu_id] = max(capacity, 1)
-        self._slots[home] += more
-        self._all_slots += more
-        self._known.clear()
         self._from_racks.setdefault(home, defaultdict(int))[spu_id] = NEVER
         if len(self.rack_of) > PAIRS_SPUS_MAX:
-            self._pair_weight = 0
+            self.pair_weight = 0
             self._from_spus.clear()
 
-    def from_leader(self, leader: int) -> FromLeader:
-        """What is taken over from an SPU."""
-        of_rack, of_spu, mean = self._known.get(leader) or self._counts_of(leader)
-        return of_rack, of_spu, of_rack[ALL] * mean
-
-    def _counts_of(self, leader: int) -> FromLeader:
-        home, weight = self.rack_of[leader], self._pair_weight
-        slots, of_spu = self._slots[home], self._from_spus[leader if weight else ALL]
-        part = 1 + weight * self._capacities[leader] / slots
-        mean = part / (self._all_slots - slots or 1)
-        known = self._known[leader] = self._from_racks[home], of_spu, mean
-        return known
+    def from_leader(self, leader: int) -> tuple[Counts, Counts]:
+        """What SPUs take over from the rack of an SPU, and from it alone, weighed."""
+        of_spu = self._from_spus[leader if self.pair_weight else NOBODY]
+        return self._from_racks[self.rack_of[leader]], of_spu
 
     def add(self, leader: int, target: int, lists: int = 1) -> None:
         """Count so many lists of this leader and failover target; below 0 they are gone."""
-        of_rack, of_spu, _ = self._known.get(leader) or self._counts_of(leader)
+        of_rack, of_spu = self.from_leader(leader)
         of_rack[target] += lists
-        of_rack[ALL] += lists
-        of_spu[target] += lists * self._pair_weight
+        of_spu[target] += lists * self.pair_weight
 
     def count(self, lists: ReplicaLists, sign: int = 1) -> None:
         """Count a map, or, with -1, take it out."""
         if lists.count > ONE_BY_ONE:
             self._count_many(lists.matrix, sign)
             return
-        rack_of = self.rack_of
+        rack_of, weight = self.rack_of, self.pair_weight * sign
         for leader, *others in lists.tolist():
             home = rack_of[leader]
             for other in others:
                 if rack_of[other] != home:
-                    self.add(leader, other, sign)
+                    self._from_racks[home][other] += sign
+                    if weight:
+                        self._from_spus[leader][other] += weight
                     break
 
     def _count_many(self, matrix: IdMatrix, sign: int) -> None:

@@ -60,13 +60,13 @@ def cluster() -> Ruled:
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics that were looked at since."""
     found: list[str] = []
-    broken = violations._Tables.broken
+    broken = violations._broken
 
-    def noted(tables: Any, state: Any, name: str) -> Any:
+    def noted(state: Any, name: str, *more: Any) -> Any:
         found.append(name)
-        return broken(tables, state, name)
+        return broken(state, name, *more)
 
-    monkeypatch.setattr(violations._Tables, "broken", noted)
+    monkeypatch.setattr(violations, "_broken", noted)
     return found
 
 

@@ -15,7 +15,7 @@ from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
-from spu_assigner.core.placement import choose, many_kinds
+from spu_assigner.core.placement import choose
 from spu_assigner.core.saving import state_from_json, state_to_json
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
@@ -23,13 +23,11 @@ from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
 
-@pytest.fixture(autouse=True, scope="module", params=[(256, 0), (0, 16), (0, -1)])
+@pytest.fixture(autouse=True, scope="module", params=[256, 0])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Kinds are scanned one by one, or have heaps of tops, or are compared in arrays."""
-    scanned, groups = request.param
+    """Kinds are scanned one by one, or compared in arrays."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, "KINDS_SCANNED_MAX", scanned)
-        patch.setattr(many_kinds, "GROUPS_MAX", groups)
+        patch.setattr(choose, "KINDS_SCANNED_MAX", request.param)
         yield
 
 
