@@ -7,7 +7,6 @@ there, as after any installation.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from contextlib import ExitStack
@@ -27,8 +26,7 @@ LIMIT_SECONDS: Final = 5.0
 
 def examined(installation: Installation, byte_code: Path) -> tuple[float, dict[str, Any]]:
     """How long the process takes, and what it says."""
-    path = os.pathsep.join([*map(str, installation.python_path), os.environ.get("PYTHONPATH", "")])
-    environ = {**installation.environ, "PYTHONPYCACHEPREFIX": str(byte_code), "PYTHONPATH": path}
+    environ = {**installation.environ, "PYTHONPYCACHEPREFIX": str(byte_code)}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     begun = time.perf_counter()
     done = subprocess.run(

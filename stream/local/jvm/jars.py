@@ -24,6 +24,7 @@ from xml.sax.saxutils import quoteattr
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.child_processes import run_to_end
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.local.jvm.build_cache import (
     cache_home,
     key_of,
@@ -38,6 +39,7 @@ LOCK_FILE: Final = Path(__file__).with_name("jars.lock.json")
 # The Kafka source that waits for events, compiled from the Java beside it (`make jar`).
 EXTENSION: Final = Path(__file__).with_name("spark_extension") / "spu-assigner-spark.jar"
 SETTINGS_VARIABLE: Final = "SPU_ASSIGNER_IVY_SETTINGS"
+NAMES_MAX: Final = 3  # of jars, in one message
 FETCH_SECONDS_MAX: Final = 900.0  # 55 MB over a slow line; Ivy itself waits without end
 
 Group = Literal[
@@ -187,13 +189,11 @@ def ensure_all(
     return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
 
 
-def absent(
-    groups: Sequence[Group], environ: Mapping[str, str] | None = None
-) -> tuple[list[Path], list[Path]]:
-    """The jars of these groups that are missing, and those that are not as the lock says.
+def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = None) -> None:
+    """Return if all jars of these groups are there as the lock says; nothing is fetched.
 
     Raises:
-        JarError: the lock cannot be read.
+        JarError: they are not; it names some.
     """
     lock, home = read_lock(), cache_home(environ)
     wrong = [
@@ -202,8 +202,13 @@ def absent(
         for jar in lock[group]
         if not _is_right(path := _folder(home, group, lock[group]) / jar.file_name, jar)
     ]
-    missing = [path for path in wrong if not path.is_file()]
-    return missing, [path for path in wrong if path not in missing]
+    if wrong:
+        option = " --s3" if "spark-s3" in groups else ""
+        raise JarError(
+            f"jars are missing, or differ from the lock: {listed(wrong, NAMES_MAX)}; run "
+            f"`python -m spu_assigner.stream.setup{option}`, which fetches them, as a start of the "
+            "job does"
+        )
 
 
 def _folder(home: Path, group: Group, jars: Sequence[Jar]) -> Path:

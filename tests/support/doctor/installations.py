@@ -30,7 +30,6 @@ PREFIX = "doctor."
 SHARDS_THEN = 2
 CHUNK = 512  # bytes that Hadoop makes a sum of
 PASSWORD = "doctor's"
-AHEAD_SECONDS = 1_800  # that a broker's clock may be wrong; Kafka takes an hour
 NO_PORTS = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
 _OWN = ("SPU_ASSIGNER_", "KAFKA_", "SPARK_", "PYSPARK_")
 _KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_IVY_SETTINGS")
@@ -41,7 +40,6 @@ class Installation:
     """What the doctor is called with."""
 
     environ: Mapping[str, str]
-    python_path: Sequence[Path] = ()
     has_no_other_java: bool = False  # only what JAVA_HOME and PATH name is looked for
     arguments: Sequence[str] = ()
 
