@@ -105,7 +105,6 @@ PARTS: Final = (
     Part(
         name="simulate", results=("simulate",), minutes=0.2, whole=_pytest("test_simulate_bench.py")
     ),
-    Part(name="doctor", results=("doctor",), minutes=5, whole=_pytest("test_doctor_bench.py")),
     Part(
         name="resources",
         results=("resources",),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import OFFSET_END, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.jvm.build_cache import cache_home
 from spu_assigner.stream.local.jvm.jars import read_lock
@@ -33,24 +33,10 @@ def be_another(checkpoint: Path) -> None:
     rewrite(checkpoint / "metadata", lambda text: other)
 
 
-def have_state_in_format_2(checkpoint: Path) -> None:
-    ids = [[["0407717b-48cd-4f7d-9d3c-a5f838aed341"]] for _ in range(2)]
-    note = json.dumps(
-        {"nextBatchWatermarkMs": 0, "stateUniqueIds": {"0": ids}}, separators=(",", ":")
-    )
-    rewrite(checkpoint / "commits/12", lambda text: f"v2\n{note}")
-
-
 def be_older(checkpoint: Path) -> None:
     for log in ("offsets", "commits"):
         for batch in (11, 12):
             (checkpoint / log / str(batch)).unlink()
-
-
-def break_off_recovery(checkpoint: Path) -> None:
-    for name in ("offsets", "commits", "state", "sources"):
-        shutil.rmtree(checkpoint / name)
-    rewrite(checkpoint / "metadata", lambda text: text.replace("}", ',"recovered":true}'))
 
 
 def changed(change: Callable[[Path], object]) -> Prepare:
@@ -115,12 +101,6 @@ def listening(factory: InstallationFactory) -> int:
 # What is wrong with the broker, or with how clients connect to it.
 
 
-def closed_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 def at(address: Callable[[InstallationFactory], str]) -> Prepare:
     """With this address of the brokers."""
     return lambda factory, folder: factory.sound(folder, KAFKA_BOOTSTRAP_SERVERS=address(factory))
@@ -134,24 +114,6 @@ def as_user(name: str = "doctor", **environ: str) -> Prepare:
 def stranger(factory: InstallationFactory, folder: Path) -> Installation:
     authority = str(factory.secured.certificates.path("stranger.pem"))
     return factory.user(folder, SPU_ASSIGNER_SSL_CA_FILE=authority)
-
-
-def misnamed(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("MISNAMED"))
-
-
-def no_tls(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.bootstrap)
-
-
-def no_certificate(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(
-        folder,
-        KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("SSL"),
-        SPU_ASSIGNER_SECURITY_PROTOCOL="SSL",
-        SPU_ASSIGNER_SASL_USERNAME="",
-        SPU_ASSIGNER_SASL_PASSWORD="",
-    )
 
 
 # What is wrong with topics.
@@ -172,25 +134,6 @@ def topic_gone(factory: InstallationFactory, folder: Path) -> Installation:
         return installation
 
 
-def partitions(factory: InstallationFactory, folder: Path) -> Installation:
-    """A topic that a broker has made by itself, as it would have it."""
-    prefix, name = "doctor-parts.", "doctor-parts.assigner-audit"
-    with AdminClient(factory.client) as admin:
-        for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-            future.result(timeout=60)
-        factory.until_topics(lambda found: name in found)
-        return factory.without_checkpoint(folder, prefix)
-
-
-def topic_set(prefix: str, topic: str, name: str, value: str) -> Prepare:
-    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
-        installation = made(factory, folder, prefix)
-        factory.set(prefix + topic, name, value)
-        return installation
-
-    return prepare
-
-
 # What is wrong between checkpoint and Kafka.
 
 
@@ -204,16 +147,6 @@ def input_lost(factory: InstallationFactory, folder: Path) -> Installation:
         for future in admin.delete_records([place]).values():
             future.result(timeout=60)
         return factory.sound(folder, prefix)
-
-
-def input_replaced(factory: InstallationFactory, folder: Path) -> Installation:
-    """The topics of another cluster, where nothing was sent yet; only the marker is there."""
-    prefix = "doctor-replaced."
-    create_topics(factory.client, prefix=prefix)
-    for left in factory.messages:
-        if left.topic == "assigner-commits":
-            factory.send(prefix + left.topic, left.value, left.key or b"")
-    return factory.sound(folder, prefix)
 
 
 def open_input(factory: InstallationFactory, folder: Path) -> Installation:
@@ -233,12 +166,6 @@ def repeated_under_another_policy(factory: InstallationFactory, folder: Path) ->
     installation = factory.sound(folder, SPU_ASSIGNER_DEFAULT_POLICY="kafka")
     (folder / "checkpoint/commits/12").unlink()
     return installation
-
-
-def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:
-    prefix = factory.filled("doctor-garbled.")
-    factory.send(f"{prefix}assigner-commits", b"\0\0\0\0\7?", b"spu-assigner")
-    return factory.sound(folder, prefix)
 
 
 def other_prefix(factory: InstallationFactory, folder: Path) -> Installation:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -181,12 +180,3 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     """Change a file, and its sums with it."""
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     write_sums(path)
-
-
-def program(installation: Installation) -> list[str]:
-    """The command as a process of its own."""
-    start = "from spu_assigner.stream.cli import main; main()"
-    if installation.has_no_other_java:
-        hide = "import spu_assigner.stream.local.jvm.java as java; java.SEARCH_PATTERNS = (); "
-        start = f"{hide}java.PACKAGE = 'no_such_package'; {start}"
-    return [sys.executable, "-c", start, "doctor", *installation.arguments]

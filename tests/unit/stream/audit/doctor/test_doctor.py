@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.errors import AssignerError, InvariantError
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
-from spu_assigner.stream.audit.doctor import checks
+from spu_assigner.stream.audit.doctor import codes
 from spu_assigner.stream.audit.doctor.checks import (
     CHECKS,
     CheckReport,
@@ -38,7 +38,9 @@ from spu_assigner.stream.kafka.errors import AccessError, RenewedError
 from spu_assigner.stream.local.jvm.jars import JarError
 from spu_assigner.stream.local.jvm.java import EXPECTED
 
-DOCUMENT = Path(__file__).parents[5] / "docs/doctor.md"
+ROOT = Path(__file__).parents[5]
+DOCUMENT = ROOT / "docs/doctor.md"
+FOLDER = ROOT / "stream/audit/doctor"
 LATER = 60.0
 RATE = ThrottleValue(broker=1, topic=None, setting="rate", value="5", before=None)
 COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
@@ -68,7 +70,7 @@ def reports_of(*checks: DoctorCheck, seconds: float = LATER) -> list[CheckReport
     return run_checks(new_look(), seconds, checks)
 
 
-def codes(report: CheckReport) -> list[str]:
+def codes_of(report: CheckReport) -> list[str]:
     return [finding.rule.code for finding in report.findings]
 
 
@@ -80,8 +82,15 @@ def test_every_code_has_a_name_of_its_own_and_is_in_the_docs() -> None:
     table = written.partition("<!-- findings -->\n")[2].partition("\n<!-- /findings -->")[0]
     assert table == describe()
     assert EXPECTED in rules()["D101"].fix
-    code = "".join(path.read_text("utf-8") for path in Path(checks.__file__).parent.glob("*.py"))
+    code = "".join(path.read_text("utf-8") for path in FOLDER.glob("*.py"))
     assert {*re.findall(r'"(D\d{3})"', code)} == {*rules()}
+
+
+def test_the_errors_that_have_a_code_are_there() -> None:
+    """They are named by text, so that no wing is imported for it."""
+    sources = "".join(path.read_text("utf-8") for path in ROOT.glob("[cs]*/**/*.py"))
+    assert [each for each in codes._OF_ERRORS if f"class {each}(" not in sources] == []
+    assert {*codes._OF_REFUSALS} == {*ConnectionRefusal}
 
 
 def test_the_checks_of_the_jobs_start_are_those_of_the_doctor() -> None:
@@ -157,7 +166,7 @@ def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
         DoctorCheck(name="other", look=breaks, roles=(Role.MOVER,)),
     )
     unexpected = "the check of broken ended with an unexpected error"
-    assert [(each.name, codes(each), each.not_checked) for each in reports] == [
+    assert [(each.name, codes_of(each), each.not_checked) for each in reports] == [
         ("broken", ["D003"], None),
         ("failed", ["D121"], None),
         ("silent", [], "there is nothing to check"),
@@ -187,8 +196,8 @@ def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
     go_on.set()
     late = "the check of stuck did not end in time"
     assert (quick.found, quick.not_checked) == ("done", None)
-    assert (codes(stuck), stuck.not_checked) == (["D002"], late)
-    assert (codes(after), after.not_checked) == ([], late)
+    assert (codes_of(stuck), stuck.not_checked) == (["D002"], late)
+    assert (codes_of(after), after.not_checked) == ([], late)
 
 
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
