@@ -57,17 +57,8 @@ class DoctorRule:
     code: str
     name: str
     about: str  # what is found
-    why: str  # its cause, or its effect
     fix: str  # what to do
     severity: Literal["fault", "warning"] = "fault"
-
-    def explained(self) -> str:
-        """All that there is to say of it."""
-        strict = "" if self.severity == "fault" else " with --strict"
-        return (
-            f"{self.code} {self.name}: {self.about}\n{self.why}\nwhat to do: {self.fix}\n"
-            f"a {self.severity}: the exit status is 1{strict}"
-        )
 
 
 @cache
@@ -75,14 +66,6 @@ def rules() -> dict[str, DoctorRule]:
     """All, by code."""
     table = tomllib.loads(Path(__file__).with_name("codes.toml").read_text("utf-8"))
     return {code: DoctorRule(code=code, **fields) for code, fields in table.items()}
-
-
-def rule_of(code_or_name: str) -> DoctorRule | None:
-    """The rule with this code or name; None: there is none."""
-    asked = code_or_name.lower()
-    return next(
-        (each for each in rules().values() if asked in (each.code.lower(), each.name)), None
-    )
 
 
 def code_of(error: AssignerError) -> str:

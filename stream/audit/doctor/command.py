@@ -44,18 +44,6 @@ REQUEST_SHARE: Final = 0.3  # of the time, for a broker's first answer
 REFUSED_SECONDS_MAX: Final = 1.0  # until a refusal is taken for one
 
 
-def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is None or ctx.resilient_parsing:
-        return
-    from spu_assigner.stream.audit.doctor.codes import rule_of
-
-    rule = rule_of(value)
-    if rule is None:
-        raise click.BadParameter(f"{value!r} is no code; docs/doctor.md lists them", ctx, param)
-    click.echo(rule.explained())
-    ctx.exit()
-
-
 @click.command()
 @click.option(
     "--role",
@@ -73,14 +61,6 @@ def _explain(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 )
 @click.option("--strict", is_flag=True, help="End with 1 for warnings, too.")
 @output_option
-@click.option(
-    "--explain",
-    metavar="CODE",
-    is_eager=True,
-    expose_value=False,
-    callback=_explain,
-    help="Explain a code, with what to do; checks nothing.",
-)
 @with_target
 @settings_options("bootstrap_servers", "topic_prefix", "checkpoint")
 def doctor(
@@ -164,10 +144,8 @@ def _texts(report: CheckReport) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(reports: Sequence[CheckReport], *, faults: int, warnings: int) -> str:
-    found, more = "nothing wrong", ""
+    found = "nothing wrong"
     if faults or warnings:
         found = f"{counted(faults, 'fault')}, {counted(warnings, 'warning')}"
-        more = "; `spu-assigner doctor --explain CODE` explains a code"
     left = sum(report.not_checked is not None for report in reports)
-    unsaid = f"; {left} of {len(reports)} checks not made" if left else ""
-    return f"{found}{unsaid}{more}"
+    return f"{found}; {left} of {len(reports)} checks not made" if left else found

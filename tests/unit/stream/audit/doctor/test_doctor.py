@@ -26,7 +26,6 @@ from spu_assigner.stream.audit.doctor.codes import describe, rules
 from spu_assigner.stream.audit.doctor.command import doctor
 from spu_assigner.stream.audit.doctor.look import DoctorLook, NotCheckedError
 from spu_assigner.stream.audit.doctor.target_checks import report_moves
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing
 from spu_assigner.stream.clusters.moves.run_record import begun_run
 from spu_assigner.stream.common.shared_options import SharedOptionsGroup
@@ -123,19 +122,6 @@ def test_an_error_of_the_job_is_a_finding_by_its_class(
     assert finding.rule.code == code
     assert finding.message == (message or " ".join(str(error).split()))
     assert finding.fix == (fix or rules()[code].fix)
-
-
-def test_explain_explains_a_code_and_checks_nothing() -> None:
-    """Also by name; one that is not there is wrong usage."""
-    result = CliRunner().invoke(cli, ["doctor", "--explain", "d502"])
-    assert result.exit_code == 0
-    assert result.stdout.startswith("D502 marker-gap: the checkpoint and the last marker")
-    assert "what to do: restore the latest copy" in result.stdout
-    assert result.stdout.endswith("a fault: the exit status is 1\n")
-    assert CliRunner().invoke(cli, ["doctor", "--explain", "marker-gap"]).stdout == result.stdout
-    wrong = CliRunner().invoke(cli, ["doctor", "--explain", "D999"])
-    assert wrong.exit_code == 2
-    assert "'D999' is no code" in wrong.stderr
 
 
 def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
