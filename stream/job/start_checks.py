@@ -46,9 +46,7 @@ from spu_assigner.stream.local.jvm import java as java_module
 if TYPE_CHECKING:
     from spu_assigner.schemas.messages.wire import CommitMarker
 
-LOOK_SECONDS_MAX: Final = (
-    10.0  # for the marker: it takes a tenth of a second; the sink waits longer
-)
+LOOK_SECONDS_MAX: Final = 10.0  # a look at the marker takes a tenth of one; the sink waits longer
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit, which has started the JVM
 
 _NO_CHECKPOINT: Final = Checkpoint(id=None, shards=None)
