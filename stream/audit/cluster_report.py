@@ -243,10 +243,11 @@ def read_topic(
     if not found.maps:
         if topic in found.state.waiting:
             return found, range(0)
+        message = f"no topic {topic!r} in cluster {cluster_id!r}; it has "
+        message += listed(sorted(found.state.topics))
         if found.gone is not None:
-            raise NotThereError(f"topic {topic!r} of cluster {cluster_id!r} is {found.gone}")
-        known = listed(sorted(found.state.topics))
-        raise NotThereError(f"no topic {topic!r} in cluster {cluster_id!r}; it has {known}")
+            message = f"topic {topic!r} of cluster {cluster_id!r} is {found.gone}"
+        raise NotThereError(message)
     newest = found.maps[-1].replicas
     partitions = range(0 if newest is None else len(newest))
     if partition is None:

@@ -246,7 +246,7 @@ class _Pages:
         with self._explaining:
             read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
             if not partitions:
-                raise NotThereError(f"topic {topic!r} has no map yet: it waits for room")
+                raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
             [why] = explain(read.state, read.maps, partitions)
         return render_template(
             "explain.html",
