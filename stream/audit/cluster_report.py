@@ -1,231 +1,114 @@
-"""What `inspect` reports of a state, as plain values: these classes are its JSON, field by field.
+"""What `inspect` and `ui` report of a cluster: one model, the numbers once, as plain data; and the
+topic that `explain` and `ui` explain.
 
-The fields are a promise: names and meanings stay, later releases only add some. Nothing is left
-out or cut here.
+`inspect` prints it as JSON, field by field, or as tables; `ui` draws it. The fields are a promise:
+names and meanings stay, later releases only add some. Nothing is left out or cut here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Order, Wait, Waiting
+from spu_assigner.core.base.records import Order, Wait
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.checkpoint_reading import Inspection
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.outputs import ClusterOutputs, read_cluster
 
 FORMAT: Final = 1  # rises when a field changes its meaning
 WAITING_FIELDS: Final = (
     *("topic", "kind", "sequence", "cause", "policy", "partitions", "replication_factor"),
 )
 
+Report = dict[str, Any]
+
 
 class NotThereError(AssignerError):
-    """The checkpoint has no such cluster, or the cluster no such topic."""
+    """There is no such cluster, topic or partition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """The least and the most of something over the online SPUs."""
-
-    least: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuCounts:
-    """How many SPUs there are: total = online + leaving + offline."""
-
-    total: int
-    online: int  # the saturated and the cordoned ones included
-    saturated: int  # online, but without a free slot: not in the ring
-    cordoned: int  # online, but taking no new replicas, by an order or a taint: likewise
-    leaving: int  # decommissioned, and some list still holds them
-    offline: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpuLoad:
-    """One SPU."""
-
-    spu_id: int
-    rack: str | None
-    state: str  # online, saturated, cordoned (or tainted so), leaving, offline
-    capacity: int
-    replicas: int
-    share_used: float | None  # of its capacity; None: it has none
-    fair_share: float | None  # replicas it would hold if all did by capacity; None: not online
-    leaders: int  # lists it leads
-    cores: int
-    core_weights: tuple[int, ...]  # one for each core; only `redpanda` weighs
-    registration: int  # place in the ring of `redpanda`
-    labels: Mapping[str, str]
-    cordoned: bool  # whatever its state is
-    demoted: bool
-    resources: Mapping[str, int] = field(default_factory=dict)  # what it has beside slots,
-    resources_used: Mapping[str, int] = field(default_factory=dict)  # and what is used of each
-    dominant_share: float = 0.0  # the largest share that is used, slots included
-    dominant_resource: str | None = None  # of which that is; None: of slots
-    taints: tuple[Taint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RackLoad:
-    """The SPUs of one rack together."""
-
-    rack: str | None
-    spus: int
-    online: int
-    capacity: int  # of the online ones
-    replicas: int
-    leaders: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSummary:
-    """A living topic, without its lists."""
-
-    topic: str
-    policy: str
-    revision: int
-    partitions: int
-    replication_factor: int  # that was asked for
-    replicas: int  # that there are
-    short_lists: int  # lists with fewer; of an adopted one, than it was adopted with
-    ignore_rack: bool
-    created_by: str  # hash of its create's event_id: 64 bits as 16 hexadecimal digits
-    grown_by: tuple[str, ...]  # likewise of the last that changed it on request, oldest first
-    is_waiting: bool  # to be repaired
-    pinned: bool  # a rebalance leaves it where it is
-    demand: Mapping[str, int]  # of resources, for each replica
-    leader_demand: Mapping[str, int]  # for a leader, where it needs another amount
-    constraints: Constraints | None  # None: no rules of its own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMap:
-    """A living topic's replica map."""
-
-    summary: TopicSummary
-    lists: list[list[int]]
-    cores: list[list[int]] | None  # parallel to lists, `redpanda` only
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDetail:
-    """What is reported of a cluster that is named."""
-
-    racks: tuple[RackLoad, ...]  # by name
-    spus: tuple[SpuLoad, ...]  # by id
-    topics: tuple[TopicSummary, ...]  # by name
-    waiting: tuple[Waiting, ...]  # as they will be served; of these, `WAITING_FIELDS`
-    lists_on_distinct_racks: int  # of all; SPUs without a rack count as one rack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReport:
-    """One cluster."""
-
-    cluster_id: str
-    spus: SpuCounts
-    ring_size: int
-    racks: int  # named ones
-    capacity: int  # replica slots of the online SPUs
-    topics: int
-    partitions: int
-    replicas: int
-    short_lists: int
-    chain_indexes: Mapping[str, int]  # by order
-    waiting_creates: int
-    waiting_repairs: int
-    replicas_per_spu: Spread | None  # None: no SPU is online
-    leaders_per_spu: Spread | None
-    off_fair_share: Spread | None  # replicas less the fair share
-    detail: ClusterDetail | None  # with --cluster
-    topic: TopicMap | None  # with --topic, unless it is a create that waits
-
-
-def cluster_reports(
+def checkpoint_report(
     inspection: Inspection, *, cluster_id: str | None = None, topic: str | None = None
-) -> tuple[ClusterReport, ...]:
+) -> Report:
     """All clusters by id; or a named one in detail, and of it a named topic with its map.
 
     Raises:
         NotThereError: there is no such cluster or topic; it says what there is.
     """
     clusters = inspection.clusters
-    if cluster_id is None:
-        return tuple(cluster_report(clusters[each]) for each in sorted(clusters))
-    if cluster_id not in clusters:
+    if cluster_id is not None and cluster_id not in clusters:
         raise NotThereError(
             f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
             f"{listed(sorted(clusters))}"
         )
-    return (cluster_report(clusters[cluster_id], with_detail=True, topic=topic),)
-
-
-def report_json(inspection: Inspection, clusters: Sequence[ClusterReport]) -> dict[str, Any]:
-    """The whole answer as plain dicts and lists."""
-    reports = [dataclasses.asdict(cluster) for cluster in clusters]
-    for detail in (cluster["detail"] for cluster in reports if cluster["detail"] is not None):
-        detail["waiting"] = [
-            {name: each[name] for name in WAITING_FIELDS} for each in detail["waiting"]
-        ]
     names = [field.name for field in dataclasses.fields(inspection)]
+    reports = []
+    for name in sorted(clusters) if cluster_id is None else [cluster_id]:
+        state = clusters[name]
+        report = cluster_report(state)
+        report["detail"] = None if cluster_id is None else _detail(state)
+        report["topic"] = None if topic is None else topic_map(state, topic)
+        reports.append(report)
     head = {name: getattr(inspection, name) for name in names if name != "clusters"}
     return {"format": FORMAT, **head, "clusters": reports}
 
 
-def cluster_report(
-    state: ClusterState, *, with_detail: bool = False, topic: str | None = None
-) -> ClusterReport:
-    """One cluster.
-
-    Raises:
-        NotThereError: it has no such topic.
-    """
+def cluster_report(state: ClusterState) -> Report:
+    """One cluster in numbers."""
     loads = spu_loads(state)
-    online = [load for load in loads if load.fair_share is not None]
-    states = [load.state for load in loads]
+    online = [load for load in loads if load["fair_share"] is not None]
+    states = [load["state"] for load in loads]
     sizes = [_size(each) for each in state.topics.values()]
     kinds = [waiting.kind for waiting in state.waiting.values()]
-    return ClusterReport(
-        cluster_id=state.cluster_id,
-        spus=SpuCounts(
-            total=len(loads),
-            online=len(online),
-            saturated=states.count("saturated"),
-            cordoned=states.count("cordoned"),
-            leaving=states.count("leaving"),
-            offline=states.count("offline"),
-        ),
-        ring_size=state.ring.size,
-        racks=len({load.rack for load in loads} - {None}),
-        capacity=sum(load.capacity for load in online),
-        topics=len(state.topics),
-        partitions=sum(partitions for partitions, _, _ in sizes),
-        replicas=sum(replicas for _, replicas, _ in sizes),
-        short_lists=sum(short for _, _, short in sizes),
-        chain_indexes={order.value: state.chain_index(order) for order in Order},
-        waiting_creates=kinds.count(Wait.CREATE),
-        waiting_repairs=kinds.count(Wait.REPAIR),
-        replicas_per_spu=_spread([load.replicas for load in online]),
-        leaders_per_spu=_spread([load.leaders for load in online]),
-        off_fair_share=_spread([load.replicas - (load.fair_share or 0.0) for load in online]),
-        detail=_detail(state, loads) if with_detail else None,
-        topic=None if topic is None else topic_map(state, topic),
-    )
+    return {
+        "cluster_id": state.cluster_id,
+        "spus": {  # total = online + leaving + offline
+            "total": len(loads),
+            "online": len(online),  # the saturated and the cordoned ones included
+            # online, but not in the ring: without a free slot; by an order or a taint
+            **{name: states.count(name) for name in ("saturated", "cordoned")},
+            # decommissioned, and some list still holds them; away
+            **{name: states.count(name) for name in ("leaving", "offline")},
+        },
+        "ring_size": state.ring.size,
+        "racks": len({load["rack"] for load in loads} - {None}),
+        "capacity": sum(load["capacity"] for load in online),  # replica slots
+        "topics": len(state.topics),
+        "partitions": sum(partitions for partitions, _, _ in sizes),
+        "replicas": sum(replicas for _, replicas, _ in sizes),
+        "short_lists": sum(short for _, _, short in sizes),
+        "chain_indexes": {order.value: state.chain_index(order) for order in Order},
+        "waiting_creates": kinds.count(Wait.CREATE),
+        "waiting_repairs": kinds.count(Wait.REPAIR),
+        # Over the online SPUs; None: there is none.
+        "replicas_per_spu": _spread([load["replicas"] for load in online]),
+        "leaders_per_spu": _spread([load["leaders"] for load in online]),
+        "off_fair_share": _spread([load["replicas"] - load["fair_share"] for load in online]),
+    }
 
 
-def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
+def _detail(state: ClusterState) -> Report:
+    """What is reported of a cluster that is named."""
+    loads = spu_loads(state)
+    return {
+        "racks": rack_loads(loads),
+        "spus": loads,
+        "topics": [topic_summary(state, name) for name in sorted(state.topics)],
+        "waiting": waiting_requests(state),
+        # Of all; SPUs without a rack count as one rack.
+        "lists_on_distinct_racks": _diverse(state),
+    }
+
+
+def spu_loads(state: ClusterState) -> list[Report]:
     """What each SPU of a cluster holds, by id."""
     ids = sorted(state.spus)
     spus = [state.spus[spu_id] for spu_id in ids]
@@ -234,11 +117,11 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
     members = set(state.ring.ids.tolist())
     capacity_online = sum(spu.capacity for spu in spus if spu.online)
     replicas_online = sum(count for spu, count in zip(spus, counts, strict=True) if spu.online)
-    loads = []
+    loads: list[Report] = []
     for spu, replicas, led in zip(spus, counts, leaders, strict=True):
         if spu.online:
             condition = "online" if spu.spu_id in members else "saturated"
-            condition = "cordoned" if spu.is_closed else condition
+            condition = "cordoned" if spu.is_closed else condition  # or tainted so
         else:
             condition = "leaving" if spu.leaving else "offline"
         has, used = dict(spu.resources), dict(sorted(state.ledger.used(spu.spu_id).items()))
@@ -246,92 +129,86 @@ def spu_loads(state: ClusterState) -> tuple[SpuLoad, ...]:
         share, resource = dominant_share([(None, replicas, spu.capacity), *shares])
         fair = replicas_online * spu.capacity / capacity_online if capacity_online else 0.0
         loads.append(
-            SpuLoad(
-                spu_id=spu.spu_id,
-                rack=spu.rack,
-                state=condition,
-                capacity=spu.capacity,
-                replicas=replicas,
-                share_used=round(replicas / spu.capacity, 4) if spu.capacity else None,
-                fair_share=round(fair, 2) if spu.online else None,
-                leaders=led,
-                cores=spu.cores,
-                core_weights=spu.core_weights,
-                registration=spu.registration,
-                labels=dict(spu.labels),
-                cordoned=spu.cordoned,
-                demoted=spu.demoted,
-                resources=has,
-                resources_used=used,
-                dominant_share=round(share, 4),
-                dominant_resource=resource,
-                taints=spu.taints,
-            )
+            {
+                "spu_id": spu.spu_id,
+                "rack": spu.rack,
+                "state": condition,
+                "capacity": spu.capacity,
+                "replicas": replicas,
+                "share_used": round(replicas / spu.capacity, 4) if spu.capacity else None,
+                # What it would hold if all did by capacity; None: it is not online.
+                "fair_share": round(fair, 2) if spu.online else None,
+                "leaders": led,
+                "cores": spu.cores,
+                "core_weights": spu.core_weights,  # one for each core; only `redpanda` weighs
+                "registration": spu.registration,  # place in the ring of `redpanda`
+                "labels": dict(spu.labels),
+                "cordoned": spu.cordoned,  # whatever its state is
+                "demoted": spu.demoted,
+                "resources": has,  # beside slots
+                "resources_used": used,
+                "dominant_share": round(share, 4),  # the largest that is used, slots included
+                "dominant_resource": resource,  # of which that is; None: of slots
+                "taints": spu.taints,
+            }
         )
-    return tuple(loads)
+    return loads
 
 
-def rack_loads(loads: Sequence[SpuLoad]) -> tuple[RackLoad, ...]:
+def rack_loads(loads: Sequence[Report]) -> list[Report]:
     """The same by rack, in the order of names; SPUs without a rack come first."""
-    by_rack: dict[str | None, list[SpuLoad]] = {}
-    for load in loads:
-        by_rack.setdefault(load.rack, []).append(load)
-    return tuple(
-        RackLoad(
-            rack=rack,
-            spus=len(members),
-            online=sum(load.fair_share is not None for load in members),
-            capacity=sum(load.capacity for load in members if load.fair_share is not None),
-            replicas=sum(load.replicas for load in members),
-            leaders=sum(load.leaders for load in members),
-        )
-        for rack, members in sorted(
-            by_rack.items(), key=lambda pair: (pair[0] is not None, pair[0] or "")
-        )
-    )
+    by_rack: dict[str | None, list[Report]] = {}
+    for load in sorted(loads, key=lambda load: (load["rack"] is not None, load["rack"] or "")):
+        by_rack.setdefault(load["rack"], []).append(load)
+    return [
+        {
+            "rack": rack,
+            "spus": len(members),
+            "online": sum(load["fair_share"] is not None for load in members),
+            "capacity": sum(load["capacity"] for load in members if load["fair_share"] is not None),
+            "replicas": sum(load["replicas"] for load in members),
+            "leaders": sum(load["leaders"] for load in members),
+        }
+        for rack, members in by_rack.items()
+    ]
 
 
-def _detail(state: ClusterState, loads: tuple[SpuLoad, ...]) -> ClusterDetail:
-    return ClusterDetail(
-        racks=rack_loads(loads),
-        spus=loads,
-        topics=tuple(topic_summary(state, name) for name in sorted(state.topics)),
-        waiting=waiting_requests(state),
-        lists_on_distinct_racks=_diverse(state),
-    )
-
-
-def waiting_requests(state: ClusterState) -> tuple[Waiting, ...]:
+def waiting_requests(state: ClusterState) -> list[Report]:
     """What waits, as it will be served: repairs first."""
-    return tuple(
-        sorted(state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence))
-    )
+    return [
+        {name: getattr(each, name) for name in WAITING_FIELDS}
+        for each in sorted(
+            state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
+        )
+    ]
 
 
-def topic_summary(state: ClusterState, name: str) -> TopicSummary:
-    """A living topic of the cluster."""
+def topic_summary(state: ClusterState, name: str) -> Report:
+    """A living topic of the cluster, without its lists."""
     topic = state.topics[name]
     partitions, replicas, short = _size(topic)
-    return TopicSummary(
-        topic=name,
-        policy=topic.policy.value,
-        revision=topic.revision,
-        partitions=partitions,
-        replication_factor=topic.replication_factor,
-        replicas=replicas,
-        short_lists=short,
-        ignore_rack=topic.ignore_rack,
-        created_by=f"{topic.created_by:016x}",
-        grown_by=tuple(f"{each:016x}" for each in topic.changed_by),
-        is_waiting=name in state.waiting,
-        pinned=topic.pinned,
-        demand={} if topic.need is None else dict(topic.need.demand),
-        leader_demand={} if topic.need is None else dict(topic.need.leader_demand),
-        constraints=topic.constraints,
-    )
+    return {
+        "topic": name,
+        "policy": topic.policy.value,
+        "revision": topic.revision,
+        "partitions": partitions,
+        "replication_factor": topic.replication_factor,  # that was asked for
+        "replicas": replicas,  # that there are
+        "short_lists": short,  # with fewer; of an adopted one, than it was adopted with
+        "ignore_rack": topic.ignore_rack,
+        # Hash of its create's event_id: 64 bits as 16 hexadecimal digits; likewise of the last
+        # that changed it on request, oldest first.
+        "created_by": f"{topic.created_by:016x}",
+        "grown_by": [f"{each:016x}" for each in topic.changed_by],
+        "is_waiting": name in state.waiting,  # to be repaired
+        "pinned": topic.pinned,
+        "demand": {} if topic.need is None else dict(topic.need.demand),  # of each replica
+        "leader_demand": {} if topic.need is None else dict(topic.need.leader_demand),
+        "constraints": topic.constraints,
+    }
 
 
-def topic_map(state: ClusterState, name: str) -> TopicMap | None:
+def topic_map(state: ClusterState, name: str) -> Report | None:
     """A living topic's map; None: it is a create that waits.
 
     Raises:
@@ -340,16 +217,46 @@ def topic_map(state: ClusterState, name: str) -> TopicMap | None:
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:
-            return None  # a create; the detail has it
+            return None
         raise NotThereError(
             f"cluster {state.cluster_id!r} has no topic {name!r}; it has "
             f"{listed(sorted({*state.topics, *state.waiting}))}"
         )
-    return TopicMap(
-        summary=topic_summary(state, name),
-        lists=topic.replicas.lists().tolist(),
-        cores=None if topic.cores is None else topic.cores.lists().tolist(),
-    )
+    return {
+        "summary": topic_summary(state, name),
+        "lists": topic.replicas.lists().tolist(),
+        "cores": None if topic.cores is None else topic.cores.lists().tolist(),  # `redpanda` only
+    }
+
+
+def read_topic(
+    connection: Connection, cluster_id: str, topic: str, partition: int | None = None
+) -> tuple[ClusterOutputs, range]:
+    """What was published, and the partition that is asked for, or all; none while it waits.
+
+    Raises:
+        NotThereError: there is no such topic or partition.
+        ClusterUnknownError: no message is of the cluster.
+        ClientError: Kafka cannot be reached, or topics are missing.
+    """
+    found = read_cluster(connection, cluster_id, topic)
+    if not found.maps:
+        if topic in found.state.waiting:
+            return found, range(0)
+        message = f"no topic {topic!r} in cluster {cluster_id!r}; it has "
+        message += listed(sorted(found.state.topics))
+        if found.gone is not None:
+            message = f"topic {topic!r} of cluster {cluster_id!r} is {found.gone}"
+        raise NotThereError(message)
+    newest = found.maps[-1].replicas
+    partitions = range(0 if newest is None else len(newest))
+    if partition is None:
+        return found, partitions
+    if partition not in partitions:
+        raise NotThereError(
+            f"no partition {partition} in topic {topic!r}; expected 0 to {len(partitions) - 1}"
+        )
+    return found, range(partition, partition + 1)
 
 
 def _size(topic: Topic) -> tuple[int, int, int]:
@@ -379,5 +286,6 @@ def _diverse(state: ClusterState) -> int:
     return found
 
 
-def _spread(values: Sequence[float]) -> Spread | None:
-    return Spread(least=round(min(values), 2), most=round(max(values), 2)) if values else None
+def _spread(values: Sequence[float]) -> Report | None:
+    """The least and the most."""
+    return {"least": round(min(values), 2), "most": round(max(values), 2)} if values else None

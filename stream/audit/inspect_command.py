@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Final
 
 import click
+import msgspec
 from spu_assigner.stream.kafka.config.command_options import (
     load_settings,
     output_option,
@@ -38,22 +38,22 @@ def inspect(
 
     The job may run meanwhile: the last committed batch is read, and nothing is written.
     """
-    from spu_assigner.stream.audit.cluster_report import cluster_reports, report_json
+    from spu_assigner.stream.audit.cluster_report import checkpoint_report
     from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 
     if topic is not None and cluster_id is None:
         raise click.UsageError("--topic goes with --cluster")
     place = load_settings({"checkpoint": checkpoint}).checkpoint
     found = inspect_checkpoint(place, batch=batch, starting=_say_starting)
-    clusters = cluster_reports(found, cluster_id=cluster_id, topic=topic)
+    report = checkpoint_report(found, cluster_id=cluster_id, topic=topic)
     if output == "json":
-        click.echo(json.dumps(report_json(found, clusters), ensure_ascii=False))
+        click.echo(msgspec.json.encode(report).decode())
         return 0
     from rich.console import Console
     from spu_assigner.stream.audit.report_table import tables
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for piece in tables(found, clusters, asked_topic=topic):
+    for piece in tables(report, asked_topic=topic):
         console.print(piece)
     return 0
 

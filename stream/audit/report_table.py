@@ -1,4 +1,4 @@
-"""What `inspect` reports, as tables for people.
+"""The report of a cluster as tables for people: its fields by their names in JSON.
 
 No cell is ever cut: what is wide is folded. A table of many rows ends with a line that says how
 many more there are; the JSON has them all.
@@ -6,250 +6,146 @@ many more there are; the JSON has them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
-from spu_assigner.stream.audit.cluster_report import (
-    ClusterDetail,
-    ClusterReport,
-    Spread,
-    SpuLoad,
-    TopicMap,
-    TopicSummary,
-)
+from spu_assigner.core.base.constraints import Constraints, Taint
+from spu_assigner.stream.audit.cluster_report import WAITING_FIELDS, Report
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
-from spu_assigner.stream.job.checkpoint_reading import Inspection
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS_SHOWN: Final = 100  # of one table: some screens
-
-# A heading (one that begins with # is of numbers), and the field that its cells show.
-Columns = Mapping[str, str | Callable[[Any], object]]
-_RACKS: Final[Columns] = {
-    "rack": "rack",
-    "#SPUs": "spus",
-    "#online": "online",
-    "#capacity": "capacity",
-    "#replicas": "replicas",
-    "#leaders": "leaders",
-}
-_SPUS: Final[Columns] = {
-    "#SPU": "spu_id",
-    "rack": "rack",
-    "state": lambda each: ", ".join(_states(each)),
-    "#slots": "capacity",
-    "#replicas": "replicas",
-    "#used": lambda each: None if each.share_used is None else f"{each.share_used:.1%}",
-    "#fair": lambda each: None if each.fair_share is None else f"{each.fair_share:.1f}",
-    "#leaders": "leaders",
-    "#cores": "cores",
-}
-_RESOURCES: Final[Columns] = {
-    "resources used": lambda each: ", ".join(_used(each)) or None,
-    "dominant": lambda each: f"{each.dominant_share:.1%} {each.dominant_resource or 'slots'}",
-}
-_TAINTS: Final[Columns] = {"taints": lambda each: ", ".join(map(taint_text, each.taints)) or None}
-_TOPICS: Final[Columns] = {
-    "topic": "topic",
-    "policy": "policy",
-    "#revision": "revision",
-    "#partitions": "partitions",
-    "#factor": "replication_factor",
-    "#replicas": "replicas",
-    "#short lists": lambda each: f"{each.short_lists}{', waiting' if each.is_waiting else ''}",
-}
-_WAITING: Final[Columns] = {
-    "topic": "topic",
-    "what": "kind",
-    "#sequence": "sequence",
-    "policy": "policy",
-    "#partitions": lambda each: each.partitions or None,
-    "#replicas": lambda each: each.replication_factor or None,
-    "cause": "cause",
-}
+_SPU_FIELDS: Final = (
+    *("spu_id", "rack", "state", "cordoned", "demoted", "capacity", "replicas", "share_used"),
+    *("fair_share", "leaders", "cores", "resources_used", "dominant_share", "dominant_resource"),
+    "taints",
+)
+_APART: Final = ("detail", "topic")  # have tables of their own
+_TOPIC_FIELDS: Final = (
+    *("topic", "policy", "revision", "partitions", "replication_factor", "replicas"),
+    *("short_lists", "is_waiting", "pinned"),
+)
 
 
-def _states(load: SpuLoad) -> list[str]:
-    """Where it stands, and what was ordered of it beside."""
-    marks = (("cordoned", load.cordoned), ("demoted", load.demoted))
-    return [load.state, *(name for name, holds in marks if holds and name != load.state)]
-
-
-def _used(load: SpuLoad) -> Iterator[str]:
-    """What is used of each resource, as a share of what there is."""
-    for name in sorted({*load.resources, *load.resources_used}):
-        used, has = load.resources_used.get(name, 0), load.resources.get(name, 0)
-        yield f"{name} {used / has:.1%}" if has else f"{name} {used} of 0"
-
-
-def tables(
-    inspection: Inspection, clusters: Sequence[ClusterReport], *, asked_topic: str | None = None
-) -> Iterator[RenderableType]:
-    """The whole answer, piece by piece."""
-    yield _head(inspection)
+def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[RenderableType]:
+    """The whole report, piece by piece."""
+    clusters = report["clusters"]
+    yield _lines({name: each for name, each in report.items() if name != "clusters"})
     if not clusters:
         yield Text("\nThere is no cluster yet.")
     for cluster in clusters[:ROWS_SHOWN]:
-        yield _cluster(cluster)
-        if cluster.detail is not None and asked_topic is not None:
-            yield from _topic(cluster.topic, cluster.detail, asked_topic)
-        elif cluster.detail is not None:
-            yield from _details(cluster.detail)
+        yield Text()
+        yield _lines({name: each for name, each in cluster.items() if name not in _APART})
+        if cluster["detail"] is not None:
+            yield from _details(cluster["detail"], cluster["topic"], asked_topic)
     if len(clusters) > ROWS_SHOWN:
         yield Text(f"\n{_more(len(clusters))}")
 
 
-def _head(found: Inspection) -> Text:
-    time = ""
-    if found.batch_time_ms is not None:
-        time = f", begun {datetime.fromtimestamp(found.batch_time_ms / 1000, UTC):%F %T} UTC"
-    inputs = "; ".join(
-        f"{name} {', '.join(f'{number}: {offset}' for number, offset in sorted(offsets.items()))}"
-        for name, offsets in found.input_offsets.items()
-    )
-    kept = found.batches_kept
-    return _lines(
-        {
-            "checkpoint": found.checkpoint,
-            "query": f"{found.query_id or 'unknown'}, {found.shards or 'unknown'} shards",
-            "batch": f"{found.batch}{time}; kept are {kept[0]} to {kept[-1]}",
-            "read up to": inputs or "unknown",
-        }
-    )
-
-
-def _cluster(cluster: ClusterReport) -> Text:
-    spus = cluster.spus
-    inside = (("saturated", spus.saturated), ("cordoned", spus.cordoned))
-    barred = ", ".join(f"{count} {name}" for name, count in inside if count)
-    full = f" ({barred})" if barred else ""
-    away = (("leaving", spus.leaving), ("offline", spus.offline))
-    states = [f"{spus.online} online{full}", *(f"{count} {name}" for name, count in away if count)]
-    chains = [f"{order} {index}" for order, index in cluster.chain_indexes.items() if index]
-    counts = (
-        ("create", cluster.waiting_creates),
-        ("repair", cluster.waiting_repairs),
-        ("short list", cluster.short_lists),
-    )
-    waits = [f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts if count]
-    lines = {
-        "  SPUs": f"{', '.join(states)}; ring of {cluster.ring_size}, {cluster.racks} racks",
-        "  topics": f"{cluster.topics} with {cluster.partitions} partitions; "
-        f"{cluster.replicas} of {cluster.capacity} slots",
-        "  on an SPU": f"{_spread(cluster.replicas_per_spu)} replicas, "
-        f"{_spread(cluster.leaders_per_spu)} leaders, "
-        f"{_spread(cluster.off_fair_share, sign='+')} off its fair share",
-        "  chains": ", ".join(chains) or "all 0",
-        "  waiting": ", ".join(waits) or "nothing",
-    }
-    return Text("\n").append(_lines({cluster.cluster_id: "", **lines}))
-
-
-def _details(detail: ClusterDetail) -> Iterator[RenderableType]:
-    yield _table("racks", detail.racks, _RACKS)
-    has_resources = any(each.resources or each.resources_used for each in detail.spus)
-    has_taints = any(each.taints for each in detail.spus)
-    columns = {
-        **_SPUS,
-        **(_RESOURCES if has_resources else {}),
-        **(_TAINTS if has_taints else {}),
-    }
-    yield _table("SPUs", detail.spus, columns)
-    yield _table("topics", detail.topics, _TOPICS)
-    if detail.waiting:
-        yield _table("waiting", detail.waiting, _WAITING)
-    lists = sum(each.partitions for each in detail.topics)
-    yield Text(f"\n{detail.lists_on_distinct_racks} of {lists} replica lists are on distinct racks")
-
-
-def _topic(found: TopicMap | None, detail: ClusterDetail, asked: str) -> Iterator[RenderableType]:
+def _details(detail: Report, found: Report | None, asked: str | None) -> Iterator[RenderableType]:
+    if asked is None:
+        yield _table("racks", detail["racks"])
+        yield _table("spus", detail["spus"], _SPU_FIELDS)
+        yield _table("topics", detail["topics"], _TOPIC_FIELDS)
+        lists = sum(each["partitions"] for each in detail["topics"])
+        on_racks = detail["lists_on_distinct_racks"]
+        yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
     if found is not None:
-        about = found.summary
-        changed = f", changed by {', '.join(about.grown_by)}" if about.grown_by else ""
-        short = f", {about.short_lists} short" if about.short_lists else ""
-        rules = "" if about.constraints is None else "; ".join(rule_texts(about.constraints))
-        lines = {
-            "topic": about.topic,
-            "policy": about.policy
-            + (", racks ignored" if about.ignore_rack else "")
-            + (", pinned" if about.pinned else ""),
-            "revision": f"{about.revision}",
-            "created by": f"event hash {about.created_by}{changed}",
-            **({"demand": _demand(about)} if about.demand or about.leader_demand else {}),
-            **({"constraints": rules} if rules else {}),
-            "lists": f"{about.partitions} of {about.replication_factor} replicas asked for{short}",
-        }
-        yield Text("\n").append(_lines(lines))
-    waiting = [each for each in detail.waiting if each.topic == asked]
+        yield Text()
+        yield _lines(found["summary"])
+    waiting = [each for each in detail["waiting"] if asked in (None, each["topic"])]
     if waiting:
-        yield _table("waiting", waiting, _WAITING)
-    if found is None:
-        return
-    lists, cores = found.lists, found.cores
-    racks = {each.spu_id: each.rack or "-" for each in detail.spus}
-    columns: dict[str, Callable[[int], object]] = {
-        "#partition": lambda partition: partition,
-        "replicas, leader first": lambda partition: ", ".join(map(str, lists[partition])),
-    }
-    if any(each.rack is not None for each in detail.spus):
-        columns["on racks"] = lambda partition: ", ".join(
-            racks.get(spu_id, "-") for spu_id in lists[partition]
-        )
-    if cores is not None:
-        columns["on cores"] = lambda partition: ", ".join(map(str, cores[partition]))
-    yield _table("map", range(len(lists)), columns)
+        yield _table("waiting", waiting, WAITING_FIELDS)
+    if found is not None:
+        racks = {each["spu_id"]: each["rack"] or "-" for each in detail["spus"]}
+        has_racks = any(each["rack"] is not None for each in detail["spus"])
+        rows = [
+            {
+                "partition": number,
+                "replicas": replicas,
+                "racks": [racks.get(each, "-") for each in replicas] if has_racks else (),
+                "cores": found["cores"][number] if found["cores"] else (),
+            }
+            for number, replicas in enumerate(found["lists"][: ROWS_SHOWN + 1])
+        ]
+        yield _table("map", rows, count=len(found["lists"]))
 
 
-def _demand(about: TopicSummary) -> str:
-    pairs = (f"{name} {amount}" for name, amount in about.demand.items())
-    of_leaders = (f"{name} {amount}" for name, amount in about.leader_demand.items())
-    leaders = ", ".join(of_leaders)
-    return (", ".join(pairs) or "nothing") + (f"; a leader {leaders}" if leaders else "")
-
-
-def _lines(lines: Mapping[str, str]) -> Text:
-    pairs = (f"{printable(name):<12} {printable(value)}" for name, value in lines.items())
+def _lines(values: Mapping[str, Any]) -> Text:
+    """A field a line, without those that say nothing."""
+    pairs = (
+        f"{name:<18} {_time(each) if name == 'batch_time_ms' else _text(each)}"
+        for name, each in values.items()
+        if not _is_empty(each)
+    )
     return Text("\n".join(pair.rstrip() for pair in pairs))
 
 
-def _table(title: str, items: Sequence[Any], columns: Columns) -> Table:
+def _table(
+    title: str,
+    rows: Sequence[Report],
+    fields: Sequence[str] | None = None,
+    *,
+    count: int | None = None,
+) -> Table:
+    """Rows with these fields, or all, of which some row has something to say."""
+    count = len(rows) if count is None else count
     table = Table(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        caption=_more(len(items)) if len(items) > ROWS_SHOWN else None,
+        caption=_more(count) if count > ROWS_SHOWN else None,
         caption_justify="left",
         show_edge=False,
         pad_edge=False,
     )
-    for heading in columns:
-        justify: Any = "right" if heading.startswith("#") else "left"
-        table.add_column(heading.removeprefix("#"), justify=justify, overflow="fold")
-    for item in items[:ROWS_SHOWN]:
-        cells = (
-            getattr(item, column) if isinstance(column, str) else column(item)
-            for column in columns.values()
-        )
+    names = fields or (tuple(rows[0]) if rows else ())
+    shown = [name for name in names if not all(_is_empty(each[name]) for each in rows)]
+    for name in shown:
+        is_number = all(isinstance(each[name], int | float | None) for each in rows)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in rows[:ROWS_SHOWN]:
         # Text, not markup: brackets in a name are brackets.
-        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in cells))
+        table.add_row(*(Text(_text(row[name])) for name in shown))
     return table
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is False or value in ((), [], {}, "")
+
+
+def _text(value: Any) -> str:
+    """A value in a word; foreign text cannot move the cursor."""
+    match value:
+        case None | False:
+            return "-"
+        case True:
+            return "yes"
+        case float():
+            return f"{value:.2f}".rstrip("0").rstrip(".")
+        case Taint():
+            return printable(taint_text(value))
+        case Constraints():
+            return printable("; ".join(rule_texts(value)))
+        case Mapping():
+            return ", ".join(f"{_text(name)} {_text(each)}" for name, each in value.items()) or "-"
+        case list() | tuple():
+            return ", ".join(map(_text, value)) or "-"
+        case _:
+            return printable(str(value))
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%F %T} UTC"
 
 
 def _more(count: int) -> str:
     return f"… {count - ROWS_SHOWN} more (all with --output json)"
-
-
-def _spread(spread: Spread | None, sign: str = "") -> str:
-    if spread is None:
-        return "-"
-    return " to ".join(
-        f"{each:{sign}.2f}".rstrip("0").rstrip(".") for each in (spread.least, spread.most)
-    )

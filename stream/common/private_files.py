@@ -42,31 +42,57 @@ def private_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        mode = stat.S_IMODE(found.st_mode)
-        if found.st_uid != os.geteuid():
-            raise FolderError(
-                folder=folder,
-                found=f"belongs to user {found.st_uid}, expected this one, {os.geteuid()}",
-                advice="name another folder, e.g. a new one inside it, or change its owner",
-            )
-        if mode & _WRITABLE:
-            raise FolderError(
-                folder=folder,
-                found=f"can be written by others (mode {mode:04o}, expected 0700)",
-                advice=f"if all in it can be trusted, `chmod 700 {folder}`, else name another "
-                "folder, e.g. a new one inside it",
-            )
+        mode = _trusted_mode(folder)
         if mode & MASK:
             folder.chmod(mode & ~MASK)
             done = f"{folder} could be read by others (mode {mode:04o}): made {mode & ~MASK:04o}"
             print(f"spu-assigner: {done}", file=sys.stderr)
     except OSError as reason:
+        raise _not_private(folder, str(reason.strerror)) from reason
+
+
+def require_trusted(folder: Path) -> None:
+    """Return if `private_folder` would take this folder, or could make it; nothing is changed.
+
+    Raises:
+        FolderError: it would not.
+    """
+    try:
+        _trusted_mode(folder)
+        is_usable = folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+    except FileNotFoundError:
+        above = next(each for each in folder.parents if each.exists())
+        is_usable = os.access(above, os.W_OK | os.X_OK)
+    except OSError as reason:
+        raise _not_private(folder, str(reason.strerror)) from reason
+    if not is_usable:
+        raise _not_private(folder, "it is no folder, or this user may not write there")
+
+
+def _trusted_mode(folder: Path) -> int:
+    """The rights to a folder; raises FolderError if others own it or may write there."""
+    found = folder.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
         raise FolderError(
             folder=folder,
-            found=f"cannot be made a private folder ({reason.strerror})",
-            advice="name another",
-        ) from reason
+            found=f"belongs to user {found.st_uid}, expected this one, {os.geteuid()}",
+            advice="name another folder, e.g. a new one inside it, or change its owner",
+        )
+    if mode & _WRITABLE:
+        raise FolderError(
+            folder=folder,
+            found=f"can be written by others (mode {mode:04o}, expected 0700)",
+            advice=f"if all in it can be trusted, `chmod 700 {folder}`, else name another "
+            "folder, e.g. a new one inside it",
+        )
+    return mode
+
+
+def _not_private(folder: Path, why: str) -> FolderError:
+    return FolderError(
+        folder=folder, found=f"cannot be made a private folder ({why})", advice="name another"
+    )
 
 
 def open_private(path: Path) -> IO[bytes]:

@@ -14,34 +14,21 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.job.checkpoint.data_loss import (
-    TopicReplacedError,
-    check_inputs,
-    require_same_ids,
-)
+from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, require_same_ids
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
-    choose_shards,
     make_private,
-    read_checkpoint,
     read_positions,
 )
-from spu_assigner.stream.job.checkpoint.inputs import note_topics, read_inputs
-from spu_assigner.stream.job.checkpoint.recovered import pending_recovery
+from spu_assigner.stream.job.checkpoint.inputs import note_topics
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
-from spu_assigner.stream.job.marker_check import (
-    as_recovery,
-    is_early,
-    refuse_foreign_early,
-    require_own_marker,
-)
+from spu_assigner.stream.job.marker_check import as_recovery, is_early
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
 from spu_assigner.stream.job.query import (
     begin_query,
@@ -51,9 +38,17 @@ from spu_assigner.stream.job.query import (
     signs_of_life,
 )
 from spu_assigner.stream.job.session import build_session, ensure_jars
+from spu_assigner.stream.job.start_checks import (
+    CHECKPOINT,
+    INPUT,
+    MARKER,
+    SUBMITTED,
+    StartLook,
+    check_early,
+    require,
+)
 from spu_assigner.stream.job.transactional_id import IdOwner
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.topic_admin import check_topics
 from spu_assigner.stream.local.jvm.java import ensure_java
 
 if TYPE_CHECKING:
@@ -235,9 +230,8 @@ def start(
         CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
         InputError: what was to be read next is no longer in Kafka.
     """
-    check_topics(settings.connection().client(), prefix=settings.topic_prefix)
-    refuse_foreign_early(settings)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
+    check_early(settings, environ)
+    if SUBMITTED in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:
         jars = ensure_jars(settings.checkpoint, environ)
@@ -263,19 +257,15 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from spu_assigner.stream.job.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
+    look = StartLook(settings=settings, files=spark)
     run = secrets.token_hex(16)
     watch = Watch(settings)
     sink = None
     try:
         make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
         files = files_of(spark, place)
-        checkpoint = read_checkpoint(spark, place)
-        recovery = pending_recovery(
-            spark, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
-        )
-        if recovery is not None:
-            checkpoint = replace(checkpoint, shards=recovery.shards)
-        shards = choose_shards(checkpoint, wanted=settings.shards, place=place)
+        require(CHECKPOINT, look)
+        shards, recovery = look.shards, look.recovery
         spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
         ownership = Ownership(files, place, query=settings.query_name)
         sink = TransactionalSink(
@@ -287,15 +277,14 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             id_owner=IdOwner(spark, settings),
         )
         if not is_early(place):
-            require_own_marker(files, settings, place)
+            require(MARKER, look)
         with as_recovery(recovery, place):
-            sink.open(checkpoint.id)
+            sink.open(look.checkpoint.id)
         watch.health.done(StartStep.MARKER)
-        inputs = read_inputs(spark, place, recovery)
-        inputs = replace(inputs, ids={**sink.topic_ids, **inputs.ids})
-        check_inputs(settings, inputs)
+        look.topic_ids = sink.topic_ids
+        require(INPUT, look)
         watch.health.done(StartStep.TOPICS)
-        topic_ids = note_topics(spark, settings, place, inputs.ids)
+        topic_ids = note_topics(spark, settings, place, look.inputs.ids)
         plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
         register_sink(spark, run, sink)
 

@@ -6,41 +6,21 @@ Rules:
 - Anything else means that checkpoint and Kafka do not fit together. Resuming would lose or repeat
   answers, so the query stops, and the error says what was found and what to do.
 - The sink checks this when it has taken the transactional id, and is the authority. The checkpoint
-  is checked before as well, so that a job that is refused has shut nobody out, and has not waited
-  for Spark's start.
+  is checked before as well (`start_checks.py`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.job.checkpoint.files import (
-    RECOVER,
-    CheckpointDamagedError,
-    Files,
-    absolute,
-    is_local,
-    read_checkpoint,
-)
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
-from spu_assigner.stream.job.checkpoint.recovered import (
-    AGAIN,
-    Recovery,
-    RecoveryError,
-    pending_recovery,
-)
-from spu_assigner.stream.job.marker import read_marker
-from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
-from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
+from spu_assigner.stream.job.checkpoint.files import RECOVER, is_local
+from spu_assigner.stream.job.checkpoint.recovered import AGAIN, Recovery, RecoveryError
 
-LOOK_SECONDS_MAX: Final = 10.0  # it takes a tenth of a second; the sink waits longer
 # Where a site's file systems may be named: a path without a scheme may then be one of theirs.
 _SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 _OPTIONS: Final = "PYSPARK_SUBMIT_ARGS"
@@ -82,24 +62,11 @@ def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> b
     Raises:
         MarkerGapError, ForeignCheckpointError, DigestMismatchError: it must not be sent.
     """
-    if last is None:
-        if marker.batch == 0:
-            return False
-        raise MarkerGapError(
-            f"the checkpoint is at batch {marker.batch}, but {topic} has no marker of query "
-            f"{marker.query!r}; give the job the Kafka cluster, topic prefix and query name that "
-            "the checkpoint had before, or start with a new checkpoint, which answers every event "
-            "again"
-        )
-    check_checkpoint(marker.checkpoint_id, last)
-    if marker.batch == last.batch + 1:
+    if last is not None:
+        check_checkpoint(marker.checkpoint_id, last)
+    require_next(marker.batch, last, query=marker.query, topic=topic)
+    if last is None or marker.batch != last.batch:
         return False
-    if marker.batch != last.batch:
-        raise MarkerGapError(
-            f"the checkpoint is at batch {marker.batch}, the last marker of query "
-            f"{marker.query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
-            f"{_why_apart(marker.batch, last.batch)}, or {RECOVER}"
-        )
     if (marker.digest, marker.count) != (last.digest, last.count):
         raise DigestMismatchError(
             f"batch {marker.batch} was sent with {last.count} messages, digest "
@@ -107,6 +74,29 @@ def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> b
             f"nothing of it was sent: {_why_other(marker, last)}"
         )
     return True
+
+
+def require_next(batch: int, last: CommitMarker | None, *, query: str, topic: str) -> None:
+    """Return if a batch is that of the last marker, or the one after it.
+
+    Raises:
+        MarkerGapError: it is another one.
+    """
+    if last is None:
+        if batch == 0:
+            return
+        raise MarkerGapError(
+            f"the checkpoint is at batch {batch}, but {topic} has no marker of query "
+            f"{query!r}; give the job the Kafka cluster, topic prefix and query name that "
+            "the checkpoint had before, or start with a new checkpoint, which answers every event "
+            "again"
+        )
+    if batch not in (last.batch, last.batch + 1):
+        raise MarkerGapError(
+            f"the checkpoint is at batch {batch}, the last marker of query "
+            f"{query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
+            f"{_why_apart(batch, last.batch)}, or {RECOVER}"
+        )
 
 
 def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
@@ -137,43 +127,6 @@ def is_early(place: str) -> bool:
         word in os.environ.get(_OPTIONS, "") for word in _NAMING
     )
     return is_local(place) and not is_named
-
-
-def refuse_foreign_early(settings: Settings) -> None:
-    """Refuse a checkpoint that the last marker is not of, before Spark is started.
-
-    Raises:
-        ForeignCheckpointError, RecoveryError: the marker is of another checkpoint.
-        PrefixTakenError: it is of another query.
-    """
-    place = absolute(settings.checkpoint)
-    if is_early(place):
-        with suppress(OSError, CheckpointDamagedError):  # The start has a name for what it is.
-            require_own_marker(LocalFiles(), settings, place)
-
-
-def require_own_marker(files: Files, settings: Settings, place: str) -> None:
-    """Look at the last marker; nobody is shut out. If it is not known, nothing is refused.
-
-    It is not known if Kafka does not answer, or while a transaction is open: this job's own one, if
-    it was killed in it, is aborted only when the transactional id is taken.
-
-    Raises:
-        ForeignCheckpointError, RecoveryError: it is of another checkpoint.
-        PrefixTakenError: it is of another query.
-        CheckpointDamagedError: the checkpoint cannot be read.
-    """
-    checkpoint = read_checkpoint(files, place)
-    topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
-    with suppress(KafkaException, OpenTransactionError):
-        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX, held_seconds=0.0)
-        if marker is None or marker.checkpoint_id == checkpoint.id:
-            return
-        recovery = pending_recovery(
-            files, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
-        )
-        with as_recovery(recovery, place):
-            check_checkpoint(checkpoint.id, marker)
 
 
 @contextmanager

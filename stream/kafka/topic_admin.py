@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 from spu_assigner.stream.kafka.access import hidden, missing_rights
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitLimits
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
@@ -189,7 +189,11 @@ def _fix(admin: AdminClient, faults: Sequence[Fault]) -> set[str]:
 
 
 def find_faults(
-    client: Mapping[str, Any], *, prefix: str = "", role: Role = Role.JOB
+    client: Mapping[str, Any],
+    *,
+    prefix: str = "",
+    role: Role = Role.JOB,
+    limits: WaitLimits | None = None,
 ) -> Sequence[Fault]:
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
@@ -200,7 +204,7 @@ def find_faults(
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
     with DiagnosedAdmin(client) as admin:
-        admin.metadata()  # reports best why nobody answers
+        admin.metadata(limits)  # reports best why nobody answers
         return access_faults(admin, role, prefix=prefix) or topic_faults(admin, names)
 
 
@@ -266,15 +270,24 @@ def partition_counts(
     return {name: len(present[name].partitions) for name in full}
 
 
-def check_topics(client: Mapping[str, Any], *, prefix: str = "", role: Role = Role.JOB) -> None:
+def check_topics(
+    client: Mapping[str, Any],
+    *,
+    prefix: str = "",
+    role: Role = Role.JOB,
+    limits: WaitLimits | None = None,
+) -> None:
     """Return if the job can start, or the role, if another is given, can do its work.
+
+    Args:
+        limits: how long to wait for a broker.
 
     Raises:
         AccessError: the user lacks rights; one line says which, and how to grant them.
         TopicsError: topics are missing or wrong; one line says which, and how to fix them.
         ClientError: Kafka cannot be reached.
     """
-    faults = find_faults(client, prefix=prefix, role=role)
+    faults = find_faults(client, prefix=prefix, role=role, limits=limits)
     if not faults:
         return
     if faults[0].setting == ACCESS:

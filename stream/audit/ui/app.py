@@ -18,14 +18,15 @@ from typing import Any, Final
 from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
-from markupsafe import Markup
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.audit.cluster_report import (
-    ClusterReport,
+    NotThereError,
+    Report,
     rack_loads,
+    read_topic,
     spu_loads,
     topic_map,
     topic_summary,
@@ -33,10 +34,9 @@ from spu_assigner.stream.audit.cluster_report import (
 )
 from spu_assigner.stream.audit.ui.known import ClusterDamagedError, Known
 from spu_assigner.stream.audit.ui.live import Live
-from spu_assigner.stream.audit.ui.plot import bars, foreign, style
+from spu_assigner.stream.audit.ui.plot import chart
 from spu_assigner.stream.audit.ui.views import (
     ORDER_NAMES,
-    NotFoundError,
     Reports,
     found,
     moves_view,
@@ -46,11 +46,11 @@ from spu_assigner.stream.audit.ui.views import (
 )
 from spu_assigner.stream.client.explanation import decision_lines
 from spu_assigner.stream.common.own_names import foreign_name
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
 from spu_assigner.stream.kafka.moves_record import move_of
-from spu_assigner.stream.kafka.outputs import read_cluster
 from werkzeug.exceptions import HTTPException
 
 FEW: Final = 10  # of what a cluster's page shows only the first
@@ -80,7 +80,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
     app = Flask(__name__)
     if is_loopback:
         app.before_request(_refuse_foreign_names)
-    app.jinja_options = {"finalize": foreign, "trim_blocks": True, "lstrip_blocks": True}
+    app.jinja_options = {"finalize": _shown, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
     app.jinja_env.filters.update(size=_size, duration=duration_text)
     app.jinja_env.filters.update(taint=taint_text, rules=rule_texts)
@@ -111,7 +111,6 @@ class _Pages:
             ("/moves", self.moves),
             ("/dead-letters", self.dead_letters),
             ("/version", self.version),
-            ("/plot.css", self.plot_style),
         ):
             app.add_url_rule(rule, view.__name__, view, methods=["GET"])
 
@@ -155,7 +154,7 @@ class _Pages:
         moves = self._live.moves
         parts = (moves.has_topic, moves.is_read, moves.trouble is not None)
         view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
-        at = () if view is None else (view.run.recorded_at, view.is_silent)
+        at = () if view is None else (view["run"].recorded_at, view["is_silent"])
         return "-".join(str(int(each)) for each in (*parts, *at))
 
     @contextmanager
@@ -163,7 +162,7 @@ class _Pages:
         """A cluster that does not change inside the block."""
         with self._live.known() as known:
             if cluster_id not in known:
-                raise NotFoundError(f"there is no cluster {cluster_id!r}; choose one of the list")
+                raise NotThereError(f"there is no cluster {cluster_id!r}; choose one of the list")
             yield known, known.state(cluster_id)
 
     def version(self) -> Response:
@@ -172,14 +171,11 @@ class _Pages:
         version = self._version(_text("cluster_id") or None)
         return jsonify({"version": version, "last_ms": last and last[0]})
 
-    def plot_style(self) -> Response:
-        return Response(f".plot{{{style()}}}", mimetype="text/css")
-
     def clusters(self) -> str:
         search, page = _text("q"), _page()
         with self._live.known() as known:
 
-            def row(cluster_id: str) -> tuple[str, ClusterReport | None]:
+            def row(cluster_id: str) -> tuple[str, Report | None]:
                 try:
                     return cluster_id, self._reports.of(known, cluster_id)
                 except ClusterDamagedError:
@@ -210,9 +206,8 @@ class _Pages:
             racks=sliced(racks, _page("racks"), size=2 * FEW),
             colours=rack_colours(loads),
             spus=sliced(loads, _page()),
-            has_resources=any(each.resources for each in loads),
-            # Made of our numbers; what is foreign in it was escaped where it was drawn.
-            plot=Markup(bars(loads)) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
+            has_resources=any(each["resources"] for each in loads),
+            chart=chart(loads) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
         )
 
     def topics(self, cluster_id: str) -> str:
@@ -228,22 +223,18 @@ class _Pages:
 
     def topic(self, cluster_id: str, topic: str) -> str:
         with self._cluster(cluster_id) as (_, state):
-            waiting = state.waiting.get(topic)
-            if waiting is None and topic not in state.topics:
-                raise NotFoundError(
-                    f"cluster {cluster_id!r} has no topic {topic!r}; choose one of its list"
-                )
             found_map = topic_map(state, topic)
+            waiting = state.waiting.get(topic)
             loads = spu_loads(state)
             refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
-        lists = [] if found_map is None else found_map.lists
+        lists = [] if found_map is None else found_map["lists"]
         return render_template(
             "topic.html",
             topic=topic,
             map=found_map,
             rows=sliced(range(len(lists)), _page(), size=MAP_ROWS),
             columns=max(map(len, lists), default=0),
-            loads={load.spu_id: load for load in loads},
+            loads={load["spu_id"]: load for load in loads},
             colours=rack_colours(loads),
             waiting=waiting,
             obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
@@ -253,22 +244,15 @@ class _Pages:
         """Read again from the topics, as the command `explain` does."""
         partition = _number_given("partition", least=0, default=0)
         with self._explaining:
-            read = read_cluster(self._live.connection, cluster_id, topic)
-            newest = read.maps[-1].replicas if read.maps else None
-            if newest is None:
-                raise NotFoundError(
-                    f"topic {topic!r} of cluster {cluster_id!r} has no map; it may wait for room"
-                )
-            if partition >= len(newest):
-                raise NotFoundError(
-                    f"no partition {partition} in topic {topic!r}; expected 0 to {len(newest) - 1}"
-                )
-            [why] = explain(read.state, read.maps, [partition])
+            read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+            if not partitions:
+                raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
+            [why] = explain(read.state, read.maps, partitions)
         return render_template(
             "explain.html",
             topic=topic,
             partition=partition,
-            partitions=len(newest),
+            partitions=len(read.maps[-1].replicas or ()),
             why=why,
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
@@ -322,17 +306,15 @@ def _number_given(name: str, *, least: int, default: int) -> int:
 
 def _fault(reason: Exception) -> tuple[str, int]:
     """Any error as a page."""
-    match reason:
-        case HTTPException():
-            status, message = reason.code or 500, reason.description or reason.name
-        case NotFoundError() | ClusterUnknownError():
-            status, message = 404, str(reason)
-        case ClientError():
-            status, message = 503, str(reason)
-        case ClusterDamagedError() | AssignerError():
-            status, message = 500, str(reason)
-        case _:
-            raise reason
+    status, message = 500, str(reason)
+    if isinstance(reason, HTTPException):
+        status, message = reason.code or 500, reason.description or reason.name
+    elif isinstance(reason, NotThereError | ClusterUnknownError):
+        status = 404
+    elif isinstance(reason, ClientError):
+        status = 503
+    elif not isinstance(reason, AssignerError):
+        raise reason
     return render_template("error.html", status=status, message=message), status
 
 
@@ -349,6 +331,11 @@ def _link(endpoint: str, **given: Any) -> str:
         if value not in (None, "") and (name not in ("page", "racks") or value != 1)
     }
     return url_for(endpoint, **values)
+
+
+def _shown(value: Any) -> Any:
+    """Foreign text without control characters; markup of our own as it is."""
+    return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _now_ms() -> int:

@@ -256,30 +256,6 @@ def put_file(spark: SparkSession, file: Path, path: str) -> None:
     system.copyFromLocalFile(False, True, source, place)
 
 
-def copy_listing(spark: SparkSession, folder: str, copy: Path) -> Callable[[Path], None]:
-    """Make a folder's files here with their names and sizes, and nothing in them; what is returned
-    brings the content of one.
-
-    One request lists thousands of objects of a store; each one's content is a request of its own.
-    """
-    system, place = _file_system(spark, folder)
-    root = str(place.toUri().getPath()).rstrip("/") + "/"
-    listing = system.listFiles(place, True)
-    while listing.hasNext():
-        status = listing.next()
-        path = copy / str(status.getPath().toUri().getPath()).removeprefix(root)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb") as file:
-            file.truncate(status.getLen())
-
-    def fetch(path: Path) -> None:
-        name = path.relative_to(copy).as_posix()
-        target = _java(spark).org.apache.hadoop.fs.Path(path.as_uri())
-        system.copyToLocalFile(False, place.suffix(f"/{name}"), target, True)
-
-    return fetch
-
-
 def remove(files: Files, path: str) -> None:
     """Remove a file, or a folder with all that is in it; nothing if there is none."""
     if isinstance(files, LocalFiles):

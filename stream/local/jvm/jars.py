@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.local.jvm.build_cache import (
     cache_home,
     key_of,
@@ -37,6 +38,7 @@ REPOSITORY_VARIABLE: Final = "SPU_ASSIGNER_MAVEN_URL"
 REPOSITORY: Final = "https://repo1.maven.org/maven2"
 ANSWER_SECONDS_MAX: Final = 60.0  # of a repository that has gone silent
 FETCHES: Final = 8  # at a time
+NAMES_MAX: Final = 3  # of jars, in one message
 BUNDLES: Final = (  # of the authorities that a machine trusts, where Python does not know it
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
     "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
@@ -134,13 +136,11 @@ def ensure_all(
     return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
 
 
-def absent(
-    groups: Sequence[Group], environ: Mapping[str, str] | None = None
-) -> tuple[list[Path], list[Path]]:
-    """The jars of these groups that are missing, and those that are not as the lock says.
+def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = None) -> None:
+    """Return if all jars of these groups are there as the lock says; nothing is fetched.
 
     Raises:
-        JarError: the lock cannot be read.
+        JarError: they are not; it names some.
     """
     lock, home = read_lock(), cache_home(environ)
     wrong = [
@@ -149,8 +149,13 @@ def absent(
         for jar in lock[group]
         if not _is_right(path := _folder(home, group, lock[group]) / jar.file_name, jar)
     ]
-    missing = [path for path in wrong if not path.is_file()]
-    return missing, [path for path in wrong if path not in missing]
+    if wrong:
+        option = " --s3" if "spark-s3" in groups else ""
+        raise JarError(
+            f"jars are missing, or differ from the lock: {listed(wrong, NAMES_MAX)}; run "
+            f"`python -m spu_assigner.stream.setup{option}`, which fetches them, as a start of the "
+            "job does"
+        )
 
 
 def _folder(home: Path, group: Group, jars: Sequence[Jar]) -> Path:

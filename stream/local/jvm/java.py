@@ -115,37 +115,41 @@ def ensure_java(
         JavaError: none fits; the message names what was found instead and what to do.
     """
     environ = os.environ if environ is None else environ
-    java, unfit = find_java(environ, search=search, package=package)
-    if java is None:
-        found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
-        raise JavaError(
-            f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
-            "(it brings one), or install one and set JAVA_HOME"
-        )
+    java = require_java(environ, search=search, package=package)
     if java.source == _PACKAGED:
         return replace(java, home=_wrapped(java.home, environ))
     return java
 
 
-def find_java(
-    environ: Mapping[str, str], *, search: Sequence[str], package: Path | None = None
-) -> tuple[Java | None, tuple[str, ...]]:
-    """The Java that fits, if any, and what was passed over on the way; nothing is written.
+def require_java(
+    environ: Mapping[str, str],
+    *,
+    search: Sequence[str] = SEARCH_PATTERNS,
+    package: Path | None = None,
+) -> Java:
+    """The Java that `ensure_java` would use; nothing is written.
 
     That of the package is given where it lies; `ensure_java` gives it a home of its own.
+
+    Raises:
+        JavaError: none fits.
     """
     unfit: list[str] = []
     for home, source in _candidates(environ, search):
         version = java_version(home)
         if version is not None and is_fit(version):
-            return Java(home=home, version=version[0], source=source), tuple(unfit)
+            return Java(home=home, version=version[0], source=source)
         if version is not None:
             unfit.append(f"{'.'.join(map(str, version))} in {home}")
     package = package_home() if package is None else package
     version = None if package is None else java_version(package)
     if package is not None and version is not None and is_fit(version):
-        return Java(home=package, version=version[0], source=_PACKAGED), tuple(unfit)
-    return None, tuple(unfit)
+        return Java(home=package, version=version[0], source=_PACKAGED)
+    found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
+    raise JavaError(
+        f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
+        "(it brings one), or install one and set JAVA_HOME"
+    )
 
 
 def is_fit(version: Version) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from spu_assigner.stream.audit.cluster_report import cluster_reports
+from spu_assigner.stream.audit.cluster_report import checkpoint_report
 from spu_assigner.stream.job import checkpoint_reading as reader
 from spu_assigner.stream.job.checkpoint_reading import (
     BatchNotKeptError,
@@ -158,11 +158,10 @@ def test_the_session_that_is_given_keeps_its_options(settings: Settings, job: Jo
     name = "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag"
     before = job.spark.conf.get(name)
     found = inspect_checkpoint(settings.checkpoint, spark=job.spark)
-    [cluster] = cluster_reports(found, cluster_id="c1", topic="a")
+    [cluster] = checkpoint_report(found, cluster_id="c1", topic="a")["clusters"]
     assert job.spark.conf.get(name) == before
     assert job.query.isActive
-    assert cluster.topic is not None
-    assert len(cluster.topic.lists) == 3
+    assert len(cluster["topic"]["lists"]) == 3
 
 
 def test_a_checkpoint_of_another_program_is_reported(job: Job, tmp_path: Path) -> None:

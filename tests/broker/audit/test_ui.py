@@ -158,19 +158,6 @@ def test_a_page_of_what_is_not_there_yet_turns_into_it(shown: Shown, browser: Br
         expect(page.locator("table.map tbody tr")).to_have_count(2)
 
 
-def test_the_pages_can_be_read_without_scripts(shown: Shown, browser: Browser) -> None:
-    """Some switch them off; nothing but the renewing may depend on them."""
-    expect.set_options(timeout=SEEN_MS)
-    with browser.new_page() as page:  # It is renewed until all is there; the other one never is.
-        page.set_default_timeout(SEEN_MS)
-        open_when_there(page, shown.pages, "prod-eu", "/topics/pinned")
-        expect(page.locator("table.map tbody tr")).to_have_count(2)
-    with browser.new_page(java_script_enabled=False) as page:
-        page.set_default_timeout(SEEN_MS)
-        page.goto(f"{shown.pages.url}clusters/prod-eu/topics/pinned")
-        expect(page.locator("table.map tbody tr")).to_have_count(2)
-
-
 def test_hostile_names_do_nothing_in_a_browser(shown: Shown, page: Page) -> None:
     """A rack's name comes from anyone who may write an event."""
     hostile = "<img src=x onerror=\"document.title='caught'\">"

@@ -13,10 +13,9 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker import PrefixTakenError, read_marker, read_placed_marker
-from spu_assigner.stream.job.marker_check import require_own_marker
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
+from spu_assigner.stream.job.start_checks import CHECKPOINT, MARKER, StartLook, require
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -98,6 +97,13 @@ def test_a_marker_that_stays_hidden_is_a_named_error(
         make_sink()
 
 
+def look_early(settings: Settings) -> None:
+    """As a start does before Spark's."""
+    look = StartLook(settings=settings)
+    for check in (CHECKPOINT, MARKER):
+        require(check, look)
+
+
 def test_a_look_before_the_start_neither_waits_for_a_transaction_nor_trusts_what_is_before_it(
     settings: Settings, make_sink: MakeSink, commits: str
 ) -> None:
@@ -107,7 +113,7 @@ def test_a_look_before_the_start_neither_waits_for_a_transaction_nor_trusts_what
     with open_transaction(settings.bootstrap_servers, commits):
         with pytest.raises(OpenTransactionError):
             read_marker(settings, topic=commits, seconds_max=PATIENCE_SECONDS, held_seconds=0.0)
-        require_own_marker(LocalFiles(), settings, settings.checkpoint)
+        look_early(settings)
 
 
 def test_a_second_query_of_a_prefix_is_refused(settings: Settings, make_sink: MakeSink) -> None:
@@ -115,10 +121,9 @@ def test_a_second_query_of_a_prefix_is_refused(settings: Settings, make_sink: Ma
     make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(PrefixTakenError, match=r"is of query 'spu-assigner', and this is query 'b"):
         make_sink("b")
+    other = replace(settings, query_name="b", checkpoint=f"{settings.checkpoint}-b")
     with pytest.raises(PrefixTakenError):  # Before it shuts anybody out, and starts Spark.
-        require_own_marker(
-            LocalFiles(), replace(settings, query_name="b"), f"{settings.checkpoint}-b"
-        )
+        look_early(other)
 
 
 def test_a_second_query_that_started_before_any_batch_sends_none(

@@ -13,11 +13,13 @@ from typing import Final
 import pytest
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.audit.doctor.checks import CheckTarget, TimeLimit, run_checks
+from spu_assigner.stream.audit.doctor.checks import run_checks
+from spu_assigner.stream.audit.doctor.look import DoctorLook
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
+from spu_assigner.stream.job.start_checks import StartLook
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -95,11 +97,9 @@ def settings_of(connection: Connection) -> Settings:
 
 
 def doctor(connection: Connection) -> None:
-    target = CheckTarget(
-        settings=settings_of(connection), is_broker_named=True, role=Role.CONSUMER, environ={}
-    )
-    checks = run_checks(target, TimeLimit(seconds=60))
-    assert {check.name: check.unchecked for check in checks if check.unchecked} == {}
+    look = DoctorLook(start=StartLook(settings=settings_of(connection)), role=Role.CONSUMER)
+    checks = run_checks(look, 60)
+    assert {check.name: check.not_checked for check in checks if check.not_checked} == {}
     assert [found for check in checks for found in check.findings] == []
 
 

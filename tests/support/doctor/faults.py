@@ -5,26 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import OFFSET_END, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.schemas.messages.codec import decode_record, encode_record
-from spu_assigner.schemas.messages.wire import CommitMarker
+from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.jvm.build_cache import cache_home
 from spu_assigner.stream.local.jvm.jars import read_lock
-from support.doctor.installations import (
-    AHEAD_SECONDS,
-    Installation,
-    InstallationFactory,
-    rewrite,
-    write_sums,
-)
-from support.job.released import step_notes
+from support.doctor.installations import Installation, InstallationFactory, rewrite
 from support.kafka.open_transaction import OpenTransaction
 
 Prepare = Callable[[InstallationFactory, Path], Installation]
@@ -38,49 +28,15 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-def cut_table(checkpoint: Path) -> None:
-    (path,) = checkpoint.glob("state/0/1/SSTs/*.sst")
-    path.write_bytes(path.read_bytes()[:-1])
-    write_sums(path)
-
-
-OWN_STATE, OTHER_STATE = (rf"\"stateName\":\"{name}\"" for name in ("shard", "count"))
-
-
-def be_of_another_program(checkpoint: Path) -> None:
-    for note in step_notes(checkpoint):
-        if not note.name.startswith("."):
-            rewrite(note, lambda text: text.replace(OWN_STATE, OTHER_STATE))
-
-
 def be_another(checkpoint: Path) -> None:
     other = json.dumps({"id": "00000000-0000-0000-0000-000000000000"})
     rewrite(checkpoint / "metadata", lambda text: other)
-
-
-def have_state_in_format_2(checkpoint: Path) -> None:
-    ids = [[["0407717b-48cd-4f7d-9d3c-a5f838aed341"]] for _ in range(2)]
-    note = json.dumps(
-        {"nextBatchWatermarkMs": 0, "stateUniqueIds": {"0": ids}}, separators=(",", ":")
-    )
-    rewrite(checkpoint / "commits/12", lambda text: f"v2\n{note}")
 
 
 def be_older(checkpoint: Path) -> None:
     for log in ("offsets", "commits"):
         for batch in (11, 12):
             (checkpoint / log / str(batch)).unlink()
-
-
-def hold_something_else(checkpoint: Path) -> None:
-    shutil.rmtree(checkpoint)
-    (checkpoint / "photos").mkdir(mode=0o700, parents=True)
-
-
-def break_off_recovery(checkpoint: Path) -> None:
-    for name in ("offsets", "commits", "state", "sources"):
-        shutil.rmtree(checkpoint / name)
-    rewrite(checkpoint / "metadata", lambda text: text.replace("}", ',"recovered":true}'))
 
 
 def changed(change: Callable[[Path], object]) -> Prepare:
@@ -94,15 +50,6 @@ def changed(change: Callable[[Path], object]) -> Prepare:
     return prepare
 
 
-def move(factory: InstallationFactory, folder: Path) -> Installation:
-    installation = factory.sound(folder)
-    (folder / "checkpoint").rename(folder / "elsewhere")
-    return replace(
-        installation,
-        environ={**installation.environ, "SPU_ASSIGNER_CHECKPOINT": str(folder / "elsewhere")},
-    )
-
-
 # What is wrong with the machine.
 
 
@@ -110,31 +57,17 @@ def given(**environ: str) -> Prepare:
     return lambda factory, folder: factory.sound(folder, **environ)
 
 
-def java(version: str | None, says: str = "exit 1") -> Prepare:
+def java(version: str | None) -> Prepare:
+    """Only this one, or none."""
+
     def prepare(factory: InstallationFactory, folder: Path) -> Installation:
         home = folder / "java"
         if version is not None:
             (home / "bin").mkdir(parents=True)
-            (home / "bin/java").write_text(f"#!/bin/sh\n{says}\n", encoding="utf-8")
-            (home / "bin/java").chmod(0o755)
+            (home / "bin/java").touch(mode=0o755)
             (home / "release").write_text(f'JAVA_VERSION="{version}"\n', encoding="utf-8")
         installation = factory.sound(folder, JAVA_HOME=str(home), PATH=str(folder))
         return replace(installation, has_no_other_java=True)
-
-    return prepare
-
-
-def package(name: str, version: str, *requires: str) -> Prepare:
-    """A package's description that is found before the one which is installed."""
-
-    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
-        described = folder / f"packages/{name.replace('-', '_')}-{version}.dist-info"
-        described.mkdir(parents=True)
-        lines = [f"Name: {name}", f"Version: {version}"]
-        lines += [f"Requires-Dist: {each}" for each in requires]
-        text = "\n".join(["Metadata-Version: 2.4", *lines, ""])
-        (described / "METADATA").write_text(text, encoding="utf-8")
-        return replace(factory.sound(folder), python_path=(folder / "packages",))
 
     return prepare
 
@@ -154,14 +87,9 @@ def jars(change: Callable[[Path], None]) -> Prepare:
     return prepare
 
 
-def other_spark(factory: InstallationFactory, folder: Path) -> Installation:
-    (folder / "spark/jars").mkdir(parents=True)
-    (folder / "spark/jars/spark-core_2.13-3.5.1.jar").write_bytes(b"")
-    return factory.sound(folder, SPARK_HOME=str(folder / "spark"))
-
-
-def taken_port(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.sound(folder, SPU_ASSIGNER_UI_PORT=str(listening(factory)))
+def foreign_address(factory: InstallationFactory, folder: Path) -> Installation:
+    host = {"SPU_ASSIGNER_METRICS_HOST": "192.0.2.1"}  # of no machine
+    return factory.sound(folder, SPU_ASSIGNER_METRICS_PORT="4060", **host)
 
 
 def listening(factory: InstallationFactory) -> int:
@@ -171,12 +99,6 @@ def listening(factory: InstallationFactory) -> int:
 
 
 # What is wrong with the broker, or with how clients connect to it.
-
-
-def closed_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def at(address: Callable[[InstallationFactory], str]) -> Prepare:
@@ -192,24 +114,6 @@ def as_user(name: str = "doctor", **environ: str) -> Prepare:
 def stranger(factory: InstallationFactory, folder: Path) -> Installation:
     authority = str(factory.secured.certificates.path("stranger.pem"))
     return factory.user(folder, SPU_ASSIGNER_SSL_CA_FILE=authority)
-
-
-def misnamed(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("MISNAMED"))
-
-
-def no_tls(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(folder, KAFKA_BOOTSTRAP_SERVERS=factory.bootstrap)
-
-
-def no_certificate(factory: InstallationFactory, folder: Path) -> Installation:
-    return factory.user(
-        folder,
-        KAFKA_BOOTSTRAP_SERVERS=factory.secured.address("SSL"),
-        SPU_ASSIGNER_SECURITY_PROTOCOL="SSL",
-        SPU_ASSIGNER_SASL_USERNAME="",
-        SPU_ASSIGNER_SASL_PASSWORD="",
-    )
 
 
 # What is wrong with topics.
@@ -230,49 +134,6 @@ def topic_gone(factory: InstallationFactory, folder: Path) -> Installation:
         return installation
 
 
-def partitions(factory: InstallationFactory, folder: Path) -> Installation:
-    """A topic that a broker has made by itself, as it would have it."""
-    prefix, name = "doctor-parts.", "doctor-parts.assigner-audit"
-    with AdminClient(factory.client) as admin:
-        for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-            future.result(timeout=60)
-        factory.until_topics(lambda found: name in found)
-        return factory.without_checkpoint(folder, prefix)
-
-
-def topic_set(prefix: str, topic: str, name: str, value: str) -> Prepare:
-    def prepare(factory: InstallationFactory, folder: Path) -> Installation:
-        installation = made(factory, folder, prefix)
-        factory.set(prefix + topic, name, value)
-        return installation
-
-    return prepare
-
-
-def clock(factory: InstallationFactory, folder: Path) -> Installation:
-    """The broker's time is later than ours: as if its clock had been so."""
-    prefix = "doctor-clock."
-    installation = made(factory, folder, prefix)
-    topic = f"{prefix}topic-events"
-    factory.set(topic, "message.timestamp.type", "CreateTime")
-    later = int((time.time() + AHEAD_SECONDS) * 1000)
-    times: list[int] = []  # that the log has given, as the broker reports them
-    deadline = time.monotonic() + 60
-    while later not in times:  # A log hears of its setting after the broker reports it.
-        assert time.monotonic() < deadline, f"{topic} has {times}, never {later}"
-        factory.send(
-            topic,
-            b"?",
-            b"c1",
-            timestamp=later,
-            on_delivery=lambda error, message: times.append(
-                message.timestamp()[1] if error is None else 0
-            ),
-        )
-    factory.set(topic, "message.timestamp.type", "LogAppendTime")
-    return installation
-
-
 # What is wrong between checkpoint and Kafka.
 
 
@@ -288,16 +149,6 @@ def input_lost(factory: InstallationFactory, folder: Path) -> Installation:
         return factory.sound(folder, prefix)
 
 
-def input_replaced(factory: InstallationFactory, folder: Path) -> Installation:
-    """The topics of another cluster, where nothing was sent yet; only the marker is there."""
-    prefix = "doctor-replaced."
-    create_topics(factory.client, prefix=prefix)
-    for left in factory.messages:
-        if left.topic == "assigner-commits":
-            factory.send(prefix + left.topic, left.value, left.key or b"")
-    return factory.sound(folder, prefix)
-
-
 def open_input(factory: InstallationFactory, folder: Path) -> Installation:
     """A producer died in its transaction."""
     prefix = factory.filled("doctor-open-input.")
@@ -311,26 +162,10 @@ def open_markers(factory: InstallationFactory, folder: Path) -> Installation:
     return factory.sound(folder, prefix)
 
 
-def newer_release(factory: InstallationFactory, folder: Path) -> Installation:
-    prefix = factory.filled("doctor-newer.")
-    last = [left for left in factory.messages if left.topic == "assigner-commits"][-1]
-    marker = decode_record(last.value or b"")
-    assert isinstance(marker, CommitMarker)
-    newer = encode_record(replace(marker, release="9.1.0"))
-    factory.send(f"{prefix}assigner-commits", newer, last.key or b"")
-    return factory.sound(folder, prefix)
-
-
 def repeated_under_another_policy(factory: InstallationFactory, folder: Path) -> Installation:
     installation = factory.sound(folder, SPU_ASSIGNER_DEFAULT_POLICY="kafka")
     (folder / "checkpoint/commits/12").unlink()
     return installation
-
-
-def garbled_marker(factory: InstallationFactory, folder: Path) -> Installation:
-    prefix = factory.filled("doctor-garbled.")
-    factory.send(f"{prefix}assigner-commits", b"\0\0\0\0\7?", b"spu-assigner")
-    return factory.sound(folder, prefix)
 
 
 def other_prefix(factory: InstallationFactory, folder: Path) -> Installation:
@@ -338,9 +173,3 @@ def other_prefix(factory: InstallationFactory, folder: Path) -> Installation:
     return replace(
         installation, environ={**installation.environ, "SPU_ASSIGNER_CHECKPOINT": str(own)}
     )
-
-
-def stand_in(version: str) -> str:
-    """A script that answers as a Java of this version would."""
-    lines = ("    java.home = /somewhere", f"    java.version = {version}")
-    return "\n".join(f"echo '{line}' >&2" for line in lines)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,6 @@ PREFIX = "doctor."
 SHARDS_THEN = 2
 CHUNK = 512  # bytes that Hadoop makes a sum of
 PASSWORD = "doctor's"
-AHEAD_SECONDS = 1_800  # that a broker's clock may be wrong; Kafka takes an hour
 NO_PORTS = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
 _OWN = ("SPU_ASSIGNER_", "KAFKA_", "SPARK_", "PYSPARK_")
 _KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_MAVEN_URL")
@@ -41,7 +39,6 @@ class Installation:
     """What the doctor is called with."""
 
     environ: Mapping[str, str]
-    python_path: Sequence[Path] = ()
     has_no_other_java: bool = False  # only what JAVA_HOME and PATH name is looked for
     arguments: Sequence[str] = ()
 
@@ -183,12 +180,3 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     """Change a file, and its sums with it."""
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     write_sums(path)
-
-
-def program(installation: Installation) -> list[str]:
-    """The command as a process of its own."""
-    start = "from spu_assigner.stream.cli import main; main()"
-    if installation.has_no_other_java:
-        hide = "import spu_assigner.stream.local.jvm.java as java; java.SEARCH_PATTERNS = (); "
-        start = f"{hide}java.PACKAGE = 'no_such_package'; {start}"
-    return [sys.executable, "-c", start, "doctor", *installation.arguments]

@@ -239,7 +239,6 @@ _NOT_OF_THE_JOB = {
     "NoCheckpointError",
     "NotThereError",
     "OtherProgramError",
-    "PartitionUnknownError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
     "TooMuchWorkError",  # likewise
@@ -248,7 +247,6 @@ _NOT_OF_THE_JOB = {
     "ShardDamagedError",  # reported as CheckpointDamagedError
     "ShardFormatError",  # reported as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
-    "TopicUnknownError",
     # plan, apply
     "DesiredFileError",
     "DesiredPlanError",
@@ -272,7 +270,6 @@ _NOT_OF_THE_JOB = {
     # ui
     "AddressError",
     "ClusterDamagedError",
-    "NotFoundError",
     "RenewedError",
     # recover
     "DamagedOutputError",

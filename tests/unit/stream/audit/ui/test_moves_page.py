@@ -57,77 +57,81 @@ def pages(run: MovesRun | None) -> tuple[FlaskClient, Still]:
     return make_app(still.as_live()).test_client(), still
 
 
-def test_a_run_is_shown_with_what_is_under_way() -> None:
-    """State, numbers, speed, the throttle, and each partition with both lists."""
-    page = read(pages(under_way())[0], "/moves")
-    for words in (
-        "Run of cluster c1 running process 7 on admin",
-        "Partitions moved 2 5 pending, 1 failed",
-        "Copied 10.0 MiB 25.0 MiB pending, 5.0 MiB failed",
-        "Waves 2 of 5 throttle 1.0 MiB/s",
-        "Time left 25 s 1.0 MiB/s, begun 20",
-        "10.0 MiB of 40.0 MiB, 25.0%",
-        "What went wrong orders-9: the topic was deleted",
-        "orders 0 1, 2 3, 2 5.0 MiB",
-        "1–2 of 2 partitions",
-    ):
-        assert words in page.text
-    assert "Nothing was recorded" not in page.text
-
-
-def test_the_last_runs_result_stays() -> None:
-    """Who looks the day after sees what was done, what failed, and how long it took."""
-    ended = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=())
-    page = read(pages(ended)[0], "/moves")
-    assert "Last run of cluster c1 stopped" in page.text
-    assert "no throttle is set" in page.text
-    assert "Time taken 10 s 1.0 MiB/s, ended 20" in page.text
-    assert "Wave 2" not in page.text
-    assert "Nothing was recorded" not in page.text
-
-
-def test_a_run_that_records_nothing_any_more_is_reported() -> None:
-    """A kill leaves a wave to Kafka, and a throttle: somebody must run it again."""
-    page = read(pages(under_way(SILENT_SECONDS + 1))[0], "/moves")
-    assert "Nothing was recorded since" in page.text
-    assert "run spu-assigner apply --moves to finish it" in page.text
+ENDED = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=())
 
 
 @pytest.mark.parametrize(
-    ("has_topic", "words"),
+    ("run", "shown", "not_shown"),
     [
-        (True, "No moves so far."),
-        (False, "No moves so far: there is no topic applied-topics here"),
+        (
+            under_way(),
+            [
+                "Run of cluster c1 running process 7 on admin",
+                "Partitions moved 2 5 pending, 1 failed",
+                "Copied 10.0 MiB 25.0 MiB pending, 5.0 MiB failed",
+                "Waves 2 of 5 throttle 1.0 MiB/s",
+                "Time left 25 s 1.0 MiB/s, begun 20",
+                "10.0 MiB of 40.0 MiB, 25.0%",
+                "What went wrong orders-9: the topic was deleted",
+                "orders 0 1, 2 3, 2 5.0 MiB",
+                "1–2 of 2 partitions",
+            ],
+            ["Nothing was recorded"],
+        ),
+        (  # Who looks the day after sees what was done, and how long it took.
+            ENDED,
+            [
+                "Last run of cluster c1 stopped",
+                "no throttle is set",
+                "Time taken 10 s 1.0 MiB/s, ended 20",
+            ],
+            ["Wave 2", "Nothing was recorded"],
+        ),
+        (  # A kill leaves a wave to Kafka, and a throttle: somebody must run it again.
+            under_way(SILENT_SECONDS + 60),
+            [
+                "Nothing was recorded since",
+                "run spu-assigner apply --moves to finish it",
+                "Last run of cluster c1 silent",
+                "last recorded",
+            ],
+            ["running"],
+        ),
+    ],
+    ids=["under way", "ended", "killed"],
+)
+def test_a_run_is_shown(run: MovesRun, shown: list[str], not_shown: list[str]) -> None:
+    """State, numbers, speed, the throttle, and each partition with both lists."""
+    text = read(pages(run)[0], "/moves").text
+    assert [words for words in shown if words not in text] == []
+    assert [words for words in not_shown if words in text] == []
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({}, "No moves so far."),
+        ({"has_topic": False}, "No moves so far: there is no topic applied-topics here"),
+        ({"is_read": False}, "The record of the moves has not been read yet."),
+        (
+            {"trouble": "cannot read applied-topics: not authorized", "run": under_way()},
+            "The record of the moves is not read: cannot read applied-topics",
+        ),
+        ({"trouble": "not authorized", "run": under_way()}, "Partitions moved 2"),
     ],
 )
-def test_where_nothing_was_moved_the_page_says_so(has_topic: bool, words: str) -> None:
-    """It is not an error, and the other pages are linked."""
+def test_a_page_says_what_is_known_of_moves(known: dict[str, object], words: str) -> None:
+    """It is no error that nothing was moved, or read so far; then the page is renewed."""
     client, still = pages(None)
-    still.moves.has_topic = has_topic
+    still.moves.has_topic = True
+    before = client.get("/version?of=moves").data
+    for name, value in known.items():
+        setattr(still.moves, name, value)
     page = read(client, "/moves")
     assert words in page.text
+    assert ("No moves so far" in page.text) is ("No moves so far" in words)
+    assert (client.get("/version?of=moves").data != before) is bool(known)
     assert ("a", {"href": "/moves", "aria-current": "page"}) in page.tags
-    assert ("a", {"href": "/moves"}) in read(client, "/").tags
-
-
-def test_before_the_record_was_read_the_page_does_not_say_that_there_were_no_moves() -> None:
-    """A page that is opened first thing said so while a drain was under way; then it is renewed."""
-    client, still = pages(None)
-    version = client.get("/version?of=moves").data
-    still.moves.is_read = False
-    page = read(client, "/moves")
-    assert "The record of the moves has not been read yet." in page.text
-    assert "No moves so far" not in page.text
-    assert client.get("/version?of=moves").data != version
-
-
-def test_what_keeps_the_record_from_being_read_is_shown() -> None:
-    """The last that is known stays beside it."""
-    client, still = pages(under_way())
-    still.moves.trouble = "cannot read applied-topics: not authorized"
-    page = read(client, "/moves")
-    assert "The record of the moves is not read: cannot read applied-topics" in page.text
-    assert "Partitions moved 2" in page.text
 
 
 def test_the_page_alone_is_renewed_when_a_wave_goes_on() -> None:
@@ -143,15 +147,6 @@ def test_the_page_alone_is_renewed_when_a_wave_goes_on() -> None:
     before = versions()
     still.moves.run = replace(under_way(), recorded_at=1)
     assert [old == new for old, new in zip(before, versions(), strict=True)] == [False, True]
-
-
-def test_a_run_that_was_killed_is_not_running() -> None:
-    """It records nothing any more, and a wave may still be copied by Kafka."""
-    page = read(pages(under_way(120.0))[0], "/moves")
-    assert "Nothing was recorded since" in page.text
-    assert "Last run of cluster c1 silent" in page.text
-    assert "running" not in page.text
-    assert "last recorded" in page.text
 
 
 def test_hostile_names_are_escaped() -> None:

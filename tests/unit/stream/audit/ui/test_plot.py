@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from spu_assigner.stream.audit.cluster_report import SpuLoad
-from spu_assigner.stream.audit.ui.plot import BAR_HEIGHT, PITCH_MIN, WIDTH, bars, style
+from spu_assigner.stream.audit.cluster_report import Report
+from spu_assigner.stream.audit.ui import app
+from spu_assigner.stream.audit.ui.plot import BAR_HEIGHT, PITCH_MIN, WIDTH, chart
+from support.pages.ui_pages import Still, known_of
 
+TEMPLATES = app.make_app(Still(known_of([])).as_live()).jinja_env
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def load(spu_id: int, rack: str | None = "a", state: str = "online", **given: int) -> SpuLoad:
+def load(spu_id: int, rack: str | None = "a", state: str = "online", **given: int) -> Report:
     capacity, replicas = given.get("capacity", 60), given.get("replicas", 30)
-    return SpuLoad(
-        spu_id=spu_id,
-        rack=rack,
-        state=state,
-        capacity=capacity,
-        replicas=replicas,
-        share_used=replicas / capacity if capacity else None,
-        fair_share=float(given.get("fair", 30))
-        if state in ("online", "saturated", "cordoned")
-        else None,
-        leaders=given.get("leaders", 10),
-        cores=1,
-        core_weights=(2,),
-        registration=spu_id,
-        labels={},
-        cordoned=state == "cordoned",
-        demoted=False,
-    )
+    has_share = state in ("online", "saturated", "cordoned")
+    return {
+        "spu_id": spu_id,
+        "rack": rack,
+        "state": state,
+        "capacity": capacity,
+        "replicas": replicas,
+        "share_used": replicas / capacity if capacity else None,
+        "fair_share": float(given.get("fair", 30)) if has_share else None,
+        "leaders": given.get("leaders", 10),
+        "resources": {},
+        "resources_used": {},
+    }
 
 
-def drawn(loads: Sequence[SpuLoad]) -> ET.Element:
+def bars(loads: Sequence[Report]) -> str:
+    return TEMPLATES.get_template("bars.svg").render(chart=chart(loads))
+
+
+def drawn(loads: Sequence[Report]) -> ET.Element:
     return ET.fromstring(bars(loads))
 
 
@@ -120,7 +123,8 @@ def test_any_text_in_a_rack_is_only_text() -> None:
 
 def test_a_picture_and_its_style_need_nothing_from_elsewhere() -> None:
     """The page loads nothing from other hosts."""
-    text = bars([load(0)]) + style()
+    style = Path(app.__file__).parent / "static/plot.css"
+    text = bars([load(0)]) + style.read_text("utf-8")
     assert "<link" not in text
     assert "src=" not in text
     assert text.count("http") == 1  # SVG's own name

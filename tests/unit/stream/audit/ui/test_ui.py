@@ -26,7 +26,7 @@ from spu_assigner.stream.audit.ui.live import ReadingHealth
 from spu_assigner.stream.audit.ui.views import NODES_MAX, Reports, ring_view, sliced
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP, TOPIC_STATUS
 from support.events.builders import Events
-from support.pages.ui_pages import Output, Still, known_of, outputs, read
+from support.pages.ui_pages import Output, Still, Text, known_of, outputs, read
 from support.pages.ui_story import story
 from support.shard.one_shard import Raw
 
@@ -44,130 +44,108 @@ def pages() -> FlaskClient:
     return client(story())
 
 
-def test_the_list_shows_what_each_cluster_has(pages: FlaskClient) -> None:
-    """One look says whether a cluster needs attention."""
-    page = read(pages, "/")
-    assert "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1" in page.text
-    assert "edge-lab 4 online 4 0 2 10 22 of 80 nothing" in page.text
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/", "prod-eu 16 online 1 saturated 2 offline 16 3 19 191 573 of 1,092 1"),
+        ("/", "edge-lab 4 online 4 0 2 10 22 of 80 nothing"),
+        ("/clusters/prod-eu", "leads next"),
+        ("/clusters/prod-eu", "rejected TOPIC_EXISTS"),
+        ("/clusters/prod-eu", "18 saturated"),
+        ("/clusters/prod-eu/topics/pinned", "0 17 eu-west-1c 4 eu-west-1a 8 eu-west-1b"),
+        ("/clusters/prod-eu/topics/pinned", "1 3 eu-west-1a 9 eu-west-1b 14 eu-west-1c"),
+        (
+            "/clusters/prod-eu/topics/archive",
+            "INSUFFICIENT_SPUS: replication_factor 24 needs 8 more SPUs",
+        ),
+        ("/clusters/prod-eu/waiting", "archive create 0 fluvio 4 24"),
+        ("/dead-letters", "UNDECODABLE"),
+        ("/dead-letters", '{"type":"topic_create","topic":"typed by hand"}'),
+    ],
+)
+def test_a_page_shows_what_was_published(pages: FlaskClient, path: str, words: str) -> None:
+    """What each cluster has, who leads first, what waits and for what, what was refused."""
+    assert words in read(pages, path).text
+
+
+def ring_states(page: Text) -> dict[str | None, str | None]:
+    """The SPUs that are drawn in the ring, or outside it."""
+    drawn = [each for tag, each in page.tags if tag == "g" and "data-spu" in each]
+    return {each["data-spu"]: each["data-state"] for each in drawn}
 
 
 def test_the_ring_shows_members_and_those_outside_with_their_marks(pages: FlaskClient) -> None:
     """Who takes no replicas must be distinguished from who does, and why."""
-    page = read(pages, "/clusters/prod-eu")
-    states = {
-        attributes["data-spu"]: attributes["data-state"]
-        for tag, attributes in page.tags
-        if tag == "g" and "data-spu" in attributes
-    }
+    states = ring_states(read(pages, "/clusters/prod-eu"))
     outside = {spu: state for spu, state in states.items() if state != "online"}
     assert outside == {"5": "offline", "18": "saturated", "19": "offline"}
     assert len(states) == 19
-    assert "leads next" in page.text
+    map_page = read(pages, "/clusters/prod-eu/topics/pinned")
+    shown = [(each.get("class") or "").split() for _, each in map_page.tags]
+    assert ["leader" in each for each in shown if "replica" in each] == [True, False, False] * 2
 
 
-def test_a_leaving_spu_is_marked_in_ring_and_map() -> None:
-    """It still holds replicas that must go."""
-    events = Events()
-    batches = [
-        [events.join(0, capacity=4), events.create("t", 2, 1)],
-        [events.leave(0, mode=LeaveMode.DECOMMISSION)],
-    ]
-    pages = client(batches)
-    assert "1 leaving" in read(pages, "/clusters/c1").text
-    assert "leaving" in read(pages, "/clusters/c1/topics/t").text
+EVENTS = Events()
+LEAVING = [EVENTS.create("t", 2, 1), EVENTS.leave(1, mode=LeaveMode.DECOMMISSION)]
+RULES = Constraints(require=("tier in (ssd, nvme)",), apart_from=("u",))
+NEED = {"demand": {"disk": 40}, "leader_demand": {"cores": 3}}
 
 
-def test_a_cordoned_spu_is_marked_in_ring_table_and_answers() -> None:
-    """It is outside the ring though it is online."""
-    events = Events()
-    pages = client([[*events.joins(0, 1)], [events.cordon(1)]])
-    page = read(pages, "/clusters/c1")
-    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
-    assert [each["data-state"] for each in marked] == ["cordoned"]
-    assert "1 online 1 cordoned" in page.text
-    assert page.text.count("cordoned") >= 4  # pills, legend, ring event
-
-
-def test_a_demoted_spu_is_marked_and_stays_in_the_ring() -> None:
-    """It takes replicas; that it leads nothing is shown beside."""
-    events = Events()
-    page = read(client([[*events.joins(0, 1), events.demote(1)]]), "/clusters/c1")
-    marked = [each for tag, each in page.tags if tag == "g" and each.get("data-spu") == "1"]
-    assert [each["data-state"] for each in marked] == ["online"]
-    assert "online demoted" in page.text
-    assert "2 online" in page.text
-
-
-def test_taints_and_constraints_are_shown() -> None:
-    """They say why an SPU is empty, and what a topic may not have."""
-    events = Events()
-    rules = Constraints(require=("tier in (ssd, nvme)",), apart_from=("u",))
-    batch = [
-        events.join(0, labels={"tier": "ssd"}),
-        events.join(1, taints=(Taint("pool", "<b>", TaintEffect.NO_NEW_REPLICAS),)),
-        events.join(2),
-        events.create("u", policy=Policy.MANUAL, replicas=[{"id": 0, "replicas": [2]}]),
-        events.create("t", policy=Policy.BALANCED, constraints=rules),
-    ]
-    pages = client([batch])
-    page = read(pages, "/clusters/c1")
-    assert "1 cordoned" in page.text
-    assert "cordoned pool=<b>:no_new_replicas" in page.text
-    assert "Constraints requires tier in (ssd, nvme) apart from u Replica map" in (
-        read(pages, "/clusters/c1/topics/t").text
-    )
-    assert "Constraints" not in read(pages, "/clusters/c1/topics/u").text
-
-
-def test_resources_are_shown_where_spus_have_some() -> None:
-    """What is used of each, the dominant share, who has used one up, and what a topic needs."""
-    events = Events()
-    need = {"demand": {"disk": 40}, "leader_demand": {"cores": 3}}
-    batch = [
-        *events.joins(0, 1, resources={"disk": 40, "cores": 10}, capacity=4),
-        events.create("t", 1, 2, policy=Policy.BALANCED, **need),
-    ]
-    pages = client([batch])
-    page = read(pages, "/clusters/c1").text
-    assert "cores 3 of 10, disk 40 of 40 100.0% disk" in page
-    assert "cores 0 of 10, disk 40 of 40 100.0% disk" in page
-    assert "saturated of disk" in page
-    assert "2 online" in page  # It is no reason to leave the ring.
-    assert "Demand of a replica disk 40 cores 3 for a leader" in (
-        read(pages, "/clusters/c1/topics/t").text
-    )
-    plain = read(client([events.joins(2)]), "/clusters/c1").text
-    assert "Resources" not in plain
-
-
-def test_a_map_has_each_partition_with_its_leader_first(pages: FlaskClient) -> None:
-    """It is what the operator came for."""
-    page = read(pages, "/clusters/prod-eu/topics/pinned")
-    assert "0 17 eu-west-1c 4 eu-west-1a 8 eu-west-1b" in page.text
-    assert "1 3 eu-west-1a 9 eu-west-1b 14 eu-west-1c" in page.text
-    leaders = [each for _, each in page.tags if "replica" in (each.get("class") or "").split()]
-    assert [(each["class"] or "").endswith("leader") for each in leaders] == [
-        True,
-        False,
-        False,
-    ] * 2
-
-
-def test_a_create_that_waits_says_for_what(pages: FlaskClient) -> None:
-    """It has no map, and a page all the same."""
-    page = read(pages, "/clusters/prod-eu/topics/archive")
-    assert "INSUFFICIENT_SPUS: replication_factor 24 needs 8 more SPUs" in page.text
-    assert "archive create 0 fluvio 4 24" in read(pages, "/clusters/prod-eu/waiting").text
-
-
-def test_answers_ring_changes_and_dead_letters_are_reported(pages: FlaskClient) -> None:
-    """What was refused is seen where one looks."""
-    page = read(pages, "/clusters/prod-eu")
-    assert "rejected TOPIC_EXISTS" in page.text
-    assert "18 saturated" in page.text
-    letters = read(pages, "/dead-letters")
-    assert "UNDECODABLE" in letters.text
-    assert '{"type":"topic_create","topic":"typed by hand"}' in letters.text
+@pytest.mark.parametrize(
+    ("batch", "states", "shown"),
+    [
+        (
+            [EVENTS.join(1, capacity=4), *LEAVING],
+            {"1": "leaving"},
+            {"": "1 leaving", "/topics/t": "leaving"},
+        ),
+        (
+            [*EVENTS.joins(0, 1), EVENTS.cordon(1)],
+            {"0": "online", "1": "cordoned"},
+            {"": "1 online 1 cordoned"},
+        ),
+        (  # It takes replicas; that it leads nothing is shown beside.
+            [*EVENTS.joins(0, 1), EVENTS.demote(1)],
+            {"0": "online", "1": "online"},
+            {"": "online demoted"},
+        ),
+        (
+            [
+                EVENTS.join(0, labels={"tier": "ssd"}),
+                EVENTS.join(1, taints=(Taint("pool", "<b>", TaintEffect.NO_NEW_REPLICAS),)),
+                EVENTS.join(2),
+                EVENTS.create("u", policy=Policy.MANUAL, replicas=[{"id": 0, "replicas": [2]}]),
+                EVENTS.create("t", policy=Policy.BALANCED, constraints=RULES),
+            ],
+            {"0": "online", "1": "cordoned", "2": "online"},
+            {
+                "": "cordoned pool=<b>:no_new_replicas",
+                "/topics/t": "Constraints requires tier in (ssd, nvme) apart from u Replica map",
+                "/topics/u": "Replica map",
+            },
+        ),
+        (  # To have no disk left is no reason to leave the ring.
+            [
+                *EVENTS.joins(0, 1, resources={"disk": 40, "cores": 10}, capacity=4),
+                EVENTS.create("t", 1, 2, policy=Policy.BALANCED, **NEED),
+            ],
+            {"0": "online", "1": "online"},
+            {
+                "": "cores 0 of 10, disk 40 of 40 100.0% disk",
+                "/topics/t": "Demand of a replica disk 40 cores 3 for a leader",
+            },
+        ),
+    ],
+    ids=["leaving", "cordoned", "demoted", "tainted", "resources"],
+)
+def test_what_an_spu_has_of_its_own_is_marked(
+    batch: list[Event], states: dict[str, str], shown: dict[str, str]
+) -> None:
+    """In ring, table and map: it says why an SPU takes nothing, or leads nothing."""
+    pages = client([[event] for event in batch])
+    assert ring_states(read(pages, "/clusters/c1")) == states
+    for path, words in shown.items():
+        assert words in read(pages, f"/clusters/c1{path}").text
 
 
 def test_topics_are_searched_and_paged_on_the_server() -> None:
@@ -252,7 +230,7 @@ def test_nothing_can_be_changed(pages: FlaskClient, method: str) -> None:
 
 def test_the_header_allows_nothing_from_elsewhere(pages: FlaskClient) -> None:
     """What slipped through the escaping would still not run."""
-    for path in ("/", "/static/ui.css", "/plot.css", "/version", "/nowhere"):
+    for path in ("/", "/static/ui.css", "/static/plot.css", "/version", "/nowhere"):
         answer = pages.get(path)
         policy = answer.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self'")
@@ -383,16 +361,6 @@ def test_messages_under_foreign_keys_are_counted_and_passed_over() -> None:
     assert "5 messages on the job's topics are none of the job's" in page.text
 
 
-def test_what_is_kept_of_answers_is_bounded() -> None:
-    """A year of answers is not kept, only the last."""
-    events = Events()
-    letters: list[Event | Raw] = [(b"c1", b"x")] * (DEAD_LETTERS_MAX + 20)
-    refused = [events.create("t", 0) for _ in range(ANSWERS_MAX + 20)]
-    known = known_of(outputs([[events.join(0)], refused, letters]))
-    assert len(known.statuses("c1")) == ANSWERS_MAX
-    assert len(known.dead_letters()) == DEAD_LETTERS_MAX
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_last_answers_are_the_newest_of_all_partitions(seed: int) -> None:
     """At the start one partition is read after the other, each from its oldest message on."""
@@ -406,8 +374,12 @@ def test_the_last_answers_are_the_newest_of_all_partitions(seed: int) -> None:
     for each in timed:
         draw.choice(partitions).append(each)
     known = known_of([each for partition in partitions for each in partition])
-    for shown, topic in ((known.statuses("c1"), TOPIC_STATUS), (known.dead_letters(), DEAD_LETTER)):
+    for shown, topic, most in (  # A year of answers is not kept.
+        (known.statuses("c1"), TOPIC_STATUS, ANSWERS_MAX),
+        (known.dead_letters(), DEAD_LETTER, DEAD_LETTERS_MAX),
+    ):
         times = [each.time_ms for each in timed if each.topic == topic]
+        assert len(shown) == most
         assert [each.time_ms for each in shown] == times[::-1][: len(shown)]
     assert known.last_ms == timed[-1].time_ms
 
@@ -441,14 +413,16 @@ def test_a_report_that_costs_is_not_made_at_each_change() -> None:
         known.take(message.topic, message, is_loaded=True)  # type: ignore[arg-type]
     assert reports.of(known, "c1") is first
     now += 5.0
-    assert reports.of(known, "c1").spus.total == 2
+    assert reports.of(known, "c1")["spus"]["total"] == 2
 
 
 def test_pages_of_a_list_are_whole_and_in_bounds() -> None:
     """Nobody is left out between two pages."""
     items = list(range(101))
-    assert [each for page in (1, 2, 3) for each in sliced(items, page).rows] == items
-    assert (sliced(items, 9).page, sliced([], 1).first, sliced([], 7).pages) == (3, 0, 1)
+    pages = [sliced(items, page) for page in (1, 2, 3)]
+    assert [each for page in pages for each in page["rows"]] == items
+    assert sliced(items, 9)["page"] == 3
+    assert (sliced([], 1)["first"], sliced([], 7)["pages"]) == (0, 1)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, NODES_MAX, NODES_MAX + 1, 2_000])
@@ -479,7 +453,7 @@ def test_the_order_that_assignments_follow_is_drawn_first() -> None:
         "c1"
     )
     ring = ring_view(state, spu_loads(state))
-    assert (ring.order, ring.chain_index) == (Order.DIAGONAL, 3)
+    assert (ring["order"], ring["chain_index"]) == (Order.DIAGONAL, 3)
     order = state.ring.order(Order.DIAGONAL).tolist()
-    assert [load.spu_id for load in ring.members] == order
-    assert ring.lead == order[3]
+    assert [load["spu_id"] for load in ring["members"]] == order
+    assert ring["lead"] == order[3]
