@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import wraps
@@ -12,16 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.clusters.plan.applied import adopted, seen
-from spu_assigner.stream.clusters.plan.desired_options import (
-    desired_apply,
-    desired_plan,
-    given_but,
-)
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
-from spu_assigner.stream.common.shared_options import shared_value
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
     FILE,
@@ -35,13 +31,17 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.clusters.desired.command import DesiredRequest
     from spu_assigner.stream.clusters.moves.runner import MovesRunner
     from spu_assigner.stream.clusters.plan.outlook import PlanOutlook
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
+WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
+# What may be given together.
 _CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
+_DESIRED: Final = frozenset({"desired", "cluster_id", "out", "wait"})
 
 
 class NotConfirmedError(AssignerError):
@@ -85,6 +85,12 @@ _OPTIONS = (
         metavar="FILE",
         type=click.Path(path_type=Path),
         help="Write the moves of existing partitions for kafka-reassign-partitions.",
+    ),
+    click.option(
+        "--desired",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Topics as they are to be, in YAML: sends events instead of changing Kafka.",
     ),
 )
 
@@ -133,7 +139,6 @@ def _plan_options(command: Command) -> Command:
     help="Do not record in applied-topics which topics were seen as mapped.",
 )
 @_plan_options
-@desired_plan
 def plan(
     *,
     request: PlanRequest,
@@ -141,6 +146,7 @@ def plan(
     out: Path | None,
     throttle: int | None,
     reassignment_file: Path | None,
+    desired: Path | None,
     read_only: bool,
 ) -> int:
     """Show what would make Kafka's topics as the replica maps of a cluster say. Changes none.
@@ -162,14 +168,26 @@ def plan(
     map. Topics that are as mapped are recorded in applied-topics as seen, if it is there.
 
     With --desired it shows instead which events the job is to be sent so that the cluster has the
-    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays.
+    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays;
+    --out writes the events, for `produce events`.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.clusters.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.clusters.plan.plan_file import (
+        reassignment_json,
+        write_json,
+        write_whole,
+    )
     from spu_assigner.stream.clusters.plan.sources import outlook_now, plan_now
 
+    if desired is not None:
+        from spu_assigner.stream.clusters.desired.command import plan_desired
+
+        status, events = plan_desired(_desired(request, desired), is_json=is_json)
+        if out is not None and events:
+            write_whole(out, events)
+        return status
     _require_cluster(request)
     with request.target() as target:
         found_plan, found = plan_now(request, target)
@@ -221,13 +239,22 @@ def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | 
 )
 @moves_options
 @_plan_options
-@desired_apply
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --desired: how long answers are waited for.",
+)
 def apply(
     *,
     request: PlanRequest,
     plan_file: Path | None,
     is_json: bool,
     reassignment_file: Path | None,
+    desired: Path | None,
+    wait: float,
     is_sure: bool,
     has_moves: bool,
     is_cancel: bool,
@@ -243,16 +270,26 @@ def apply(
     their records and bytes were shown and confirmed: on a terminal, or by --yes.
 
     PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was, or is done
-    already. With --desired, or a plan of it, events are sent to the job, and their answers shown.
+    already. With --desired, events are sent to the job, and their answers shown.
 
     Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
     usage or settings; 3 with --desired, no answer in time.
     """
     from spu_assigner.stream.clusters.plan.plan_file import read_plan
 
-    if is_cancel:
-        _require_cancel_alone()
+    if is_cancel and desired is None:
+        if others := [*_given_but(_CANCEL), *(["--output"] if is_json else [])]:
+            raise click.UsageError(
+                "--cancel takes back what is under way, and nothing beside it: leave out "
+                f"{', '.join(others)}"
+            )
         return _cancel(request, move_options or MoveOptions())
+    if desired is not None:
+        from spu_assigner.stream.clusters.desired.command import apply_desired
+
+        return apply_desired(
+            _desired(request, desired), output="json" if is_json else "table", wait=wait
+        )
     if move_options is not None and not has_moves:
         raise click.UsageError("--concurrency, --throttle and their like need --moves")
     saved = None
@@ -335,20 +372,36 @@ def _applied(
     return 1 if plan.refused or result.failed or is_unmoved else 0
 
 
-def _require_cancel_alone() -> None:
-    """Return if nothing is said beside --cancel but where Kafka is, and whose run is meant.
+def _given_but(names: Collection[str]) -> list[str]:
+    """What is given beside the parameters of these names, as people name it."""
+    context = click.get_current_context()
+    return [
+        each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
+        for each in context.command.params
+        if each.name not in names
+        and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]
+
+
+def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
+    """What is to be compared.
 
     Raises:
-        click.UsageError: it names what is.
+        click.UsageError: an option was given that means nothing for desired topics.
     """
-    others = given_but(_CANCEL)
-    if shared_value("output") == "json":
-        others.append("--output")
-    if others:
+    from spu_assigner.stream.clusters.desired.command import DesiredRequest
+
+    if others := _given_but(_DESIRED):
         raise click.UsageError(
-            "--cancel takes back what is under way, and nothing beside it: leave out "
-            f"{', '.join(others)}"
+            f"{', '.join(others)} cannot be given with desired topics; leave it out"
         )
+    _require_cluster(request)
+    return DesiredRequest(
+        connection=request.connection,
+        target=request.target_connection or request.connection,
+        cluster_id=request.cluster_id,
+        file=file,
+    )
 
 
 def _cancel(request: PlanRequest, options: MoveOptions) -> int:

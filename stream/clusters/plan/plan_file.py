@@ -101,12 +101,20 @@ def reassignment_json(plan: TopicsPlan) -> dict[str, Any]:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document as a file, whole or not at all.
+
+    Raises:
+        PlanFileError: it cannot be written.
+    """
+    write_whole(path, json.dumps(document, separators=(",", ":")) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all.
 
     Raises:
         PlanFileError: it cannot be written.
     """
-    text = json.dumps(document, separators=(",", ":")) + "\n"
     name = None
     try:
         with tempfile.NamedTemporaryFile(

@@ -243,7 +243,6 @@ _NOT_OF_THE_JOB = {
     "TopicUnknownError",
     # plan, apply
     "DesiredFileError",
-    "DesiredPlanError",
     "MapsError",
     "NotConfirmedError",
     "PlanFileError",
@@ -273,8 +272,6 @@ _NOT_OF_THE_JOB = {
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",
-    "UnreadableTopicsError",
-    "UnseenKafkaError",
     "UnsoundError",
 }
 
