@@ -102,11 +102,14 @@ class DesiredRequest:
         return KafkaNames(topics=found, hidden=unseen)
 
 
-def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str]:
-    """Show what would be sent; returns the exit status of `plan`, and the events as JSON Lines."""
+def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str | None]:
+    """Show what would be sent; returns the exit status of `plan`, and the events as JSON Lines.
+
+    Without events, None, where the file has faults.
+    """
     found = request.find()
     if found is None:
-        return 1, ""
+        return 1, None
     if is_json:
         click.echo(json.dumps(desired_json(request.cluster_id, found), separators=(",", ":")))
     else:

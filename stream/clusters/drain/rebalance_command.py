@@ -74,7 +74,7 @@ def rebalance(
     mapped, or an error; 2 wrong usage or settings.
     """
     from spu_assigner.stream.clusters.drain.rebalancing import Rebalancing
-    from spu_assigner.stream.clusters.plan.outlook_rendering import load_lines
+    from spu_assigner.stream.clusters.plan.rendering import load_lines
 
     rebalancing = Rebalancing(
         request,

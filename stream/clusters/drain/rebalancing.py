@@ -27,14 +27,13 @@ from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.session import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
-from spu_assigner.stream.clusters.plan.model import TopicsPlan
-from spu_assigner.stream.clusters.plan.outlook import BrokerOutlook, PlanOutlook
+from spu_assigner.stream.clusters.plan.model import BrokerLoad, PlanLoad, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import (
     PlanRequest,
     PlanSources,
-    outlook_now,
     plan_now,
+    with_load,
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.common.printable import counted, listed
@@ -79,9 +78,9 @@ class Rebalancing:
         self._bytes_max = bytes_max
         self._moves_max = moves_max
         self._band_percent, self._band = band_percent, band
-        self._before = PlanOutlook()
-        self._planned = PlanOutlook()
-        self._after = PlanOutlook()
+        self._before = PlanLoad()
+        self._planned = PlanLoad()
+        self._after: TopicsPlan | None = None
         self._weighs_bytes = False  # some topic says how many bytes it has
         self._limit = MoveLimit(moves=0, wanted=0)
         self._beyond = 0  # partitions that are mapped, and not moved since that would copy too much
@@ -101,7 +100,7 @@ class Rebalancing:
                 (each.topic, at) for each in plan.changes for at in (*each.moves, *each.moving)
             ]
             require_ready(self._request.ledger_connection(), self._options, unlike)
-            self._before = outlook_now(plan, found, self._request, target)
+            self._before = with_load(plan, found, self._request, target).load
             event = self._event(found, target)
             self._weighs_bytes = any(each.says_bytes for each in found.maps.topics.values())
         connection = self._request.connection
@@ -138,7 +137,7 @@ class Rebalancing:
         ) as runner:
             with request.target() as target:
                 plan, found = plan_now(request, target)
-                self._planned = outlook_now(plan, found, request, target)
+                self._planned = with_load(plan, found, request, target).load
             report = runner.carry_out(plan.moved_partitions(), bytes_max=self._bytes_max)
         if report.stopped == BEYOND_LIMIT:  # Then it is what was asked for.
             self._beyond, report.stopped = report.left, None
@@ -155,7 +154,7 @@ class Rebalancing:
                 others = [*_others_lines(plan, found)]
                 unmoved = unmoved_line(plan)
                 if left or unmoved is None or self._beyond or time.monotonic() > deadline:
-                    self._after = outlook_now(plan, found, request, target)
+                    self._after = with_load(plan, found, request, target)
                     break
             time.sleep(LOOK_SECONDS)
         is_late = unmoved is not None and not left and not self._beyond
@@ -170,22 +169,27 @@ class Rebalancing:
             parts.append(f"{counted(self._beyond, 'mapped partition')} not moved")
         return f"{' and '.join(parts)} yet; run again for the rest" if parts else None
 
-    def load(self) -> list[BrokerOutlook]:
+    def load(self) -> list[BrokerLoad]:
         """What each broker held before and holds now, and what was copied to and from it."""
         before = {each.broker: each for each in self._before.brokers}
         planned = {each.broker: each for each in self._planned.brokers}
         return [
             replace(
                 planned.get(each.broker, each),
-                before=before.get(each.broker, each).before,
-                after=each.before,
+                replicas_before=before.get(each.broker, each).replicas_before,
+                leaders_before=before.get(each.broker, each).leaders_before,
+                bytes_before=before.get(each.broker, each).bytes_before,
+                replicas_after=each.replicas_before,
+                leaders_after=each.leaders_before,
+                bytes_after=each.bytes_before,
             )
-            for each in self._after.brokers
+            for each in (self._after.load.brokers if self._after else ())
         ]
 
     def unseen_lines(self) -> Iterator[str]:
         """What of the load this user may not see."""
-        return self._after.unseen.lines("counted above without leaders")
+        if self._after is not None:
+            yield from self._after.unseen.lines("counted above without leaders")
 
     def _limit_text(self) -> str:
         some = f"{self._limit.moves:,} of {self._limit.wanted:,} moves"

@@ -51,10 +51,29 @@ class Operator:
         }
 
     def __call__(self, *arguments: object) -> Result:
-        """A command of ours; a broken one is no answer."""
+        """A command of ours; a broken one is no answer.
+
+        What `apply` has made is shown by one broker: the others follow before this is back.
+        """
         done = CliRunner().invoke(cli, [str(each) for each in arguments], env=self._environ)
         assert isinstance(done.exception, SystemExit | None), done.exc_info
+        if arguments[0] == "apply":
+            self.settle()
         return done
+
+    def settle(self) -> None:
+        """Wait until all running brokers report the same topics."""
+
+        def counts(broker: int) -> dict[str, int] | None:
+            found = self.cluster.reported_by(broker)
+            return found and {name: len(each.partitions) for name, each in found.topics.items()}
+
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        first, *others = map(counts, self.cluster.running)
+        while any(found != first for found in others):
+            assert time.monotonic() < deadline, (first, *others)
+            time.sleep(0.1)
+            first, *others = map(counts, self.cluster.running)
 
     def plan(self, *options: object) -> Result:
         return self("plan", "--cluster", "c1", *options)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.core.base.events import LeaveMode, TopicAdopted
+from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -83,27 +82,6 @@ def test_lists_of_unequal_length_get_the_factor_of_the_file(
     assert sent(settings) == before
 
 
-def test_lists_that_wait_for_spus_are_not_asked_for_again(
-    settings: Settings, job: SmallJob, desired: Call
-) -> None:
-    """Each run would be one more request that is rejected."""
-    events = Events("c1")
-    create = events.create("t", 2, 3, event_id="create/1")
-    left = events.leave(3, mode=LeaveMode.DECOMMISSION, event_id="leave/1")
-    job.apply([create])
-    job.apply([left])
-    before = sent(settings)
-    for _ in range(2):
-        waits = desired("apply", "t", 2, 3)
-        assert (waits.exit_code, waits.stderr) == (0, "")
-        assert waits.stdout.splitlines()[0] == "? t  its repair waits for SPUs or slots"
-    assert sent(settings) == before
-    planned = desired("plan", "t", 2, 2, "-o", "json")
-    assert [event["type"] for event in json.loads(planned.stdout)["events"]] == [
-        "topic_replication"
-    ]
-
-
 def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
     settings: Settings, job: SmallJob, desired: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,22 +103,3 @@ def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
         assert f"! {name}  line 1: is in Kafka and has no map" in seen.stdout
         admin.delete_topics([name])[name].result(timeout=60)
     assert job.states()["c1"].topics == {}
-
-
-def test_a_factor_that_the_job_would_reject_is_not_sent(
-    settings: Settings, job: SmallJob, desired: Call
-) -> None:
-    """The core is asked, with the published state."""
-    for command in ("plan", "apply"):
-        refused = desired(command, "t", 2, 5)
-        assert (refused.exit_code, refused.stderr) == (1, "")
-        assert refused.stdout.startswith(
-            "! t  line 1: 2 partitions, replication factor 5: rejected as the cluster is now: "
-        )
-        assert "(INSUFFICIENT_SPUS)\n" in refused.stdout
-    assert sent(settings) == 0
-    job.apply([Events().join(spu_id, event_id=f"join/{spu_id}") for spu_id in (4, 5)])
-    with job.answering():
-        applied = desired("apply", "t", 2, 5)
-    assert (applied.exit_code, applied.stderr) == (0, "")
-    assert desired("plan", "t", 2, 5).exit_code == 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.clusters.plan.applied import (
     INTENT_MS_MAX,
     AppliedRecords,
@@ -30,7 +31,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
     rows_digest,
 )
-from spu_assigner.stream.clusters.plan.topic_sizes import _largest
+from spu_assigner.stream.kafka.config.connection import Connection
 from support.job import plans
 from support.job.plans import kafka, maps, recorded, wanted
 
@@ -221,11 +222,15 @@ def log_dirs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str,
     }
 
 
-def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition() -> None:
+def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The largest: a follower may lag behind. What no broker reports is not known."""
     answers = [
         log_dirs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)),
         log_dirs(("t", 0, 9), ("t", 1, 6)),
         log_dirs(("t", 0, 99), is_future=True),
     ]
-    assert _largest(answers, {"t": 2, "u": 2}) == {"t": 16}
+    monkeypatch.setattr(topic_sizes, "topic_logs", lambda *_: answers)
+    connection = Connection(bootstrap_servers="127.0.0.1:9092", prefix="")
+    assert topic_sizes.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}
