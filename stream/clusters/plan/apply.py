@@ -1,11 +1,10 @@
 """Making topics as their maps say: what `spu-assigner apply` does with a plan.
 
-Rules: Kafka is first asked about everything (validate only), then made to do it; what it refuses is
-reported, and all else goes on. A request that nobody answers ends the run. A creation is
-recorded as intended before it is requested, and as done, by Kafka's id of the topic, before it is
-reported. What counts is that a broker shows what was planned, not what was answered, so that a lost
-answer or another run at the same time does no harm. Lists of existing partitions are not changed
-here.
+Rules: what Kafka refuses is reported, and all else goes on. A request that nobody answers ends the
+run. A creation is recorded as intended before it is requested, and as done, by Kafka's id of the
+topic, before it is reported. What counts is that a broker shows what was planned, not what was
+answered, so that a lost answer or another run at the same time does no harm. Lists of existing
+partitions are not changed here.
 """
 
 from __future__ import annotations
@@ -54,10 +53,8 @@ def apply_plan(
     if not (creates or grows or deletes):
         return AppliedPlan(plan=plan)
     run = _ApplyRun(plan.cluster_id, target, ledger, report)
-    run.request(creates, dry=True)
-    run.request(grows, dry=True)
     for changes in (creates, grows, deletes):
-        run.request([change for change in changes if change.topic not in run.failed])
+        run.request(changes)
     run.finish([*creates, *grows, *deletes])
     return AppliedPlan(
         plan=plan,
@@ -85,20 +82,18 @@ class _ApplyRun:
         self.done: set[str] = set()  # as a broker shows it; it is recorded and reported
         self._report = report
 
-    def request(self, changes: Sequence[TopicChange], *, dry: bool = False) -> None:
-        """Make changes of one kind, or only ask whether Kafka would."""
+    def request(self, changes: Sequence[TopicChange]) -> None:
+        """Make changes of one kind."""
         for batch in _batches(changes):
-            is_create = batch[0].kind is ChangeKind.CREATE and not dry
+            is_create = batch[0].kind is ChangeKind.CREATE
             if is_create:
                 self._ledger.record([self._record(each, Origin.INTENT, None) for each in batch])
-            failures = self._target.send(batch, dry=dry)
+            failures = self._target.send(batch)
             self.failed |= {failure.topic: failure for failure in failures}
-            if is_create:
-                # Another run, or somebody else, has made it: whose it is we do not know.
-                self._ledger.withdraw(each.topic for each in failures if each.is_overtaken)
-            if not dry:
-                accepted = [each for each in batch if each.topic not in self.failed]
-                self._show(accepted, BATCH_SECONDS_MAX)
+            if is_create:  # Kafka refuses them, or another run, or somebody else, has made them.
+                self._ledger.withdraw(failure.topic for failure in failures)
+            accepted = [each for each in batch if each.topic not in self.failed]
+            self._show(accepted, BATCH_SECONDS_MAX)
 
     def finish(self, changes: Sequence[TopicChange]) -> None:
         """Take over what a broker shows in the end, unless Kafka refused it."""

@@ -52,7 +52,7 @@ _OPTIONS = (
         "file",
         metavar="FILE",
         type=FILE,
-        help="Output of `simulate`, instead of the job's.",
+        help="Maps that `simulate` gives for the events of FILE, instead of the job's.",
     ),
     click.option(
         "--topics",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from spu_assigner.stream.clusters.plan.model import (
     BrokerLoad,
@@ -26,6 +27,11 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicsPlan,
 )
 from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
+
+_COUNTED: Final = (
+    *("replicas_before", "leaders_before", "replicas_after", "leaders_after"),
+    *("bytes_in", "bytes_out", "bytes_sent"),
+)
 
 
 def plan_load(
@@ -120,13 +126,7 @@ class _Counts(dict[str, Counter[int]]):
         gone = self["bytes_out"][broker] + self["freed"][broker]
         return BrokerLoad(
             broker=broker,
-            replicas_before=self["replicas_before"][broker],
-            leaders_before=self["leaders_before"][broker],
             bytes_before=held if is_known else None,
-            replicas_after=self["replicas_after"][broker],
-            leaders_after=self["leaders_after"][broker],
             bytes_after=held + self["bytes_in"][broker] - gone if is_known else None,
-            bytes_in=self["bytes_in"][broker],
-            bytes_out=self["bytes_out"][broker],
-            bytes_sent=self["bytes_sent"][broker],
+            **{name: self[name][broker] for name in _COUNTED},
         )

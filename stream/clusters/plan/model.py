@@ -116,15 +116,11 @@ class TopicChange(FrozenStruct, frozen=True, kw_only=True):
 
     topic: str
     kind: ChangeKind
-    before: Rows = ()
-    """Of a partition that is being moved: with what it gives up at its end."""
+    before: Rows = ()  # of a partition that is being moved: with what it gives up at its end
     after: Rows = ()
-    moving: tuple[Count, ...] = ()
-    """Partitions that Kafka is moving to `after` now."""
-    topic_id: str | None = None
-    """Kafka's, of one that is there."""
-    gone_id: str | None = None
-    """Of one that is created again: the id that it had."""
+    moving: tuple[Count, ...] = ()  # partitions that Kafka is moving to `after` now
+    topic_id: str | None = None  # Kafka's, of one that is there
+    gone_id: str | None = None  # of one that is created again: the id that it had
     records: Count | None = None
     """Of one that is deleted: offsets between the ends of its partitions, summed."""
     size_bytes: Count | None = None
@@ -163,31 +159,23 @@ class BrokerLoad(FrozenStruct, frozen=True, kw_only=True):
 
     broker: Broker
     replicas_before: int = 0
-    leaders_before: int = 0
-    """Partitions whose list begins with it."""
-    bytes_before: int | None = None
-    """None: not known."""
+    leaders_before: int = 0  # partitions whose list begins with it
+    bytes_before: int | None = None  # None: not known
     replicas_after: int = 0
     leaders_after: int = 0
     bytes_after: int | None = None
-    bytes_in: int = 0
-    """Copied to it."""
-    bytes_out: int = 0
-    """Of replicas that leave it, freed when the moves are done."""
-    bytes_sent: int = 0
-    """Copied from it, as the leader."""
+    bytes_in: int = 0  # copied to it
+    bytes_out: int = 0  # of replicas that leave it, freed when the moves are done
+    bytes_sent: int = 0  # copied from it, as the leader
 
 
 class PlanLoad(FrozenStruct, frozen=True, kw_only=True):
     """What a plan costs."""
 
     replicas_to_copy: int = 0
-    replicas_unsized: int = 0
-    """Of these, whose bytes are not known: none of them is in the bytes."""
-    bytes_to_copy: int | None = 0
-    """None: no broker reports any."""
-    throttle: int | None = None
-    """Bytes per second to and from each broker."""
+    replicas_unsized: int = 0  # of these, whose bytes are not known: none of them is in the bytes
+    bytes_to_copy: int | None = 0  # None: no broker reports any
+    throttle: int | None = None  # bytes per second to and from each broker
     seconds: float | None = None
     """The least time that copying takes at the throttle: the busiest broker decides."""
     brokers: tuple[BrokerLoad, ...] = ()
@@ -204,22 +192,15 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...]
     maps_from: Literal["kafka", "file"] = "kafka"
     """The job's, which can be read again, or those of a file."""
-    recreate: bool = False
-    """Whether topics that are gone are created again."""
+    recreate: bool = False  # whether topics that are gone are created again
     changes: tuple[TopicChange, ...] = ()
-    refused: tuple[TopicReason, ...] = ()
-    """Kafka would not, or we should not."""
-    waiting: tuple[TopicReason, ...] = ()
-    """For events of the cluster."""
-    deletable: tuple[str, ...] = ()
-    """There, mapped no more, and not asked to be deleted."""
-    staying: tuple[TopicReason, ...] = ()
-    """There, mapped no more, and never deleted by us."""
-    first_seen: tuple[str, ...] = ()
-    """As mapped, and neither made nor recorded by apply."""
+    refused: tuple[TopicReason, ...] = ()  # Kafka would not, or we should not
+    waiting: tuple[TopicReason, ...] = ()  # for events of the cluster
+    deletable: tuple[str, ...] = ()  # there, mapped no more, and not asked to be deleted
+    staying: tuple[TopicReason, ...] = ()  # there, mapped no more, and never deleted by us
+    first_seen: tuple[str, ...] = ()  # as mapped, and neither made nor recorded by apply
     unchanged: Mapping[str, Rows] = {}
-    unmapped: tuple[str, ...] = ()
-    """In Kafka without a map; Kafka's own and the product's aside."""
+    unmapped: tuple[str, ...] = ()  # in Kafka without a map; Kafka's own and the product's aside
     unmatched: tuple[str, ...] = ()
     """Globs that were given and that no topic matches: probably misspelt."""
     reassigned: tuple[str, ...] = ()
@@ -260,8 +241,7 @@ class TopicFailure(FrozenStruct, frozen=True, kw_only=True):
     topic: str
     kind: ChangeKind
     reason: str
-    is_overtaken: bool = False
-    """Somebody else has done it, or something else of the kind."""
+    is_overtaken: bool = False  # somebody else has done it, or something else of the kind
 
 
 class AppliedPlan(FrozenStruct, frozen=True, kw_only=True):
@@ -271,11 +251,7 @@ class AppliedPlan(FrozenStruct, frozen=True, kw_only=True):
     created: tuple[str, ...] = ()
     grown: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()
-    failed: tuple[TopicFailure, ...] = ()
-    """Topics that are not as planned."""
-    found: tuple[str, ...] = ()
-    """Recorded as mapped, and not made by apply."""
-    released: tuple[str, ...] = ()
-    """Recorded as no concern of apply's any more."""
-    moves: Mapping[str, object] | None = None
-    """What became of them; None: they were not asked for."""
+    failed: tuple[TopicFailure, ...] = ()  # topics that are not as planned
+    found: tuple[str, ...] = ()  # recorded as mapped, and not made by apply
+    released: tuple[str, ...] = ()  # recorded as no concern of apply's any more
+    moves: Mapping[str, object] | None = None  # what became of them; None: they were not asked for

@@ -25,7 +25,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_file, matcher, read_maps
+from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_events, matcher, read_maps
 from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
@@ -41,7 +41,7 @@ class PlanRequest:
     connection: Connection  # to the job's topics
     target_connection: Connection | None  # to another Kafka cluster
     cluster_id: str
-    file: Path | None  # of maps, instead of the job's
+    file: Path | None  # of events, whose maps are meant instead of the job's
     globs: tuple[str, ...] = ()
     delete: bool = False
     recreate: bool = False
@@ -79,7 +79,7 @@ class PlanRequest:
         if self.file is None:
             return read_maps(self.connection, self.cluster_id, matcher(self.globs))
         with reading(self.file) as source:
-            return maps_of_file(source, self.file, self.cluster_id, matcher(self.globs))
+            return maps_of_events(source, self.file, self.cluster_id, matcher(self.globs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

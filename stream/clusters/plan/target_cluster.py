@@ -2,7 +2,7 @@
 
     with Target(connection) as target:
         cluster = target.look(topics)
-        failures = target.send(changes, dry=True)
+        failures = target.send(changes)
 
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
@@ -61,7 +61,12 @@ _OVERTAKEN: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion,
     KafkaError.UNKNOWN_TOPIC_ID,  # or of one that came first while this one was on its way
 )
-_LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+_LOST: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.REQUEST_TIMED_OUT,  # the controller may go on with it
+)
 
 
 class Target:
@@ -234,8 +239,8 @@ class Target:
                 return found
             time.sleep(POLL_SECONDS)
 
-    def send(self, changes: Sequence[TopicChange], *, dry: bool = False) -> list[TopicFailure]:
-        """Make changes of one kind, in one request, or only ask whether Kafka would; what fails.
+    def send(self, changes: Sequence[TopicChange]) -> list[TopicFailure]:
+        """Make changes of one kind, in one request; what fails.
 
         Moves are not made. Of topics that are to be deleted those that are gone are no failure.
 
@@ -243,7 +248,7 @@ class Target:
             TargetError: Kafka does not answer: it may have made them.
         """
         if changes[0].kind is not ChangeKind.DELETE:
-            return _failures(changes, self._requested(changes, dry=dry))
+            return _failures(changes, self._requested(changes))
         # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
         ids = self.ids([change.topic for change in changes])
         reason = "it was deleted and made again meanwhile"
@@ -253,23 +258,21 @@ class Target:
             if ids.get(change.topic) not in (None, change.topic_id)
         ]
         same = [change for change in changes if ids.get(change.topic) == change.topic_id]
-        return others + (_failures(same, self._requested(same, dry=dry)) if same else [])
+        return others + (_failures(same, self._requested(same)) if same else [])
 
-    def _requested(
-        self, changes: Sequence[TopicChange], *, dry: bool
-    ) -> Mapping[str, Future[None]]:
+    def _requested(self, changes: Sequence[TopicChange]) -> Mapping[str, Future[None]]:
         futures: Mapping[str, Future[None]]
         lists = {each.topic: [list(row) for row in each.added] for each in changes}
         match changes[0].kind:
             case ChangeKind.CREATE:
                 new = [NewTopic(name, len(x), replica_assignment=x) for name, x in lists.items()]
-                futures = self._admin.create_topics(new, validate_only=dry, **_TIMES)
+                futures = self._admin.create_topics(new, **_TIMES)
             case ChangeKind.CHANGE:
                 grown = [
                     NewPartitions(each.topic, len(each.after), replica_assignment=lists[each.topic])
                     for each in changes
                 ]
-                futures = self._admin.create_partitions(grown, validate_only=dry, **_TIMES)
+                futures = self._admin.create_partitions(grown, **_TIMES)
             case ChangeKind.DELETE:
                 futures = self._admin.delete_topics(list(lists), **_TIMES)
         return futures

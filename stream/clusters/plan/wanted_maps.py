@@ -1,4 +1,4 @@
-"""The replica maps that `plan` and `apply` go by: of the job's topics, or of `simulate`'s output.
+"""The replica maps that `plan` and `apply` go by: of the job's topics, or what the core gives.
 
 Of one cluster id, and of topics whose names match; the latest map of each. What cannot be read is
 an error and no gap: a topic that looked as if it had no map would be left out in silence.
@@ -6,29 +6,27 @@ an error and no gap: a topic that looked as if it had no map would be left out i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, Literal
+from typing import BinaryIO
 
-import msgspec
 from confluent_kafka import Message
-from msgspec import Meta, Raw, Struct
+from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import is_legal_name, name_fault
-from spu_assigner.core.base.records import Mode, ReplicaMap, Status, Wait, Waiting
+from spu_assigner.core.base.events import TopicRelease
+from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.stream.clusters.plan.model import Maps, Rows, Wanted
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.clusters.plan.model import Maps, Wanted
+from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record, cluster_messages
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
-
-_SETTLING: Final = (Status.ASSIGNED, Status.ADOPTED, Status.DELETED, Status.RELEASED)
 
 
 class MapsError(AssignerError):
@@ -56,24 +54,57 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
             if name == REPLICA_MAP and _is_release(message):
                 released[topic] = max(1, message.timestamp()[1])
     topics = {
-        topic: _wanted(message, released.get(topic))
+        topic: _wanted(
+            checked_record(message, ReplicaMap, output_key),
+            is_released=_is_release(message),
+            released_at=released.get(topic),
+        )
         for topic, message in latest[REPLICA_MAP].items()
     }
-    waiting = {
-        topic: f"its create of {entry.partitions} partitions waits for room for "
-        f"{entry.replication_factor} replicas of each"
-        for topic, message in latest[ASSIGNER_STATE].items()
-        if (entry := checked_record(message, Waiting, output_key)) is not None
-        and entry.kind is Wait.CREATE
-    }
-    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting)
+    entries = (
+        checked_record(each, Waiting, output_key) for each in latest[ASSIGNER_STATE].values()
+    )
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(entries))
 
 
-def _wanted(message: Message, released_at: int | None) -> Wanted:
-    """A topic by its latest map, or tombstone."""
-    found = checked_record(message, ReplicaMap, output_key)
+def maps_of_events(
+    source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
+) -> Maps:
+    """What the core decides of the events of a file, as `simulate` does.
+
+    Raises:
+        MapsError: a line is no event, or there is nothing of this cluster.
+    """
+    assigner, clusters = Assigner(), set[str]()
+    topics: dict[str, Wanted] = {}
+    for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
+        try:
+            event = event_of_line(line)
+        except DecodeError as fault:
+            raise MapsError(
+                f"line {number} of {file} is no event: {printable(fault.message)}; `spu-assigner "
+                "simulate --check` names all faults"
+            ) from fault
+        if event is None:
+            continue
+        clusters.add(event.cluster_id)
+        is_release = isinstance(event, TopicRelease)
+        for answer in assigner.apply(event) if event.cluster_id == cluster_id else ():
+            if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
+                before = topics.get(answer.topic, Wanted(replicas=None))
+                at = 0 if is_release else before.released_at
+                topics[answer.topic] = _wanted(answer, is_released=is_release, released_at=at)
+    if cluster_id not in clusters:
+        named = printable(listed(sorted(clusters)))
+        raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {named}")
+    state = assigner.clusters.get(cluster_id)
+    waiting = [] if state is None else [w for w in state.waiting.values() if is_meant(w.topic)]
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(waiting), is_live=False)
+
+
+def _wanted(found: ReplicaMap | None, *, is_released: bool, released_at: int | None) -> Wanted:
+    """A topic by its latest map; None: it is deleted."""
     if found is None or found.replicas is None:
-        is_released = _is_release(message)
         return Wanted(replicas=None, is_released=is_released, released_at=released_at)
     rows = tuple(map(tuple, found.replicas.tolist()))
     lengths = found.wanted_lengths or (found.replication_factor,) * len(rows)
@@ -87,113 +118,15 @@ def _wanted(message: Message, released_at: int | None) -> Wanted:
     )
 
 
+def _waiting(entries: Iterable[Waiting | None]) -> dict[str, str]:
+    """Creates without a map, and for what they wait."""
+    return {
+        entry.topic: f"its create of {entry.partitions} partitions waits for room for "
+        f"{entry.replication_factor} replicas of each"
+        for entry in entries
+        if entry is not None and entry.kind is Wait.CREATE
+    }
+
+
 def _is_release(message: Message) -> bool:
     return message.value() is None and tombstone_is_release(message.headers())
-
-
-_Lists = Annotated[Rows, Meta(min_length=1)] | None
-
-
-class _Line(Struct):
-    """What is read of a line of `simulate`."""
-
-    type: Literal["replica_map", "topic_status", "ring_event", "explanation", "dead_letter"]
-    cluster_id: str = ""
-    topic: str = ""
-    replicas: Raw = Raw(b"null")
-    status: Any = ""
-    message: Any = ""
-    line: Any = 0
-
-
-def maps_of_file(
-    source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
-) -> Maps:
-    """What `simulate` printed.
-
-    Such lines do not say how many replicas were asked for: a list is short if its topic's last
-    status is `waiting`, and another of its map is longer or none is.
-
-    Raises:
-        MapsError: a line is none of `simulate`'s, or there is nothing of this cluster.
-    """
-    found = _SimulatedMaps()
-    others: set[str] = set()
-    number = 0
-    for number, raw in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
-        if not raw.strip():
-            continue
-        try:
-            line = msgspec.json.decode(raw, type=_Line)
-            if line.cluster_id == cluster_id:
-                found.take(line)
-            elif line.type == "dead_letter":
-                raise ValueError(f"line {line.line} of the events was not understood")
-            others |= {line.cluster_id} - {""}
-        except (msgspec.MsgspecError, ValueError, RecursionError) as fault:
-            raise MapsError(
-                f"line {number} of {file} cannot be used ({printable(str(fault))[:160]}); expected "
-                "the output of `spu-assigner simulate`"
-            ) from fault
-    if cluster_id not in others:
-        named = printable(listed(sorted(others)))
-        raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {named}")
-    return found.maps(cluster_id, is_meant)
-
-
-class _SimulatedMaps:
-    """Lines of `simulate` become maps."""
-
-    def __init__(self) -> None:
-        self._lists: dict[str, Rows | None] = {}
-        self._waits: dict[str, str] = {}  # topic: what its last status says
-        self._released: dict[str, bool] = {}  # topics that were once: whether they are so now
-
-    def take(self, line: _Line) -> None:
-        """Take over a line of the cluster.
-
-        Raises:
-            ValueError: it has no replica lists, or of a topic that Kafka would not take.
-        """
-        topic = line.topic
-        if line.type == "replica_map":
-            rows = msgspec.json.decode(line.replicas, type=_Lists)
-            if not is_legal_name(topic):
-                raise ValueError(f"Kafka would not take topic {topic!r:.80}{name_fault(topic)}")
-            if any(len(set(row)) < len(row) for row in rows or ()):
-                raise ValueError(f"a list of topic {topic} has an SPU twice")
-            self._lists[topic] = rows
-            if topic in self._released:
-                self._released[topic] = False
-        elif line.type == "topic_status":
-            if line.status == Status.WAITING:
-                self._waits[topic] = str(line.message)
-            elif line.status in _SETTLING:  # A refusal of something else settles nothing.
-                self._waits.pop(topic, None)
-            if line.status == Status.RELEASED:
-                self._released[topic] = True
-
-    def maps(self, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
-        """All that the lines say."""
-        topics = {
-            topic: Wanted(
-                replicas=rows,
-                short=_short(rows or ()) if topic in self._waits else frozenset(),
-                is_released=self._released.get(topic, False),
-                released_at=0 if topic in self._released else None,
-            )
-            for topic, rows in self._lists.items()
-            if is_meant(topic)
-        }
-        waiting = {
-            topic: f"its create waits: {printable(message)}"
-            for topic, message in self._waits.items()
-            if is_meant(topic) and self._lists.get(topic) is None
-        }
-        return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False)
-
-
-def _short(rows: Rows) -> frozenset[int]:
-    longest = max(map(len, rows), default=0)
-    is_even = all(len(row) == longest for row in rows)
-    return frozenset(number for number, row in enumerate(rows) if is_even or len(row) < longest)

@@ -157,11 +157,9 @@ class Operator:
         return dict(self._environ)
 
     @contextmanager
-    def job(self, *, has_ledger: bool = True) -> Iterator[SmallJob]:
+    def job(self) -> Iterator[SmallJob]:
         """What the job leaves in Kafka: maps, statuses, state; with an SPU for each broker."""
         create_topics(self.cluster.client, prefix=self.prefix, partitions=2)
-        if not has_ledger:  # As before the first `apply`.
-            self.remove("applied-topics")
         with small_job(self.settings()) as job:
             job.apply([self.events.join(n, rack=rack) for n, rack in self.cluster.racks.items()])
             yield job
@@ -238,10 +236,10 @@ class TopicFollower:
 
 
 def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:
-    """Write `simulate`'s answers; gives the maps in them."""
+    """Write the events; gives the maps in `simulate`'s answers."""
     lines = "".join(f"{event_to_json(event)}\n" for event in events).encode()
     answers = io.BytesIO()
     assert answer_lines(io.BytesIO(lines), answers, DEFAULT_POLICY) == 0
-    path.write_bytes(answers.getvalue())
+    path.write_bytes(lines)
     found = [json.loads(line) for line in answers.getvalue().splitlines()]
     return {each["topic"]: each["replicas"] for each in found if each["type"] == "replica_map"}

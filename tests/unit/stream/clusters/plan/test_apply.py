@@ -44,8 +44,8 @@ class Apply:
         given: Any = self  # as the target, and as the ledger
         return apply_plan(plan, given, given, lambda change: self._step("report", [change.topic]))
 
-    def send(self, changes: Sequence[TopicChange], *, dry: bool) -> list[TopicFailure]:
-        self._step("ask" if dry else changes[0].kind, [each.topic for each in changes])
+    def send(self, changes: Sequence[TopicChange]) -> list[TopicFailure]:
+        self._step(changes[0].kind, [each.topic for each in changes])
         return [
             TopicFailure(
                 topic=each.topic,
@@ -54,7 +54,7 @@ class Apply:
                 is_overtaken=each.topic in self._overtaken,
             )
             for each in changes
-            if each.topic in (self._refused if dry else self._overtaken)
+            if each.topic in (*self._refused, *self._overtaken)
         ]
 
     def done(self, changes: Sequence[TopicChange], _: float) -> dict[str, str]:
@@ -81,7 +81,7 @@ def planned(asked: dict[str, Any], found: dict[str, Any]) -> TopicsPlan:
     return make_plan(maps(asked), kafka(found), applied=made, delete=True)
 
 
-def test_all_is_asked_then_made_recorded_and_reported() -> None:
+def test_all_is_made_recorded_and_reported() -> None:
     """A creation as intended before it is requested, and as made before it is reported."""
     plan = planned({"new": [[1]], "wide": [[1], [2]], "old": None}, {"wide": [[1]], "old": [[1]]})
     run = Apply()
@@ -89,7 +89,6 @@ def test_all_is_asked_then_made_recorded_and_reported() -> None:
         plan=plan, created=("new",), grown=("wide",), deleted=("old",)
     )
     assert run.steps == [
-        *(("ask", ["new"]), ("ask", ["wide"])),
         *(("intent", ["new"]), ("create", ["new"]), ("created", ["new"]), ("report", ["new"])),
         *(("change", ["wide"]), ("report", ["wide"])),
         *(("delete", ["old"]), ("forget", ["old"]), ("report", ["old"])),
@@ -113,7 +112,7 @@ def test_what_is_refused_leaves_all_else_done_and_has_a_line(
     result = run.run(plan)
     assert result.created == ("good", "taken")
     assert ("created", ["good"]) in run.steps
-    assert ("withdraw", ["taken"]) in run.steps
+    assert ("withdraw", ["bad", "taken"]) in run.steps
     assert list(left_lines(result)) == [
         "bad: was not created: no; fix that and run again",
         "late: was not created: Kafka accepted it, and shows something else after 1 s; fix that "

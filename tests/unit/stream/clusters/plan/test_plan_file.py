@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from spu_assigner.stream.clusters.plan.plan_file import (
     reassignment_text,
     write_whole,
 )
-from spu_assigner.stream.clusters.plan.wanted_maps import MapsError, maps_of_file, matcher
+from spu_assigner.stream.clusters.plan.wanted_maps import MapsError, maps_of_events, matcher
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
-from support.job.plans import kafka, maps, record, recorded
+from support.job.plans import kafka, maps, record, recorded, wanted
 
 EVENTS = [
     *({"type": "spu_joined", "event_id": f"j{n}", "cluster_id": "c1", "spu_id": n} for n in (1, 2)),
@@ -46,97 +46,61 @@ EVENTS = [
 ]
 
 
-def simulated(events: list[dict[str, Any]], *options: str) -> bytes:
-    lines = "".join(json.dumps(event) + "\n" for event in events)
-    return CliRunner().invoke(cli, ["simulate", *options], input=lines).stdout_bytes
+def read(lines: Sequence[dict[str, Any] | str], cluster_id: str = "c1", *globs: str) -> Maps:
+    text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
+    file = Path("events.jsonl")
+    return maps_of_events(io.BytesIO(text.encode()), file, cluster_id, matcher(globs))
 
 
-def read(data: bytes, cluster_id: str = "c1", *globs: str) -> Maps:
-    return maps_of_file(io.BytesIO(data), Path("maps.jsonl"), cluster_id, matcher(globs))
+def event(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "event_id": name, "cluster_id": "c1", **more}
 
 
-@pytest.mark.parametrize("options", [(), ("--explain",)])
-def test_the_output_of_simulate_is_read(options: tuple[str, ...]) -> None:
-    """A plan can be looked at before any job runs; what else is printed does no harm."""
-    found = read(simulated(EVENTS, *options))
-    assert found.topics == {
-        "orders": Wanted(replicas=((1,), (2,))),
-        "old": Wanted(replicas=None),
-    }
-    assert list(found.waiting) == ["late"]
-    assert "needs 1 more SPUs" in found.waiting["late"]
+def test_the_maps_are_those_that_the_core_gives() -> None:
+    """A plan can be looked at before any job runs; of the topics that are meant."""
+    asked = maps(
+        {"orders": [[1], [2]], "old": None},
+        late="its create of 1 partitions waits for room for 3 replicas of each",
+    )
+    assert read(EVENTS) == replace(asked, is_live=False)
+    assert list(read(EVENTS, "c1", "ord*", "x").topics) == ["orders"]
+    assert read(EVENTS, "c1", "ord*").waiting == {}
 
 
-def test_topics_are_chosen_by_globs() -> None:
-    """Team by team."""
-    assert list(read(simulated(EVENTS), "c1", "ord*", "x").topics) == ["orders"]
-    assert read(simulated(EVENTS), "c1", "ord*").waiting == {}
-
-
-def test_a_list_that_lost_its_replica_is_short_though_all_are() -> None:
-    """The lines do not say how many were requested; the status says that it waits."""
-    leave = {"event_id": "l", "cluster_id": "c1", "spu_id": 1, "mode": "decommission"}
+def test_a_list_that_lost_its_replica_is_short_and_one_that_was_adopted_shorter_is_not() -> None:
+    """What is in Kafka stays until the list is whole."""
     create = {**EVENTS[3], "event_id": "e2", "topic": "pair", "replication_factor": 2}
-    refused = {**create, "event_id": "e3"}
-    found = read(simulated([*EVENTS, create, {"type": "spu_left", **leave}, refused]))
-    pair = found.topics["pair"]
-    assert (pair.replicas, pair.short) == (((2,), (2,)), frozenset({0, 1}))
+    leave = event("spu_left", "l", spu_id=1, mode="decommission")
+    assert read([*EVENTS, create, leave]).topics["pair"] == wanted([[2], [2]], 0, 1)
+    adopted = event("topic_adopted", "a", topic="t", replicas=[[1, 2], [2]])
+    found = read([*EVENTS[:2], adopted]).topics["t"]
+    assert found == replace(wanted([[1, 2], [2]]), is_adopted=True)
 
 
-RELEASE = [
-    {"type": "replica_map", "cluster_id": "c1", "topic": "orders", "replicas": None},
-    {"type": "topic_status", "cluster_id": "c1", "topic": "orders", "status": "released"},
-]
-AGAIN = {"type": "replica_map", "cluster_id": "c1", "topic": "orders", "replicas": [[1]]}
-
-
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        (RELEASE, Wanted(replicas=None, is_released=True, released_at=0)),
-        ([*RELEASE, AGAIN], Wanted(replicas=((1,),), released_at=0)),
-        ([*RELEASE, AGAIN, RELEASE[0]], Wanted(replicas=None, released_at=0)),
-        ([RELEASE[0]], Wanted(replicas=None)),
-    ],
-)
-def test_a_release_is_read_as_one(lines: list[dict[str, Any]], found: Wanted) -> None:
-    """Both look alike but for the status: a map that is gone."""
-    printed = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    assert read(simulated(EVENTS) + printed).topics["orders"] == found
-
-
-def test_lists_that_were_adopted_with_several_lengths_wait_for_nobody() -> None:
-    """A list is short only while its topic waits."""
-    rows = ((1, 2), (2,))
-    adopted = {"type": "topic_adopted", "event_id": "a", "cluster_id": "c1", "topic": "t"}
-    found = read(simulated([*EVENTS[:2], {**adopted, "replicas": rows}])).topics["t"]
-    assert found == Wanted(replicas=rows)
-
-
-MAP = b'{"type":"replica_map","cluster_id":"c1","topic":"%s","replicas":%s}'
+def test_a_release_is_read_as_one() -> None:
+    """Also when the name was asked for, and deleted again."""
+    release, again = event("topic_release", "r", topic="orders"), {**EVENTS[3], "event_id": "again"}
+    deleted = event("topic_delete", "d2", topic="orders")
+    steps = [read([*EVENTS, release, again, deleted][:count]) for count in (8, 9, 10)]
+    assert [step.topics["orders"] for step in steps] == [
+        Wanted(replicas=None, is_released=True, released_at=0),
+        replace(wanted([[2], [1]]), released_at=0),
+        Wanted(replicas=None, released_at=0),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    ("line", "cluster_id", "fault"),
     [
-        (b"{", "line 1 of maps.jsonl cannot be used (Input data was truncated)"),
-        (b"[" * 100_000, "line 1 of maps.jsonl cannot be used ("),
-        (b"[]", "line 1 of maps.jsonl cannot be used (Expected `object`"),
-        (b'{"type":"spu_joined"}', "Invalid enum value 'spu_joined'"),
-        (b'{"type":"dead_letter","line":7}', "line 7 of the events was not understood"),
-        (MAP % (b"a/b", b"null"), "Kafka would not take"),
-        *((MAP % (b"t", lists), "length >= 1") for lists in (b"[]", b"[[]]")),
-        (MAP % (b"t", b"[[1],[1,true]]"), "Expected `int`"),
-        (MAP % (b"t", b"[[-1]]"), "Expected `int` >= 0"),
-        (MAP % (b"t", b"[[1,1]]"), "twice"),
-        (b'{"type":"replica_map","cluster_id":"c2","topic":"t"}', "no cluster 'c1'; it has c2"),
-        (b"", "no cluster 'c1'; it has none"),
+        ("{", "c1", "line 8 of events.jsonl is no event: "),
+        ('{"type":"replica_map","cluster_id":"c1"}', "c1", "line 8 of events.jsonl is no event: "),
+        ("", "c3", "events.jsonl has no cluster 'c3'; it has c1, c2"),
     ],
 )
-def test_lines_that_are_none_of_simulates_are_reported(line: bytes, fault: str) -> None:
+def test_lines_that_are_no_events_are_reported(line: str, cluster_id: str, fault: str) -> None:
     """A topic that was passed over in silence would look as if it had no map."""
     with pytest.raises(MapsError) as caught:
-        read(line)
+        read([*EVENTS, line], cluster_id)
     assert fault in str(caught.value)
 
 
