@@ -154,31 +154,27 @@ class _Deciding:
             reason = f"{about}: rejected as the cluster is now: {rejected.message}"
             self._refuse(topic, f"{reason} ({rejected.code})")
             return rejected.code
-        if isinstance(event, TopicCreate) and self._refuse_in_kafka(topic):
+        if isinstance(event, TopicCreate) and (why := self._why_not_new(event)) is not None:
+            self._refuse(topic, why)
             return None
         step(self._state, event, default_policy=DEFAULT_POLICY, reserved_names=self._reserved)
         self._found.changes.append((event, about))
         return None
 
-    def _refuse_in_kafka(self, topic: DesiredTopic) -> bool:
-        """Whether Kafka has, or may have, a topic without a map that is in the way of a new one."""
-        name, cluster_id = topic.create.topic, topic.create.cluster_id
-        other = self._in_kafka.get(name.replace(".", "_"))
-        if other == name:
-            self._refuse(
-                topic,
+    def _why_not_new(self, asked: TopicCreate) -> str | None:
+        """The topic without a map that Kafka has, or may have, in the way of a new one."""
+        other = self._in_kafka.get(asked.topic.replace(".", "_"))
+        if other == asked.topic:
+            return (
                 "is in Kafka and has no map; take it in first (`spu-assigner adopt --cluster "
-                f"{cluster_id} --topics {name}`), or choose another name",
+                f"{asked.cluster_id} --topics {other}`), or choose another name"
             )
-        elif other is not None:
-            self._refuse(
-                topic,
+        if other is not None:
+            return (
                 f"differs from topic {other!r} in Kafka by dots and underscores alone, which Kafka "
-                "refuses; choose another name",
+                "refuses; choose another name"
             )
-        elif name in self._hidden:
-            self._refuse(topic, HIDDEN)
-        return name in self._found.refused
+        return HIDDEN if asked.topic in self._hidden else None
 
     def _refuse(self, topic: DesiredTopic, reason: str) -> None:
         self._found.refused[topic.create.topic] = f"line {topic.line}: {reason}"
