@@ -293,7 +293,7 @@ def apply_maps(settings: Settings) -> None:
         plan = sized(plan, target)
         report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
-    assert all(change.size_bytes is not None for change in plan.of(ChangeKind.DELETE))
+    assert all(change.records is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
 
 
