@@ -1,7 +1,7 @@
 """What is between the replica maps of a cluster and the topics of a Kafka cluster: a pure function.
 
     make_plan(maps, cluster, applied=…, delete=False) -> TopicsPlan
-    require_planned(saved, plan, cluster)
+    rest_of(saved, plan, cluster) -> TopicsPlan
 
 Rules: an SPU's id is a broker's id. Only the assignment of replicas is looked at, never a topic's
 configuration, and no topic but those that maps name. Kafka's own topics and the product's are never
@@ -181,11 +181,14 @@ def _out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def require_planned(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> None:
-    """Return if what is to be done now was planned, and what was planned is done or to be done.
+def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
+    """What is still to be done of a saved plan, with what it leaves alone.
+
+    Args:
+        now: what is to be done now, of the topics that it changes or found as mapped.
 
     Raises:
-        StalePlanError: it is not; one line says what has changed.
+        StalePlanError: that was not planned, or what was planned is neither done nor to be done.
     """
     if saved.kafka_id != now.kafka_id:
         of = f"it is for Kafka cluster {printable(saved.kafka_id)}, this is {now.kafka_id}"
@@ -207,6 +210,13 @@ def require_planned(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -
             faults.append(f"topic {topic} needs something else now")
     if faults:
         raise StalePlanError(faults)
+    return replace(
+        now,
+        refused=saved.refused,
+        waiting=saved.waiting,
+        deletable=saved.deletable,
+        staying=saved.staying,
+    )
 
 
 def _is_rest(change: TopicChange, planned: TopicChange) -> bool:

@@ -15,7 +15,7 @@ from spu_assigner.stream.clusters.plan.applied import (
     resolved,
 )
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.decision import make_plan, require_planned
+from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
 from spu_assigner.stream.clusters.plan.load import plan_load
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
@@ -118,7 +118,7 @@ def plan_now(
         globs=request.globs,
     )
     if saved is not None:
-        require_planned(saved, plan, found.cluster)
+        plan = rest_of(saved, plan, found.cluster)
     return sized(plan, target), found
 
 

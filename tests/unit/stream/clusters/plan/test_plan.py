@@ -14,7 +14,7 @@ from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.decision import (
     StalePlanError,
     make_plan,
-    require_planned,
+    rest_of,
 )
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
@@ -417,9 +417,7 @@ def decided_again(saved: TopicsPlan, cluster: KafkaCluster, **options: Any) -> T
     """What is to be done now of a plan that was kept, of maps in a file."""
     lists = {**saved.unchanged, **{each.topic: each.after or None for each in saved.changes}}
     given = {"delete": True, "recreate": saved.recreate, "is_foreign": lambda _: True, **options}
-    plan = planned(maps(lists), cluster, **given)
-    require_planned(saved, plan, cluster)
-    return plan
+    return rest_of(saved, planned(maps(lists), cluster, **given), cluster)
 
 
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
@@ -433,6 +431,7 @@ def test_a_saved_plan_is_decided_again_alike_and_nothing_remains_once_it_was_app
     plan = planned(maps(topics), cluster, applied=applied, **options)
     again = decided_again(plan, cluster, applied=applied)
     assert again.changes == plan.changes
+    assert [again.refused, again.waiting] == [plan.refused, plan.waiting]
     after = applied_plan(plan, cluster)
     assert decided_again(plan, after, applied=noted(plan, after, applied)).changes == ()
 
