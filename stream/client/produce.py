@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -36,7 +35,7 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.schemas.errors import DecodeError, EncodeError
+from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.client.produce_options import (
     constraints,
@@ -45,6 +44,7 @@ from spu_assigner.stream.client.produce_options import (
     taints,
     with_kept,
 )
+from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_SIZE,
@@ -58,14 +58,10 @@ from spu_assigner.stream.kafka.config.command_options import (
 from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.client.pending_answers import Awaited
-    from spu_assigner.stream.kafka.client import Received, SentMessage
     from spu_assigner.stream.kafka.config.command_options import Form
 
 
-WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-NOT_ANSWERED: Final = 3  # exit status
-IDS_NAMED: Final = 5  # of the unanswered, in the message
+PROGRAM: Final = "spu-assigner produce"
 
 
 @click.group()
@@ -322,7 +318,9 @@ def events(file: Path, connection: Connection, output: Form, wait: float | None)
     1 then. To name no time with --wait, put FILE first.
     """
     with reading(file) as source:
-        return _send(_events_of(source), connection, output, wait)
+        return send_events(
+            _events_of(source), connection=connection, output=output, wait=wait, program=PROGRAM
+        )
 
 
 def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:
@@ -334,7 +332,7 @@ def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:
             try:
                 event = event_of_line(line)
             except DecodeError as error:
-                _complain(f"line {number}: {error.message}")
+                click.echo(f"{PROGRAM}: line {number}: {error.message}", err=True)
                 yield f"line {number}", None
             else:
                 if event is not None:
@@ -342,93 +340,9 @@ def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:
 
 
 def _send_one(kind: Callable[..., Event], given: dict[str, Any]) -> int:
-    connection, output, wait = (given.pop(name) for name in ("connection", "output", "wait"))
+    options = {name: given.pop(name) for name in ("connection", "output", "wait")}
     try:
         event = kind(occurred_at=time.time_ns() // 1_000_000, **given)
     except InvalidEventError as error:
         raise click.UsageError(str(error)) from error
-    return _send([("the event", event)], connection, output, wait)
-
-
-def _send(
-    named: Iterable[tuple[str, Event | None]],
-    connection: Connection,
-    output: Form,
-    wait: float | None,
-) -> int:
-    """Send, and wait if asked to; returns the exit status."""
-    from spu_assigner.stream.client.pending_answers import ANSWER_TOPICS, Awaited
-    from spu_assigner.stream.client.rendering import received_line, sent_line
-    from spu_assigner.stream.kafka.client import Reader, Sender
-
-    failures = 0
-    awaited = Awaited()
-
-    def report_sent(sent: SentMessage) -> None:
-        nonlocal failures
-        if wait is not None:
-            awaited.sent(sent)
-        if sent.error is None:
-            click.echo(sent_line(sent, output))
-        else:
-            failures += 1
-            _complain(f"event {sent.event_id} was not sent: {sent.error}")
-
-    def report_received(received: Received) -> None:
-        click.echo(received_line(received, output))
-
-    with ExitStack() as stack:
-        sender = Sender(connection, report_sent)
-        # Made before anything is sent, so that it sees every answer.
-        reader = None
-        if wait is not None:
-            reader = stack.enter_context(Reader(connection, ANSWER_TOPICS))
-        for name, event in named:
-            if event is None:
-                failures += 1
-                continue
-            if wait is not None:
-                awaited.expect(event)
-            try:
-                sender.send(event)
-            except EncodeError as error:
-                failures += 1
-                awaited.give_up(event.event_id)
-                _complain(f"{name}: {error}")
-        sender.flush()
-        in_time = reader is None or awaited.wait(reader, seconds=wait or 0, report=report_received)
-    for cluster_id, spu_ids in awaited.drained.items():
-        _complain(_drained(cluster_id, spu_ids))
-    if not in_time:
-        _complain(_not_answered(awaited, wait or 0, connection))
-        return NOT_ANSWERED
-    return 1 if failures or awaited.refused else 0
-
-
-def _not_answered(awaited: Awaited, seconds: float, connection: Connection) -> str:
-    from spu_assigner.stream.kafka.open_transactions import why_unanswered
-
-    names = awaited.unanswered or awaited.waiting
-    named = ", ".join(names[:IDS_NAMED]) + (", …" if len(names) > IDS_NAMED else "")
-    if not awaited.unanswered:
-        return f"still waiting for SPUs or slots after {seconds:g} s: {named}; they stay in line"
-    return (
-        f"not answered within {seconds:g} s: {named}; {why_unanswered(connection)} "
-        "The job answers what was sent also when it starts later. An event whose id was used "
-        "before is not answered"
-    )
-
-
-def _drained(cluster_id: str, spu_ids: list[int]) -> str:
-    """What is true of SPUs that left the maps, and what is still to do."""
-    named = ", ".join(map(str, spu_ids[:IDS_NAMED])) + (", …" if len(spu_ids) > IDS_NAMED else "")
-    return (
-        f"cluster {cluster_id}: replica maps no longer use SPU {named}; in Kafka its replicas stay "
-        "on the broker until they are moved: run `spu-assigner drain "
-        f"{spu_ids[0]} --cluster {cluster_id}`, which moves all that the broker holds, Kafka's own "
-        "topics included, and switch the broker off when it ends with 0"
-    )
-
-
-def _complain(message: str) -> None:
-    click.echo(f"spu-assigner produce: {message}", err=True)
+    return send_events([("the event", event)], **options, program=PROGRAM)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import AdminClient
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -43,31 +44,13 @@ class ReplicaSizes:
     sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnseenReplicas:
-    """The replicas, on the brokers that were asked, of topics that this user may not see."""
+class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
+    """What brokers hold of topics that this user may not see."""
 
-    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
-    silent: tuple[int, ...] = ()  # brokers that do not report what they hold
-
-    @property
-    def topics(self) -> list[str]:
-        """Their names, in order."""
-        return sorted({topic for topic, _ in self.sizes})
-
-    @property
-    def count(self) -> int:
-        """How many replicas there are."""
-        return sum(map(len, self.sizes.values()))
-
-    def of(self, is_meant: Callable[[str], bool]) -> UnseenReplicas:
-        """Those of some topics."""
-        sizes = {place: each for place, each in self.sizes.items() if is_meant(place[0])}
-        return UnseenReplicas(sizes=sizes, silent=self.silent)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {"topics": self.topics, "replicas": self.count, "silent_brokers": list(self.silent)}
+    topics: tuple[str, ...] = ()
+    replicas: int = 0
+    silent_brokers: tuple[int, ...] = ()
+    """They do not report what they hold."""
 
     def lines(self, consequence: str) -> Iterator[str]:
         """What is left out, and what follows: a line for what is known, one for what is not.
@@ -77,16 +60,46 @@ class UnseenReplicas:
         """
         if topics := self.topics:
             yield (
-                f"{counted(self.count, 'replica')} of {counted(len(topics), 'topic')} that you may "
-                f"not see ({listed(topics, TOPICS_NAMED_MAX)}): {consequence}"
+                f"{counted(self.replicas, 'replica')} of {counted(len(topics), 'topic')} that you "
+                f"may not see ({listed(topics, TOPICS_NAMED_MAX)}): {consequence}"
             )
-        if self.silent:
-            one = len(self.silent) == 1
+        if silent := self.silent_brokers:
             yield (
-                f"{'broker' if one else 'brokers'} {listed(self.silent)} "
-                f"{'does' if one else 'do'} not report what topics that you may not see hold "
-                f"there; brokers do to users who may Describe the cluster: {consequence}"
+                f"{'broker' if len(silent) == 1 else 'brokers'} {listed(silent)} "
+                f"{'does' if len(silent) == 1 else 'do'} not report what topics that you may not "
+                f"see hold there; brokers do to users who may Describe the cluster: {consequence}"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenReplicas:
+    """The replicas, on the brokers that were asked, of topics that this user may not see."""
+
+    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
+    silent: tuple[int, ...] = ()  # brokers that do not report what they hold
+
+    @property
+    def summary(self) -> UnseenTopics:
+        """How much there is of what."""
+        return UnseenTopics(
+            topics=tuple(sorted({topic for topic, _ in self.sizes})),
+            replicas=sum(map(len, self.sizes.values())),
+            silent_brokers=self.silent,
+        )
+
+    @property
+    def topics(self) -> list[str]:
+        """Their names, in order."""
+        return list(self.summary.topics)
+
+    def of(self, is_meant: Callable[[str], bool]) -> UnseenReplicas:
+        """Those of some topics."""
+        sizes = {place: each for place, each in self.sizes.items() if is_meant(place[0])}
+        return UnseenReplicas(sizes=sizes, silent=self.silent)
+
+    def lines(self, consequence: str) -> Iterator[str]:
+        """As those of the summary."""
+        return self.summary.lines(consequence)
 
 
 def replica_sizes(connection: Connection, brokers: Collection[int]) -> ReplicaSizes:

@@ -1,56 +1,56 @@
-"""What `plan` and `apply` do with `--desired`, or with a plan that was saved of it."""
+"""What `plan` and `apply` do with `--desired`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import (
+    Event,
+    TopicConstraints,
+    TopicCreate,
+    TopicGrow,
+    TopicReplication,
+)
+from spu_assigner.core.base.limits import PRODUCT_NAMES
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.consistency_check import faults
-from spu_assigner.stream.clusters.desired.asking import without_rejected
+from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.client.sending import send_events
 from spu_assigner.stream.clusters.desired.decision import (
-    DesiredChanges,
-    desired_changes,
-    event_of,
-    reserved_names,
-)
-from spu_assigner.stream.clusters.desired.known import (
-    KafkaLook,
-    known_topics,
-    read_answered,
-    read_seen,
-    read_state,
-)
-from spu_assigner.stream.clusters.desired.model import DesiredTopic, SeenTopics
-from spu_assigner.stream.clusters.desired.rendering import (
-    DesiredPlan,
-    SavedDesiredPlan,
-    desired_json,
-    desired_lines,
-    require_planned,
+    DesiredEvents,
+    KafkaNames,
+    desired_events,
 )
 from spu_assigner.stream.clusters.desired.topics_file import (
     DesiredFileError,
-    UnreadableTopicsError,
+    DesiredTopic,
     read_desired,
 )
+from spu_assigner.stream.common.printable import counted, printable
+from spu_assigner.stream.job.shard.published import UnsoundError, read_published_cluster
+from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.clusters.desired.sending import SendReport
+    from spu_assigner.stream.kafka.config.command_options import Form
 
-NOT_ANSWERED: Final = 3  # exit status, as that of `produce --wait`
-IDS_NAMED: Final = 5
-
-
-class UnseenKafkaError(AssignerError):
-    """The topics in Kafka cannot be looked at, so nothing is sent."""
+NAMES_MAX: Final = 10
+TOPICS_OF_A_REQUEST: Final = 200  # whose rights are asked for
+READS_MAX: Final = 5  # of a state that is of two batches, since the job writes
+READ_SECONDS: Final = 0.2
+_KINDS: Final[dict[type[Event], str]] = {
+    TopicCreate: "to create",
+    TopicGrow: "to grow",
+    TopicReplication: "to replicate otherwise",
+    TopicConstraints: "to constrain otherwise",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,188 +58,119 @@ class DesiredRequest:
     """What is to be compared."""
 
     connection: Connection  # to the job's topics
+    target: Connection  # to the Kafka cluster that holds the topics
     cluster_id: str
-    look: Callable[[], KafkaLook]  # at the Kafka cluster that holds the topics
+    file: Path
 
-    def plan(
-        self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool, is_decided: bool = False
-    ) -> DesiredPlan:
-        """What makes the cluster's topics as these, now.
-
-        Args:
-            must_see_kafka: fail where topics in Kafka cannot be looked at; else that is a warning.
-            is_decided: leave what is to be accepted to the job; else the core is asked, with the
-                state as it is published.
+    def find(self) -> DesiredEvents | None:
+        """What makes the cluster's topics as those of the file, now; None: its faults were printed.
 
         Raises:
-            ClientError, DamagedOutputError, ClusterUnknownError: the job's topics cannot be read.
-            UnseenKafkaError: the topics in Kafka cannot be looked at, and must be.
+            ClientError, DamagedOutputError, UnsoundError, ClusterUnknownError: the job's topics
+                cannot be read.
+            UnreachableError: the topics in Kafka cannot be looked at.
         """
-        state = read_state(self.connection, self.cluster_id)
-        seen = self._seen(topics, must_see_kafka=must_see_kafka)
-        prefix = self.connection.prefix
-        found = desired_changes(self.cluster_id, topics, known_topics(state), seen, prefix=prefix)
-        if found.changes and not is_decided:
-            found = self._without_rejected(found, state)
-        names = {change.event.topic for change in found.changes}
-        answered = read_answered(self.connection, self.cluster_id, names)
-        return DesiredPlan(
-            cluster_id=self.cluster_id,
-            topics=topics,
-            found=found,
-            events=tuple(event_of(change, answered) for change in found.changes),
-            has_seen_kafka=seen is not None,
-        )
-
-    def _without_rejected(self, found: DesiredChanges, state: ClusterState) -> DesiredChanges:
-        """What the job accepts; a state that it changed while it was read is not asked."""
-        if fault := next(faults(state), None):
-            click.echo(
-                f"warning: not asked whether the job accepts it: its state changed meanwhile "
-                f"({fault}); run this again",
-                err=True,
-            )
-            return found
-        return without_rejected(found, state, reserved=reserved_names(self.connection.prefix))
-
-    def _seen(self, topics: tuple[DesiredTopic, ...], *, must_see_kafka: bool) -> SeenTopics | None:
-        """What Kafka has; None, with a warning, where it cannot be reached and need not be."""
         try:
-            return read_seen(self.look(), topics)
-        except UnreachableError as reason:
-            if must_see_kafka:
-                raise UnseenKafkaError(
-                    f"nothing was sent: {reason}; the topics in Kafka must be seen, since one that "
-                    "is there without a map is not to be created"
-                ) from reason
-            cause = str(reason).partition("; ")[0]
-            click.echo(f"warning: topics in Kafka were not looked at: {cause}", err=True)
+            topics = read_desired(self.file, self.cluster_id)
+        except DesiredFileError as error:
+            for fault in error.faults:
+                click.echo(fault, err=True)
             return None
+        state = self._state()
+        prefix = self.connection.prefix
+        reserved = frozenset(f"{prefix}{name}" for name in PRODUCT_NAMES)
+        return desired_events(topics, state, self._names(topics, state), reserved=reserved)
+
+    def _state(self) -> ClusterState:
+        for _ in range(READS_MAX - 1):
+            try:
+                return read_published_cluster(self.connection, self.cluster_id).restored(
+                    self.cluster_id
+                )
+            except UnsoundError:
+                time.sleep(READ_SECONDS)
+        return read_published_cluster(self.connection, self.cluster_id).restored(self.cluster_id)
+
+    def _names(self, topics: Sequence[DesiredTopic], state: ClusterState) -> KafkaNames:
+        with DiagnosedAdmin(self.target.client()) as admin:
+            found = {name for name, topic in admin.metadata().topics.items() if topic.partitions}
+            found -= state.topics.keys()
+            new = [each.create.topic for each in topics if each.create.topic not in state.topics]
+            unseen: list[str] = []
+            for first in range(0, len(new), TOPICS_OF_A_REQUEST):
+                unseen += hidden(admin, new[first : first + TOPICS_OF_A_REQUEST])
+        return KafkaNames(topics=found, hidden=unseen)
 
 
-def plan_desired(
-    request: DesiredRequest,
-    file: Path,
-    *,
-    is_json: bool,
-    out: Path | None,
-    write: Callable[[Path, dict[str, Any]], None],
-) -> int:
-    """Show what would be sent; returns the exit status of `plan`."""
-    topics = _read(file)
-    if topics is None:
-        return 1
-    plan = request.plan(topics, must_see_kafka=False)
-    document = desired_json(plan)
-    if out is not None:
-        write(out, document)
-    if is_json:
-        click.echo(json.dumps(document, separators=(",", ":")))
-    else:
-        for line in desired_lines(plan):
-            click.echo(line)
-    if plan.found.refused:
-        return 1
-    return 2 if plan.events else 0
+def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str | None]:
+    """Show what would be sent; returns the exit status of `plan`, and the events as JSON Lines.
 
-
-def _read(file: Path) -> tuple[DesiredTopic, ...] | None:
-    """The topics of a file; None: why not was reported, all of its faults with a line for each."""
-    try:
-        return read_desired(file)
-    except UnreadableTopicsError as error:
-        click.echo(f"{click.get_current_context().command_path}: {error}", err=True)
-        return None
-    except DesiredFileError as error:
-        for fault in error.faults:
-            click.echo(fault, err=True)
-        return None
-
-
-def apply_desired(
-    request: DesiredRequest,
-    source: Path | SavedDesiredPlan,
-    *,
-    seconds: float,
-    is_json: bool,
-) -> int:
-    """Send what makes the cluster's topics as desired, and wait for the answers.
-
-    Args:
-        source: the file of desired topics, or a plan that was made of it.
-
-    Returns the exit status of `apply`.
+    Without events, None, where the file has faults.
     """
-    from spu_assigner.stream.client.rendering import received_line, sent_line
-    from spu_assigner.stream.clusters.desired.sending import AnswerReader, SendReport
-
-    topics = source.topics if isinstance(source, SavedDesiredPlan) else _read(source)
-    if topics is None:
-        return 1
-    answers: list[Any] = []
-    with AnswerReader(request.connection) as answering:
-        # Of a file the job decides: it may know of SPUs whose joins were sent before.
-        is_decided = not isinstance(source, SavedDesiredPlan)
-        plan = request.plan(topics, must_see_kafka=True, is_decided=is_decided)
-        if isinstance(source, SavedDesiredPlan):
-            require_planned(plan, source)
-        report = SendReport(sent=(), failed=(), refused=0, unanswered=())
-        if plan.events:
-            report = answering.send_all(
-                plan.events,
-                seconds=seconds,
-                report_sent=lambda sent: None if is_json else click.echo(sent_line(sent, "table")),
-                report_received=lambda found: (
-                    answers.append(json.loads(received_line(found, "json")))
-                    if is_json
-                    else click.echo(received_line(found, "table"))
-                ),
-            )
+    found = request.find()
+    if found is None:
+        return 1, None
     if is_json:
-        click.echo(json.dumps(_report_json(plan, report, answers), separators=(",", ":")))
-    elif not plan.events:
-        for line in desired_lines(plan):
+        click.echo(json.dumps(desired_json(request.cluster_id, found), separators=(",", ":")))
+    else:
+        for line in desired_lines(found):
             click.echo(line)
-    return _report_rest(plan, report, request.connection, seconds=seconds, is_json=is_json)
+    status = 1 if found.refused else 2 if found.changes else 0
+    return status, "".join(f"{event_to_json(event)}\n" for event in found.events)
 
 
-def _report_json(plan: DesiredPlan, report: SendReport, answers: list[Any]) -> dict[str, Any]:
-    refused = [{"topic": each.topic, "reason": each.reason} for each in plan.found.refused]
+def apply_desired(request: DesiredRequest, *, output: Form, wait: float) -> int:
+    """Send what `plan` shows, and wait for the answers; returns the exit status of `apply`."""
+    found = request.find()
+    if found is None:
+        return 1
+    if not found.changes and output == "table":
+        for line in desired_lines(found):
+            click.echo(line)
+        return 1 if found.refused else 0
+    for topic, reason in found.refused.items():
+        click.echo(f"apply: {topic}: {reason}", err=True)
+    named = [(event.event_id, event) for event in found.events]
+    status = send_events(
+        named, connection=request.connection, output=output, wait=wait, program="apply"
+    )
+    return status or (1 if found.refused else 0)
+
+
+def desired_json(cluster_id: str, found: DesiredEvents) -> dict[str, object]:
+    """What was found, for programs."""
+    refused, waiting = (
+        [{"topic": topic, "reason": reason} for topic, reason in reasons.items()]
+        for reasons in (found.refused, found.waiting)
+    )
     return {
-        "cluster_id": plan.cluster_id,
-        "sent": report.sent,
-        "failed": report.failed,
-        "unanswered": report.unanswered,
-        "rejected": report.refused,
+        "cluster_id": cluster_id,
+        "events": [json.loads(event_to_json(event)) for event in found.events],
         "refused": refused,
-        "unchanged": plan.found.unchanged,
-        "answers": answers,
+        "waiting": waiting,
+        "extra": found.extra,
+        "unchanged": found.unchanged,
     }
 
 
-def _report_rest(
-    plan: DesiredPlan,
-    report: SendReport,
-    connection: Connection,
-    *,
-    seconds: float,
-    is_json: bool,
-) -> int:
-    """Report what was not done, and return the exit status."""
-    from spu_assigner.stream.kafka.open_transactions import why_unanswered
-
-    for failure in report.failed:
-        click.echo(f"apply: {failure}; run it again", err=True)
-    if plan.events and not is_json:
-        for each in plan.found.refused:
-            click.echo(f"apply: {each.topic}: {each.reason}", err=True)
-    if report.unanswered:
-        named = ", ".join(report.unanswered[:IDS_NAMED])
-        more = ", …" if len(report.unanswered) > IDS_NAMED else ""
-        click.echo(
-            f"apply: not answered within {seconds:g} s: {named}{more}; "
-            f"{why_unanswered(connection)} Run this again: what was sent is not done twice",
-            err=True,
-        )
-        return NOT_ANSWERED
-    return 1 if report.failed or report.refused or plan.found.refused else 0
+def desired_lines(found: DesiredEvents) -> Iterator[str]:
+    """A line for each topic that is not as desired, and the sum."""
+    for event, about in found.changes:
+        yield f"{'+' if isinstance(event, TopicCreate) else '~'} {event.topic}  {about}"
+    yield from (f"! {topic}  {reason}" for topic, reason in found.refused.items())
+    yield from (f"? {topic}  {reason}" for topic, reason in found.waiting.items())
+    for name in found.extra[:NAMES_MAX]:
+        yield f". {printable(name)}  is in the cluster and not in the file; it stays"
+    if (more := len(found.extra) - NAMES_MAX) > 0:
+        yield f". {counted(more, 'more topic')} likewise; -o json names all"
+    if found.unchanged:
+        yield f"= {counted(found.unchanged, 'topic')} mapped as desired"
+    counts = Counter(type(event) for event in found.events)
+    parts = [(counts[kind], what) for kind, what in _KINDS.items()]
+    parts += [
+        (len(found.refused), "that cannot be as desired"),
+        (len(found.waiting), "waiting"),
+        (len(found.extra), "not in the file"),
+    ]
+    total = ", ".join(f"{number} {what}" for number, what in parts if number)
+    yield total if found.changes else f"nothing to do{total and ': '}{total}"

@@ -28,10 +28,9 @@ from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.session import require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT, MovesReport
-from spu_assigner.stream.clusters.plan.outlook import PlanOutlook
-from spu_assigner.stream.clusters.plan.outlook_rendering import load_lines
-from spu_assigner.stream.clusters.plan.rendering import move_lines
-from spu_assigner.stream.clusters.plan.sources import PlanRequest, outlook_now, plan_now
+from spu_assigner.stream.clusters.plan.model import TopicsPlan
+from spu_assigner.stream.clusters.plan.rendering import load_lines, move_lines
+from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now, with_load
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
@@ -81,7 +80,7 @@ class Rebalancing(MapChange):
             band_percent=band_percent,
             band=band,
         )
-        self._load = PlanOutlook()
+        self._load: TopicsPlan | None = None
         self._more = ""  # what limits have left to do
 
     def ask(self, kafka: Reassigner, wait: JobWait) -> None:
@@ -117,7 +116,7 @@ class Rebalancing(MapChange):
         """Everything that is not as mapped."""
         with self.request.target() as target:
             plan, found = plan_now(self.request, target)
-            self._load = outlook_now(plan, found, self.request, target)
+            self._load = with_load(plan, found, self.request, target)
         return plan.moved_partitions()
 
     def left(self, kafka: Reassigner, report: MovesReport) -> list[str]:
@@ -148,10 +147,12 @@ class Rebalancing(MapChange):
         if is_late:
             are = "is" if unlike == 1 else "are"
             left.append(f"{counted(unlike, 'partition')} {are} not as mapped yet; run this again")
-        for line in load_lines(self._load.brokers, width=None if sys.stdout.isatty() else WIDTH):
-            click.echo(line)
-        for line in self._load.unseen.lines("counted above without leaders"):
-            click.echo(line)
+        if self._load is not None:
+            width = None if sys.stdout.isatty() else WIDTH
+            for line in load_lines(self._load.load.brokers, width=width):
+                click.echo(line)
+            for line in self._load.unseen.lines("counted above without leaders"):
+                click.echo(line)
         return left
 
     def end(self) -> int:

@@ -94,6 +94,10 @@ class Notes:
     records: tuple[AppliedTopic, ...] = ()
     forgotten: tuple[str, ...] = ()  # mapped no more, and not in Kafka
 
+    def topics(self, origin: Origin) -> tuple[str, ...]:
+        """Those that are recorded so."""
+        return tuple(each.topic for each in self.records if each.origin is origin)
+
 
 def open_intents(applied: AppliedRecords, cluster: KafkaCluster) -> list[str]:
     """Topics that a run which broke off may have created: they are as it intended."""

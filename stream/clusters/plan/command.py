@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
-from spu_assigner.stream.clusters.plan.applied import adopted, seen
-from spu_assigner.stream.clusters.plan.desired_options import (
-    desired_apply,
-    desired_plan,
-    given_but,
-)
-from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
-from spu_assigner.stream.common.shared_options import shared_value
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
     FILE,
@@ -35,13 +28,17 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
+    from spu_assigner.stream.clusters.desired.command import DesiredRequest
     from spu_assigner.stream.clusters.moves.machine import MovesMachine
-    from spu_assigner.stream.clusters.plan.outlook import PlanOutlook
+    from spu_assigner.stream.clusters.plan.model import TopicChange, TopicsPlan
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
+WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
+# What may be given together.
 _CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
+_DESIRED: Final = frozenset({"desired", "cluster_id", "out", "wait"})
 
 
 class NotConfirmedError(AssignerError):
@@ -55,7 +52,7 @@ _OPTIONS = (
         "file",
         metavar="FILE",
         type=FILE,
-        help="Output of `simulate`, instead of the job's.",
+        help="Maps that `simulate` gives for the events of FILE, instead of the job's.",
     ),
     click.option(
         "--topics",
@@ -81,10 +78,10 @@ _OPTIONS = (
         help="Delete topics that apply made and whose replica maps were deleted.",
     ),
     click.option(
-        "--reassignment-file",
+        "--desired",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Write the moves of existing partitions for kafka-reassign-partitions.",
+        help="Topics as they are to be, in YAML: sends events instead of changing Kafka.",
     ),
 )
 
@@ -122,18 +119,18 @@ def _plan_options(command: Command) -> Command:
     help="Keep the plan, for `spu-assigner apply FILE`.",
 )
 @click.option(
+    "--reassignment-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the moves of existing partitions for kafka-reassign-partitions.",
+)
+@click.option(
     "--throttle",
     metavar="RATE",
     type=BYTE_RATE,
     help="Estimate how long the moves take at this rate of each broker, such as 50MB/s.",
 )
-@click.option(
-    "--read-only",
-    is_flag=True,
-    help="Do not record in applied-topics which topics were seen as mapped.",
-)
 @_plan_options
-@desired_plan
 def plan(
     *,
     request: PlanRequest,
@@ -141,7 +138,7 @@ def plan(
     out: Path | None,
     throttle: int | None,
     reassignment_file: Path | None,
-    read_only: bool,
+    desired: Path | None,
 ) -> int:
     """Show what would make Kafka's topics as the replica maps of a cluster say. Changes none.
 
@@ -162,50 +159,45 @@ def plan(
     map. Topics that are as mapped are recorded in applied-topics as seen, if it is there.
 
     With --desired it shows instead which events the job is to be sent so that the cluster has the
-    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays.
+    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays;
+    --out writes the events, for `produce events`.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.clusters.plan.plan_file import reassignment_json, write_json
-    from spu_assigner.stream.clusters.plan.sources import outlook_now, plan_now
+    from spu_assigner.stream.clusters.plan.applied import seen
+    from spu_assigner.stream.clusters.plan.plan_file import (
+        json_text,
+        reassignment_text,
+        write_whole,
+    )
+    from spu_assigner.stream.clusters.plan.rendering import plan_lines
+    from spu_assigner.stream.clusters.plan.sources import plan_now, with_load
 
+    if desired is not None:
+        from spu_assigner.stream.clusters.desired.command import plan_desired
+
+        status, events = plan_desired(_desired(request, desired), is_json=is_json)
+        if out is not None and events is not None:
+            write_whole(out, events)
+        return status
     _require_cluster(request)
     with request.target() as target:
-        found_plan, found = plan_now(request, target)
-        noted = () if read_only else seen(found.notes, found.applied)
-        if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
+        found, sources = plan_now(request, target)
+        ledger = sources.ledger
+        noted = seen(sources.notes, sources.applied)
+        if noted and ledger.is_there and target.may_write(ledger.topic):
             with suppress(ClientError):  # A plan is as good without it.
-                found.ledger.record(noted)
-        with_load = bool(found_plan.changes or is_json or out is not None)
-        outlook = outlook_now(
-            found_plan, found, request, target, throttle=throttle, with_load=with_load
-        )
+                ledger.record(noted)
+        found = with_load(found, sources, request, target, throttle=throttle)
     if reassignment_file is not None:
-        write_json(reassignment_file, reassignment_json(found_plan))
-    _show(found_plan, outlook, is_json=is_json, out=out)
-    if found_plan.refused:
-        return 1
-    return 2 if found_plan.changes else 0
-
-
-def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | None) -> None:
-    """Print a plan, and write its file."""
-    from spu_assigner.stream.clusters.plan.outlook_rendering import last_lines, outlook_lines
-    from spu_assigner.stream.clusters.plan.plan_file import plan_json, write_json
-    from spu_assigner.stream.clusters.plan.rendering import plan_lines
-
-    document = plan_json(plan, outlook)
+        write_whole(reassignment_file, reassignment_text(found))
     if out is not None:
-        write_json(out, document)
-    if is_json:
-        click.echo(json.dumps(document, separators=(",", ":")))
-        return
+        write_whole(out, json_text(found))
     width = None if sys.stdout.isatty() else WIDTH
-    for line in plan_lines(plan, load=outlook_lines(outlook, width=width)):
+    for line in [json_text(found)] if is_json else plan_lines(found, width=width):
         click.echo(line)
-    for line in last_lines(outlook):
-        click.echo(line)
+    return 1 if found.refused else 2 if found.changes else 0
 
 
 @click.command("apply")
@@ -221,13 +213,21 @@ def _show(plan: TopicsPlan, outlook: PlanOutlook, *, is_json: bool, out: Path | 
 )
 @moves_options
 @_plan_options
-@desired_apply
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    default=WAIT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --desired: how long answers are waited for.",
+)
 def apply(
     *,
     request: PlanRequest,
     plan_file: Path | None,
     is_json: bool,
-    reassignment_file: Path | None,
+    desired: Path | None,
+    wait: float,
     is_sure: bool,
     has_moves: bool,
     is_cancel: bool,
@@ -243,16 +243,26 @@ def apply(
     their records and bytes were shown and confirmed: on a terminal, or by --yes.
 
     PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was, or is done
-    already. With --desired, or a plan of it, events are sent to the job, and their answers shown.
+    already. With --desired, events are sent to the job, and their answers shown.
 
-    Exit status: 0 all is done, moves aside that a file was written of; 1 something is not; 2 wrong
-    usage or settings; 3 with --desired, no answer in time.
+    Exit status: 0 all is done; 1 something is not; 2 wrong usage or settings; 3 with --desired, no
+    answer in time.
     """
     from spu_assigner.stream.clusters.plan.plan_file import read_plan
 
-    if is_cancel:
-        _require_cancel_alone()
+    if is_cancel and desired is None:
+        if others := [*_given_but(_CANCEL), *(["--output"] if is_json else [])]:
+            raise click.UsageError(
+                "--cancel takes back what is under way, and nothing beside it: leave out "
+                f"{', '.join(others)}"
+            )
         return _cancel(request, move_options or MoveOptions())
+    if desired is not None:
+        from spu_assigner.stream.clusters.desired.command import apply_desired
+
+        return apply_desired(
+            _desired(request, desired), output="json" if is_json else "table", wait=wait
+        )
     if move_options is not None and not has_moves:
         raise click.UsageError("--concurrency, --throttle and their like need --moves")
     saved = None
@@ -266,89 +276,99 @@ def apply(
         saved = read_plan(plan_file)
         request = replace(request, cluster_id=saved.cluster_id)
     _require_cluster(request)
-    with ExitStack() as stack:
-        runner = None
-        if has_moves:
-            from spu_assigner.stream.clusters.moves.session import moving
+    if not has_moves:
+        return _applied(request, saved, None, is_json=is_json, is_sure=is_sure)
+    from spu_assigner.stream.clusters.moves.session import moving
 
-            runner = stack.enter_context(
-                moving(
-                    request.ledger_connection(),
-                    move_options or MoveOptions(),
-                    cluster_id=request.cluster_id,
-                    is_quiet=is_json,
-                )
-            )
-        return _applied(request, saved, runner, is_json, reassignment_file, is_sure=is_sure)
+    with moving(
+        request.ledger_connection(),
+        move_options or MoveOptions(),
+        cluster_id=request.cluster_id,
+        is_quiet=is_json,
+    ) as runner:
+        return _applied(request, saved, runner, is_json=is_json, is_sure=is_sure)
 
 
 def _applied(
     request: PlanRequest,
     saved: TopicsPlan | None,
     runner: MovesMachine | None,
-    is_json: bool,
-    reassignment_file: Path | None,
     *,
+    is_json: bool,
     is_sure: bool,
 ) -> int:
     """Apply a plan, and report; the exit status."""
+    from spu_assigner.schemas.messages.wire import Origin
+    from spu_assigner.stream.clusters.plan.applied import adopted
     from spu_assigner.stream.clusters.plan.apply import apply_plan
-    from spu_assigner.stream.clusters.plan.plan_file import reassignment_json, write_json
+    from spu_assigner.stream.clusters.plan.plan_file import json_text
     from spu_assigner.stream.clusters.plan.rendering import (
-        apply_json,
         apply_lines,
         done_line,
         left_lines,
         move_lines,
+        moves_json,
     )
-    from spu_assigner.stream.clusters.plan.sources import plan_now, saved_plan
+    from spu_assigner.stream.clusters.plan.sources import plan_now
 
     def report(change: TopicChange) -> None:
         if not is_json:
             click.echo(done_line(change))
 
     with request.target() as target:
-        if saved is None:
-            plan, found = plan_now(request, target)
-        else:
-            plan, found = saved_plan(saved, request, target)
+        plan, found = plan_now(request, target, saved)
         if not is_sure:
             _confirm(plan)
-        if reassignment_file is not None:
-            write_json(reassignment_file, reassignment_json(plan))
-        found.ledger.record(found.notes.records)
-        found.ledger.forget(found.notes.forgotten)
+        notes = found.notes
+        found.ledger.record(notes.records)
+        found.ledger.forget(notes.forgotten)
         found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
-        result = apply_plan(plan, target, found.ledger, report)
+        applied = apply_plan(plan, target, found.ledger, report)
     moves = None if runner is None else runner.carry_out(plan.moved_partitions())
-    if is_json:
-        document = apply_json(plan, result, found.notes, moves)
-        click.echo(json.dumps(document, separators=(",", ":")))
-    else:
-        for line in apply_lines(plan, result, found.notes):
-            click.echo(line)
-    has_file = reassignment_file is not None
-    left = left_lines(plan, result, has_file=has_file, is_moved=moves is not None)
-    for line in (*left, *(() if moves is None else move_lines(moves))):
+    applied = replace(
+        applied,
+        found=notes.topics(Origin.FOUND),
+        released=notes.topics(Origin.RELEASED),
+        moves=None if moves is None else moves_json(moves),
+    )
+    for line in [json_text(applied)] if is_json else apply_lines(applied):
+        click.echo(line)
+    left = [*left_lines(applied), *(() if moves is None else move_lines(moves))]
+    for line in left:
         click.echo(f"apply: {line}", err=True)
-    is_unmoved = bool(plan.moves) and not has_file if moves is None else not moves.is_whole
-    return 1 if plan.refused or result.failed or is_unmoved else 0
+    return 1 if left or not (moves is None or moves.is_whole) else 0
 
 
-def _require_cancel_alone() -> None:
-    """Return if nothing is said beside --cancel but where Kafka is, and whose run is meant.
+def _given_but(names: Collection[str]) -> list[str]:
+    """What is given beside the parameters of these names, as people name it."""
+    context = click.get_current_context()
+    return [
+        each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
+        for each in context.command.params
+        if each.name not in names
+        and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]
+
+
+def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
+    """What is to be compared.
 
     Raises:
-        click.UsageError: it names what is.
+        click.UsageError: an option was given that means nothing for desired topics.
     """
-    others = given_but(_CANCEL)
-    if shared_value("output") == "json":
-        others.append("--output")
-    if others:
+    from spu_assigner.stream.clusters.desired.command import DesiredRequest
+
+    if others := _given_but(_DESIRED):
         raise click.UsageError(
-            "--cancel takes back what is under way, and nothing beside it: leave out "
-            f"{', '.join(others)}"
+            f"{', '.join(others)} cannot be given with desired topics; leave it out"
         )
+    _require_cluster(request)
+    return DesiredRequest(
+        connection=request.connection,
+        target=request.target_connection or request.connection,
+        cluster_id=request.cluster_id,
+        file=file,
+    )
 
 
 def _cancel(request: PlanRequest, options: MoveOptions) -> int:
@@ -372,6 +392,7 @@ def _confirm(plan: TopicsPlan) -> None:
     Raises:
         NotConfirmedError: they are not, or nobody can be asked.
     """
+    from spu_assigner.stream.clusters.plan.model import ChangeKind
     from spu_assigner.stream.clusters.plan.rendering import deletion_text
     from spu_assigner.stream.common.printable import counted
 
@@ -380,7 +401,7 @@ def _confirm(plan: TopicsPlan) -> None:
         return
     for change in deletes:
         click.echo(f"- {change.topic}  {deletion_text(change)}", err=True)
-    records = sum(change.size.records for change in deletes if change.size is not None)
+    records = sum(change.records or 0 for change in deletes)
     what = f"{counted(len(deletes), 'topic')} with {counted(records, 'record')}"
     if not sys.stdin.isatty():
         raise NotConfirmedError(

@@ -1,6 +1,7 @@
 """What is between the replica maps of a cluster and the topics of a Kafka cluster: a pure function.
 
     make_plan(maps, cluster, applied=…, delete=False) -> TopicsPlan
+    rest_of(saved, plan, cluster) -> TopicsPlan
 
 Rules: an SPU's id is a broker's id. Only the assignment of replicas is looked at, never a topic's
 configuration, and no topic but those that maps name. Kafka's own topics and the product's are never
@@ -9,14 +10,19 @@ Kafka's id of the topic), and only when that was asked for. A topic that `apply`
 found as mapped is not changed without `--foreign`. A topic that was in Kafka and is gone is created
 again only on request. A list that waits for a replica changes nothing: what is there stays until
 the list is whole. A partition is never taken away. Order is by name.
+
+A saved plan is decided again when it is applied, of the topics that it speaks of: what is done
+already is left out, and anything that was not planned is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Final
 
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
@@ -29,19 +35,25 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicReason,
     TopicsPlan,
     Wanted,
-    rows_digest,
 )
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.common.printable import listed, printable
 
-GONE_FACT: Final = "was in Kafka before; its data are gone"
-GONE_FIX: Final = (
-    "give --recreate to create it again, empty, or delete its map (`spu-assigner produce "
-    "topic-delete`)"
+GONE: Final = (
+    "was in Kafka before; its data are gone: give --recreate to create it again, empty, or delete "
+    "its map (`spu-assigner produce topic-delete`)"
 )
-GONE: Final = f"{GONE_FACT}; {GONE_FIX}"
 NOT_OURS: Final = "is mapped no more; apply did not make it, so it stays"
 HIDDEN: Final = "is mapped no more; whether it is in Kafka you may not see"
 RELEASED: Final = "was released; it stays in Kafka"
+FAULTS_REPORTED_MAX: Final = 3
+
+
+class StalePlanError(AssignerError):
+    """Something has changed since the plan was made."""
+
+    def __init__(self, faults: list[str]) -> None:
+        text = listed(faults, FAULTS_REPORTED_MAX)
+        super().__init__(f"not as when it was planned: {text}; nothing was done, plan again")
 
 
 def make_plan(
@@ -52,6 +64,7 @@ def make_plan(
     delete: bool = False,
     recreate: bool = False,
     is_foreign: Callable[[str], bool] = lambda topic: False,
+    globs: Collection[str] = (),
 ) -> TopicsPlan:
     """What makes the topics of `cluster` as `maps` say.
 
@@ -60,8 +73,8 @@ def make_plan(
         delete: also delete topics that are there though their maps are deleted.
         recreate: also create topics again that were there and are gone.
         is_foreign: whether a topic may be changed though `apply` did not make it.
+        globs: which topics are asked about; all where none is given.
     """
-    collisions = _collisions(maps, cluster)
     changes: list[TopicChange] = []
     refused: list[TopicReason] = []
     waiting = [TopicReason(topic=name, reason=why) for name, why in maps.waiting.items()]
@@ -92,7 +105,7 @@ def make_plan(
             gone_id = applied.gone_id(name) if there is None else None
             change = replace(change, topic_id=topic_id, gone_id=gone_id)
             is_ours = applied.is_known(name, topic_id) or is_foreign(name)
-            refusal = _refusal(change, cluster, collisions.get(name), is_ours=is_ours)
+            refusal = _refusal(change, cluster, is_ours=is_ours)
             if refusal is None and gone_id is not None and not recreate:
                 refusal = GONE
             if refusal is None:
@@ -101,51 +114,121 @@ def make_plan(
                 refused.append(TopicReason(topic=name, reason=refusal))
         elif there is not None:
             unchanged[name] = tuple(each.replicas for each in there)
-    planned = {*unchanged, *(change.topic for change in changes)}
-    return TopicsPlan(
+    plan = TopicsPlan(
         cluster_id=maps.cluster_id,
         kafka_id=cluster.kafka_id,
         brokers=cluster.brokers,
+        maps_from="kafka" if maps.is_live else "file",
+        recreate=recreate,
         changes=tuple(changes),
         refused=tuple(refused),
         waiting=tuple(sorted(waiting, key=lambda each: each.topic)),
         deletable=tuple(deletable),
         staying=tuple(staying),
+        unchanged=unchanged,
+    )
+    return _with_remarks(plan, maps, cluster, applied, globs)
+
+
+def _with_remarks(
+    plan: TopicsPlan,
+    maps: Maps,
+    cluster: KafkaCluster,
+    applied: AppliedRecords,
+    globs: Collection[str],
+) -> TopicsPlan:
+    """The plan with what is to be known of topics that it leaves alone."""
+    names = {*maps.topics, *maps.waiting, *cluster.topics}
+    return replace(
+        plan,
         first_seen=tuple(
             name
-            for name in unchanged
+            for name in plan.unchanged
             if not applied.is_known(name, cluster.ids.get(name))
             and cluster.is_as_mapped(name, maps.topics[name])
         ),
-        unchanged=unchanged,
-        recreate=recreate,
-        is_live=maps.is_live,
-        maps=map_digests(maps, planned),
+        unmapped=tuple(_unmapped(maps, cluster, globs)),
+        unmatched=tuple(glob for glob in globs if not any(fnmatchcase(n, glob) for n in names)),
+        # Their maps are as they were adopted, so it is Kafka that has changed.
+        reassigned=tuple(topic for topic in plan.moves if maps.topics[topic].is_adopted),
+        out_of_sync=_out_of_sync(maps, cluster),
     )
 
 
-def remaining(plan: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
-    """What of a plan is still to be done, of one that speaks of what is there."""
-    changes: list[TopicChange] = []
-    unchanged = dict(plan.unchanged)
-    for change in plan.changes:
-        there = cluster.topics.get(change.topic)
-        if change.kind is ChangeKind.DELETE:
-            changes += [] if there is None else [change]
-        elif (found := _change(change.topic, change.after, frozenset(), there)) is None:
-            unchanged[change.topic] = change.after
-        else:
-            changes.append(replace(found, topic_id=change.topic_id, gone_id=change.gone_id))
-    return replace(plan, changes=tuple(changes), unchanged=unchanged)
+def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iterator[str]:
+    """The topics in Kafka that have no map; one whose create waits is known, and gets its map."""
+    mapped = {name for name, wanted in maps.topics.items() if wanted.replicas is not None}
+    for name in sorted(cluster.topics.keys() - mapped - maps.waiting.keys()):
+        is_meant = not globs or any(fnmatchcase(name, glob) for glob in globs)
+        if is_meant and cluster.reserved(name) is None:
+            yield name
 
 
-def map_digests(maps: Maps, topics: Collection[str]) -> dict[str, str]:
-    """Fingerprints of the maps of these topics, in order."""
-    return {
-        topic: rows_digest(wanted.replicas)
-        for topic, wanted in sorted(maps.topics.items())
-        if topic in topics
+def _out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
+    """How many partitions, by topic, have their lists and a replica that is not in sync.
+
+    Where Kafka only adds replicas, its list is the new one from the first moment on: nothing else
+    shows a client that they are still being copied.
+    """
+    counts = {
+        name: sum(
+            each.replicas == row and not each.in_sync >= frozenset(row)
+            for each, row in zip(cluster.topics[name], wanted.replicas, strict=False)
+        )
+        for name, wanted in sorted(maps.topics.items())
+        if wanted.replicas is not None and name in cluster.topics
     }
+    return {name: count for name, count in counts.items() if count}
+
+
+def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
+    """What is still to be done of a saved plan, with what it leaves alone.
+
+    Args:
+        now: what is to be done now, of the topics that it changes or found as mapped.
+
+    Raises:
+        StalePlanError: that was not planned, or what was planned is neither done nor to be done.
+    """
+    if saved.kafka_id != now.kafka_id:
+        of = f"it is for Kafka cluster {printable(saved.kafka_id)}, this is {now.kafka_id}"
+        raise StalePlanError([of])
+    faults = []
+    if saved.brokers != now.brokers:
+        faults.append(f"brokers were {list(saved.brokers)} and are {list(now.brokers)}")
+    planned = {change.topic: change for change in saved.changes}
+    left = {change.topic: change for change in now.changes}
+    for topic in sorted(planned.keys() | left.keys() | saved.unchanged.keys()):
+        was, change, rows = planned.get(topic), left.get(topic), cluster.rows(topic)
+        if change is not None:
+            is_same = was is not None and _is_rest(change, was)
+        elif was is None or was.kind is not ChangeKind.DELETE:
+            is_same = rows == (saved.unchanged[topic] if was is None else was.after)
+        else:
+            is_same = rows is None
+        if not is_same:
+            faults.append(f"topic {topic} needs something else now")
+    if faults:
+        raise StalePlanError(faults)
+    return replace(
+        now,
+        refused=saved.refused,
+        waiting=saved.waiting,
+        deletable=saved.deletable,
+        staying=saved.staying,
+    )
+
+
+def _is_rest(change: TopicChange, planned: TopicChange) -> bool:
+    """Whether a change is the planned one, or what is still to be done of it."""
+    same = ("kind", "after", "topic_id", "gone_id")
+    if any(getattr(change, name) != getattr(planned, name) for name in same):
+        return False
+    for number, row in enumerate(change.before):
+        lists = (*planned.before[number : number + 1], *planned.after[number : number + 1])
+        if row not in lists and number not in change.moving:
+            return False
+    return True
 
 
 def _why_it_stays(
@@ -172,7 +255,7 @@ def _change(
         after += rows[len(before) :]
     if after == before:
         return None
-    moving = frozenset(
+    moving = tuple(
         number
         for number, (partition, row) in enumerate(zip(there, after, strict=False))
         if _is_moving(partition, row)
@@ -193,14 +276,8 @@ def _is_moving(partition: Partition, target: Row) -> bool:
     return is_ahead and not partition.in_sync >= frozenset(target)
 
 
-def _refusal(
-    change: TopicChange, cluster: KafkaCluster, collision: str | None, *, is_ours: bool
-) -> str | None:
-    """Why a change is not made; None: it is, unless the topic is gone.
-
-    Args:
-        collision: a name that Kafka cannot distinguish from that of the new topic.
-    """
+def _refusal(change: TopicChange, cluster: KafkaCluster, *, is_ours: bool) -> str | None:
+    """Why a change is not made; None: it is, unless the topic is gone or Kafka refuses it."""
     if (reason := cluster.reserved(change.topic)) is not None:
         return reason
     before, after = len(change.before), len(change.after)
@@ -209,11 +286,6 @@ def _refusal(
             f"has {before} partitions in Kafka and {after} in its map; Kafka takes none away: take "
             "it over as it is (`spu-assigner adopt`), or grow the map (`spu-assigner produce "
             f"topic-grow --partitions {before}`) and move the new ones"
-        )
-    if collision is not None:
-        return (
-            f"differs from topic {collision!r} by dots and underscores alone, which Kafka refuses; "
-            "create it under another name"
         )
     coming = {broker for row in change.added for broker in row}
     for old, new in change.moves.values():
@@ -224,37 +296,13 @@ def _refusal(
             f"{listed(cluster.brokers)}; start them, or decommission these SPUs (`spu-assigner "
             "produce spu-left --mode decommission`)"
         )
-    lengths = sorted({len(row) for row in change.after})
-    if change.kind is ChangeKind.CREATE and len(lengths) > 1:
-        return f"has lists of {listed(lengths)} replicas; Kafka creates topics of one number"
-    return None if is_ours or change.kind is ChangeKind.CREATE else _clash(change)
-
-
-def _clash(change: TopicChange) -> str:
-    """A topic at first contact that is not as mapped: another's, under the same name."""
-    if len(change.before) != len(change.after):
-        differs = f"has {len(change.before)} partitions in Kafka and {len(change.after)} in its map"
-    else:
-        pairs = enumerate(zip(change.before, change.after, strict=True))
-        number, (before, after) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
-        differs = f"has partition {number} on {list(before)}, mapped to {list(after)}"
+    if is_ours or change.kind is ChangeKind.CREATE:
+        return None
     return (
-        f"exists in Kafka, was not made by apply, and {differs}; it is left alone. Release the "
-        "request (`spu-assigner produce topic-release`) and choose another name, or give "
+        "exists in Kafka, was not made by apply, and is not as mapped; it is left alone. Release "
+        "the request (`spu-assigner produce topic-release`) and choose another name, or give "
         f"`--foreign {change.topic}` to have this topic changed"
     )
-
-
-def _collisions(maps: Maps, cluster: KafkaCluster) -> dict[str, str]:
-    """The new names that collide with another one in Kafka's metrics, each with that one."""
-    first = {name.replace(".", "_"): name for name in sorted(cluster.topics)}
-    found: dict[str, str] = {}
-    for name, wanted in sorted(maps.topics.items()):
-        if wanted.replicas is not None and name not in cluster.topics:
-            other = first.setdefault(name.replace(".", "_"), name)
-            if other != name:
-                found[name] = other
-    return found
 
 
 def _short_text(short: frozenset[int], *, is_there: bool) -> str:

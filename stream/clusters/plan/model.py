@@ -1,4 +1,8 @@
-"""The values that `plan` and `apply` work on: what is wanted, what is in Kafka, and a plan."""
+"""The values that `plan` and `apply` work on: what is wanted, what is in Kafka, and a plan.
+
+A plan has one form: what `plan` decides is what it prints, what its file holds and what `apply`
+reads and carries out.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,23 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated, Final, Literal
 
+from msgspec import Meta
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import KAFKA_OWN
+from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
+from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.stream.kafka.log_dirs import UnseenTopics
 
-Row = tuple[int, ...]  # the replicas of one partition, the preferred leader first
+Broker = Annotated[int, Meta(ge=0, le=SPU_ID_MAX)]
+Count = Annotated[int, Meta(ge=0)]
+# The replicas of one partition, the preferred leader first.
+Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
+
+FORMAT: Final = 3  # of a plan's file
 
 
 class TargetError(AssignerError):
@@ -29,20 +43,11 @@ class Wanted:
     """One topic as its replica map says."""
 
     replicas: Rows | None  # None: it had a map, and is deleted
-    replication_factor: int = 0  # that was asked for: a list with fewer is waiting
-    lengths: tuple[int, ...] | None = None  # of each list, where an adopted topic's differ
+    short: frozenset[int] = frozenset()  # the partitions whose lists wait for a replica
     is_released: bool = False  # its map went by a release: it stays in Kafka
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
     says_bytes: bool = False  # how many it has: it demands so much of disks
     released_at: int | None = None  # of the last release that is known, ms; 0: time not known
-
-    @property
-    def short(self) -> frozenset[int]:
-        """The partitions whose lists wait for a replica."""
-        rows = self.replicas or ()
-        lengths = self.lengths or (self.replication_factor,) * len(rows)
-        pairs = enumerate(zip(rows, lengths, strict=True))
-        return frozenset(n for n, (row, length) in pairs if len(row) < length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class Partition:
 
     replicas: Row
     in_sync: frozenset[int]
-    leader: int | None = None  # None: there is none, or it is not known
+    leader: int = -1  # -1: there is none, or it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,26 +111,20 @@ class ChangeKind(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSize:
-    """How much data a topic holds."""
-
-    records: int  # offsets between the ends of its partitions, summed
-    size_bytes: int | None  # of one replica of each partition; None: the brokers do not report it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicChange:
+class TopicChange(FrozenStruct, frozen=True, kw_only=True):
     """What one topic needs."""
 
     topic: str
     kind: ChangeKind
     before: Rows = ()  # of a partition that is being moved: with what it gives up at its end
     after: Rows = ()
-    moving: frozenset[int] = frozenset()  # partitions that Kafka is moving to `after` now
+    moving: tuple[Count, ...] = ()  # partitions that Kafka is moving to `after` now
     topic_id: str | None = None  # Kafka's, of one that is there
     gone_id: str | None = None  # of one that is created again: the id that it had
-    size: TopicSize | None = None  # of one that is deleted; None: not measured
+    records: Count | None = None
+    """Of one that is deleted: offsets between the ends of its partitions, summed."""
+    size_bytes: Count | None = None
+    """Of one replica of each partition, likewise; None: the brokers do not report it."""
 
     @property
     def added(self) -> Rows:
@@ -148,31 +147,68 @@ class TopicChange:
         return rows[len(self.before) :] == self.added
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicReason:
+class TopicReason(FrozenStruct, frozen=True, kw_only=True):
     """A topic that is left alone, and why."""
 
     topic: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsPlan:
-    """All that applying would do, and what it was decided on."""
+class BrokerLoad(FrozenStruct, frozen=True, kw_only=True):
+    """What one broker holds before and after a plan."""
 
+    broker: Broker
+    replicas_before: int = 0
+    leaders_before: int = 0  # partitions whose list begins with it
+    bytes_before: int | None = None  # None: not known
+    replicas_after: int = 0
+    leaders_after: int = 0
+    bytes_after: int | None = None
+    bytes_in: int = 0  # copied to it
+    bytes_out: int = 0  # of replicas that leave it, freed when the moves are done
+    bytes_sent: int = 0  # copied from it, as the leader
+
+
+class PlanLoad(FrozenStruct, frozen=True, kw_only=True):
+    """What a plan costs."""
+
+    replicas_to_copy: int = 0
+    replicas_unsized: int = 0  # of these, whose bytes are not known: none of them is in the bytes
+    bytes_to_copy: int | None = 0  # None: no broker reports any
+    throttle: int | None = None  # bytes per second to and from each broker
+    seconds: float | None = None
+    """The least time that copying takes at the throttle: the busiest broker decides."""
+    brokers: tuple[BrokerLoad, ...] = ()
+
+
+class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
+    """What is between the maps of a cluster and Kafka; its fields are those of its JSON."""
+
+    format: Literal[3] = FORMAT
+    product: Literal["spu-assigner"] = "spu-assigner"
+    release: str = RELEASE
     cluster_id: str
     kafka_id: str
-    brokers: tuple[int, ...]
+    brokers: tuple[Broker, ...]
+    maps_from: Literal["kafka", "file"] = "kafka"
+    """The job's, which can be read again, or those of a file."""
+    recreate: bool = False  # whether topics that are gone are created again
     changes: tuple[TopicChange, ...] = ()
     refused: tuple[TopicReason, ...] = ()  # Kafka would not, or we should not
     waiting: tuple[TopicReason, ...] = ()  # for events of the cluster
     deletable: tuple[str, ...] = ()  # there, mapped no more, and not asked to be deleted
     staying: tuple[TopicReason, ...] = ()  # there, mapped no more, and never deleted by us
     first_seen: tuple[str, ...] = ()  # as mapped, and neither made nor recorded by apply
-    unchanged: Mapping[str, Rows] = field(default_factory=dict)
-    recreate: bool = False  # whether topics that are gone are created again
-    is_live: bool = True  # the maps are the job's, and can be read again
-    maps: Mapping[str, str] = field(default_factory=dict)  # their fingerprints, by topic
+    unchanged: Mapping[str, Rows] = {}
+    unmapped: tuple[str, ...] = ()  # in Kafka without a map; Kafka's own and the product's aside
+    unmatched: tuple[str, ...] = ()
+    """Globs that were given and that no topic matches: probably misspelt."""
+    reassigned: tuple[str, ...] = ()
+    """To move, since others have changed them in Kafka after their adoption."""
+    out_of_sync: Mapping[str, int] = {}
+    """How many partitions have their lists, and a replica that is not in sync, by topic."""
+    unseen: UnseenTopics = UnseenTopics()
+    load: PlanLoad = PlanLoad()
 
     def of(self, kind: ChangeKind) -> list[TopicChange]:
         """The changes of one kind."""
@@ -197,3 +233,25 @@ class TopicsPlan:
             for change in self.changes
             for number, (before, after) in change.moves.items()
         ]
+
+
+class TopicFailure(FrozenStruct, frozen=True, kw_only=True):
+    """A change that was not made, and what Kafka says."""
+
+    topic: str
+    kind: ChangeKind
+    reason: str
+    is_overtaken: bool = False  # somebody else has done it, or something else of the kind
+
+
+class AppliedPlan(FrozenStruct, frozen=True, kw_only=True):
+    """What became of a plan; its fields are those of the JSON of `apply`."""
+
+    plan: TopicsPlan
+    created: tuple[str, ...] = ()
+    grown: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    failed: tuple[TopicFailure, ...] = ()  # topics that are not as planned
+    found: tuple[str, ...] = ()  # recorded as mapped, and not made by apply
+    released: tuple[str, ...] = ()  # recorded as no concern of apply's any more
+    moves: Mapping[str, object] | None = None  # what became of them; None: they were not asked for

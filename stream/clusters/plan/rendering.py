@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.moves.status import MovesReport
-from spu_assigner.stream.clusters.plan.applied import Notes
-from spu_assigner.stream.clusters.plan.apply import ApplyReport
-from spu_assigner.stream.clusters.plan.decision import GONE, GONE_FACT, GONE_FIX
-from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicReason, TopicsPlan
-from spu_assigner.stream.clusters.plan.target_cluster import TopicFailure
+from spu_assigner.stream.clusters.plan.model import (
+    AppliedPlan,
+    BrokerLoad,
+    ChangeKind,
+    PlanLoad,
+    TopicChange,
+    TopicReason,
+    TopicsPlan,
+)
 from spu_assigner.stream.common.printable import counted, listed, printable
-from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.kafka.errors import GRANTING
+from spu_assigner.stream.common.quantities import bytes_text, duration_text
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
 MOVER: Final = "`apply --moves`"
@@ -28,18 +31,13 @@ _DONE: Final = {
     ChangeKind.CHANGE: "grown",
     ChangeKind.DELETE: "deleted",
 }
-_RIGHTS: Final = {  # by Kafka's names
-    ChangeKind.CREATE: "Create",
-    ChangeKind.CHANGE: "Alter",
-    ChangeKind.DELETE: "Delete",
-}
 
 
-def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
-    """The diff, a line for each topic that is not as mapped, with its lists; and its summary.
+def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
+    """A line for each topic that is not as mapped, with its lists; what it costs, and the sum.
 
     Args:
-        load: lines before the summary.
+        width: of the table; None: the terminal's.
     """
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
@@ -47,11 +45,7 @@ def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
         yield from rows[:ROWS_SHOWN_MAX]
         if len(rows) > ROWS_SHOWN_MAX:
             yield f"    … {len(rows) - ROWS_SHOWN_MAX} more (-o json has all)"
-    for each in plan.refused:
-        if each.reason == GONE:  # It would be created, but is only on request.
-            yield f"+ {printable(each.topic)}  ({GONE_FACT}): {GONE_FIX}"
-        else:
-            yield from _reason_lines("!", [each])
+    yield from _reason_lines("!", plan.refused)
     for topic in plan.first_seen:
         yield f"! {topic}  {FIRST_SEEN}"
     yield from _reason_lines("?", plan.waiting)
@@ -60,7 +54,11 @@ def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
     yield from _reason_lines(".", plan.staying)
     if plan.unchanged:
         yield f"= {counted(len(plan.unchanged), 'topic')} as mapped"
-    yield from load
+    has_load = bool(plan.changes and plan.load.brokers)
+    if has_load:
+        if plan.load.replicas_to_copy:
+            yield _copy_text(plan.load)
+        yield from load_lines(plan.load.brokers, width=width)
     parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
     for count, what in (
         (len(plan.refused), "that cannot be made as mapped"),
@@ -69,48 +67,91 @@ def plan_lines(plan: TopicsPlan, *, load: Iterable[str] = ()) -> Iterator[str]:
     ):
         parts += [f"{count} {what}"] if count else []
     yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
+    yield from _last_lines(plan)
+    counted_so = ", and counted above without leaders" if has_load else ""
+    yield from plan.unseen.lines(f"not compared with any map{counted_so}")
 
 
-def apply_json(
-    plan: TopicsPlan, report: ApplyReport, notes: Notes, moves: MovesReport | None = None
-) -> dict[str, object]:
-    """What was done, for programs.
+def _last_lines(plan: TopicsPlan) -> Iterator[str]:
+    """What else is to be known of topics that need nothing, and of those without a map."""
+    for each in plan.unmatched:
+        yield f"no topic matches --topics {each}; check it"
+    if plan.reassigned:
+        was = "was" if len(plan.reassigned) == 1 else "were"
+        yield (
+            f"{listed(plan.reassigned)} {was} adopted, and then reassigned in Kafka by others: "
+            "`adopt` takes over what Kafka has now, `apply --moves` moves it back"
+        )
+    if count := sum(plan.out_of_sync.values()):
+        has = "has its list" if count == 1 else "have their lists"
+        yield (
+            f"{counted(count, 'partition')} of {listed(list(plan.out_of_sync))} {has} and a "
+            "replica that is not in sync: Kafka still copies it, or its broker is down"
+        )
+    if count := len(plan.unmapped):
+        has, them = ("has", "it") if count == 1 else ("have", "them")
+        yield f"{counted(count, 'topic')} in Kafka {has} no map (adopt takes {them} in)"
+
+
+def _copy_text(load: PlanLoad) -> str:
+    """How much is copied, and how long it takes at least."""
+    replicas = f"{counted(load.replicas_to_copy, 'replica')} to copy"
+    if load.bytes_to_copy is None:
+        return (
+            f"{replicas}; how many bytes is not known: brokers report them to users who may "
+            "Describe the cluster"
+        )
+    text = f"{replicas}, {bytes_text(load.bytes_to_copy)}"
+    if load.replicas_unsized:
+        text += f", without {load.replicas_unsized:,} whose bytes no broker reports"
+    if load.throttle is None or load.seconds is None:
+        return text
+    most = max(max(each.bytes_in, each.bytes_sent) for each in load.brokers)
+    return (
+        f"{text}; {bytes_text(most)} to or from the busiest broker: at least "
+        f"{duration_text(load.seconds)} at {bytes_text(load.throttle)}/s"
+    )
+
+
+def load_lines(brokers: Sequence[BrokerLoad], *, width: int | None) -> Iterator[str]:
+    """A table of each broker before and after; cells are folded, never cut.
 
     Args:
-        moves: None: moves were not asked for.
+        width: None: the terminal's.
     """
-    changes = {change.topic: change for change in plan.changes}
-    sizes = {topic: changes[topic].size for topic in report.deleted}
-    refused, waiting, staying = (
-        [{"topic": each.topic, "reason": each.reason} for each in reasons]
-        for reasons in (plan.refused, plan.waiting, plan.staying)
-    )
-    return {
-        "cluster_id": plan.cluster_id,
-        "created": report.created,
-        "recreated": [topic for topic in report.created if changes[topic].gone_id is not None],
-        "grown": report.grown,
-        "deleted": report.deleted,
-        "deleted_data": {
-            topic: {"records": size.records, "bytes": size.size_bytes}
-            for topic, size in sizes.items()
-            if size is not None
-        },
-        "failed": [{"topic": each.topic, "reason": each.reason} for each in report.failed],
-        "refused": refused,
-        "waiting": waiting,
-        "to_move": {topic: sorted(each) for topic, each in plan.moves.items()},
-        **({} if moves is None else _moves_json(moves)),
-        "moving": {change.topic: sorted(change.moving) for change in plan.changes if change.moving},
-        "deletable": plan.deletable,
-        "staying": staying,
-        "found": [each.topic for each in notes.records if each.origin is Origin.FOUND],
-        "released": [each.topic for each in notes.records if each.origin is Origin.RELEASED],
-        "unchanged": len(plan.unchanged),
-    }
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in _COLUMNS:
+        table.add_column(heading, justify="right", overflow="fold")
+    for broker in brokers:
+        table.add_row(*(cell(broker) for cell in _COLUMNS.values()))
+    text = io.StringIO()
+    Console(file=text, width=width, highlight=False, color_system=None).print(table)
+    yield from (line.rstrip() for line in text.getvalue().splitlines())
 
 
-def _moves_json(moves: MovesReport) -> dict[str, object]:
+def _arrow(
+    before: int | None, after: int | None, text: Callable[[int], str] = "{:,}".format
+) -> str:
+    was, now = ("?" if each is None else text(each) for each in (before, after))
+    return was if was == now else f"{was} → {now}"
+
+
+_COLUMNS: Final[dict[str, Callable[[BrokerLoad], str]]] = {
+    "broker": lambda each: str(each.broker),
+    "replicas": lambda each: _arrow(each.replicas_before, each.replicas_after),
+    "leaders": lambda each: _arrow(each.leaders_before, each.leaders_after),
+    "bytes": lambda each: _arrow(each.bytes_before, each.bytes_after, bytes_text),
+    "in": lambda each: bytes_text(each.bytes_in),
+    "out": lambda each: bytes_text(each.bytes_out),
+}
+
+
+def moves_json(moves: MovesReport) -> dict[str, object]:
+    """What became of moves, for programs."""
     return {
         "moved": [{"topic": topic, "partition": number} for topic, number in moves.moved],
         "not_moved": [
@@ -141,67 +182,44 @@ def done_line(change: TopicChange) -> str:
     return f"{_DONE[change.kind]:8} {change.topic}  {what}".rstrip()
 
 
-def apply_lines(plan: TopicsPlan, report: ApplyReport, notes: Notes) -> Iterator[str]:
+def apply_lines(applied: AppliedPlan) -> Iterator[str]:
     """What else there is to know, and the sum."""
-    for record in notes.records:
-        if record.origin is Origin.FOUND:
-            yield f"found    {record.topic}  as mapped; apply did not make it"
-        elif record.origin is Origin.RELEASED:
-            yield f"released {record.topic}  it stays in Kafka"
+    plan = applied.plan
+    for topic in applied.found:
+        yield f"found    {topic}  as mapped; apply did not make it"
+    for topic in applied.released:
+        yield f"released {topic}  it stays in Kafka"
     for change in plan.changes:
         if change.moving:
             yield f"moving   {change.topic}  {counted(len(change.moving), 'partition')}, by Kafka"
     yield from _reason_lines("waiting ", plan.waiting)
     yield (
-        f"{len(report.created)} created, {len(report.grown)} grown, {len(report.deleted)} deleted; "
-        f"{len(plan.unchanged)} as mapped before"
+        f"{len(applied.created)} created, {len(applied.grown)} grown, {len(applied.deleted)} "
+        f"deleted; {len(plan.unchanged)} as mapped before"
     )
 
 
-def left_lines(
-    plan: TopicsPlan, report: ApplyReport, *, has_file: bool, is_moved: bool = False
-) -> Iterator[str]:
-    """What was not done, and what to do; a line for each topic, for rights one for all.
-
-    Args:
-        has_file: moves were written for Kafka's own tool.
-        is_moved: moves were carried out.
-    """
-    denied: dict[ChangeKind, list[str]] = {}
-    for failure in report.failed:
-        if failure.is_denied:
-            denied.setdefault(failure.kind, []).append(failure.topic)
-        else:
-            yield f"{failure.topic}: {_failure_text(failure)}"
-    for kind, topics in denied.items():
-        yield f"this user may not {_RIGHTS[kind]} {listed(topics)}; {GRANTING}, and run again"
+def left_lines(applied: AppliedPlan) -> Iterator[str]:
+    """What was not done, and what to do, moves that were asked for aside; a line each."""
+    plan = applied.plan
+    for failure in applied.failed:
+        reason = printable(failure.reason).rstrip(".")
+        yield f"{failure.topic}: was not {_DONE[failure.kind]}: {reason}; fix that and run again"
     for each in plan.refused:
         yield f"{each.topic}: {printable(each.reason)}"
-    if plan.moves and not is_moved:
+    if applied.moves is None and plan.moves:
         count = sum(map(len, plan.moves.values()))
-        how = (
-            "run kafka-reassign-partitions with the file that was written"
-            if has_file
-            else f"run {MOVER}, or give --reassignment-file for Kafka's own tool"
-        )
-        are = "is" if count == 1 else "are"
-        yield f"{counted(count, 'partition')} of {listed(list(plan.moves))} {are} to move: {how}"
-
-
-def _failure_text(failure: TopicFailure) -> str:
-    reason = printable(failure.reason).rstrip(".")
-    if failure.is_accepted:
-        return f"is not as mapped: {reason}"
-    return f"was not {_DONE[failure.kind]}: {reason}; fix that and run again"
+        what = f"{counted(count, 'partition')} of {listed(list(plan.moves))}"
+        yield f"{what} {'is' if count == 1 else 'are'} to move: run {MOVER}"
 
 
 def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:
     """What is lost with a topic, as far as it is known."""
     parts = [counted(len(change.before), "partition")] if with_partitions else []
-    if change.size is not None:
-        parts.append(counted(change.size.records, "record"))
-        if change.size.size_bytes is not None:
-            parts.append(bytes_text(change.size.size_bytes))
+    if change.records is not None:
+        parts.append(counted(change.records, "record"))
+    if change.size_bytes is not None:
+        parts.append(bytes_text(change.size_bytes))
     return ", ".join(parts)
 
 
@@ -210,7 +228,7 @@ def _about(change: TopicChange) -> str:
         return deletion_text(change)
     if change.kind is ChangeKind.CREATE:
         width = len(change.after[0])
-        again = "" if change.gone_id is None else f" ({GONE_FACT})"
+        again = "" if change.gone_id is None else ", again: its data are gone"
         return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
     parts = []
     if change.added:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,8 @@ from spu_assigner.stream.clusters.plan.applied import (
     resolved,
 )
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.decision import make_plan, remaining
+from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
+from spu_assigner.stream.clusters.plan.load import plan_load
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -24,17 +24,8 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicsPlan,
     Wanted,
 )
-from spu_assigner.stream.clusters.plan.outlook import (
-    PlanOutlook,
-    out_of_sync,
-    plan_outlook,
-    reassigned_topics,
-    unmapped_topics,
-    unmatched_globs,
-)
-from spu_assigner.stream.clusters.plan.plan_file import require_fresh
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_file, matcher, read_maps
+from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_events, matcher, read_maps
 from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
@@ -50,7 +41,7 @@ class PlanRequest:
     connection: Connection  # to the job's topics
     target_connection: Connection | None  # to another Kafka cluster
     cluster_id: str
-    file: Path | None  # of maps, instead of the job's
+    file: Path | None  # of events, whose maps are meant instead of the job's
     globs: tuple[str, ...] = ()
     delete: bool = False
     recreate: bool = False
@@ -73,12 +64,22 @@ class PlanRequest:
         names = [APPLIED_TOPICS] if is_elsewhere else [spec.name for spec in TOPICS]
         return frozenset(topic_name(name, prefix=self.connection.prefix) for name in names)
 
-    def maps(self) -> Maps:
-        """The maps as they are now."""
+    def is_foreign(self, topic: str) -> bool:
+        """Whether a topic may be changed though `apply` did not make it."""
+        return bool(self.foreign) and matcher(self.foreign)(topic)
+
+    def maps(self, saved: TopicsPlan | None = None) -> Maps:
+        """The maps as they are now; of a saved plan those that it speaks of."""
+        if saved is not None:
+            lists = {**saved.unchanged, **{each.topic: each.after for each in saved.changes}}
+            if saved.maps_from == "kafka":
+                return read_maps(self.connection, saved.cluster_id, lists.__contains__)
+            topics = {name: Wanted(replicas=rows or None) for name, rows in lists.items()}
+            return Maps(cluster_id=saved.cluster_id, topics=topics, is_live=False)
         if self.file is None:
             return read_maps(self.connection, self.cluster_id, matcher(self.globs))
         with reading(self.file) as source:
-            return maps_of_file(source, self.file, self.cluster_id, matcher(self.globs))
+            return maps_of_events(source, self.file, self.cluster_id, matcher(self.globs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,93 +93,68 @@ class PlanSources:
     notes: Notes  # what apply records before it does anything
 
 
-def plan_now(request: PlanRequest, target: Target) -> tuple[TopicsPlan, PlanSources]:
+def plan_now(
+    request: PlanRequest, target: Target, saved: TopicsPlan | None = None
+) -> tuple[TopicsPlan, PlanSources]:
     """A plan of the maps and the topics as they are now.
+
+    Args:
+        saved: a plan that was kept: what is still to be done of it is planned, and no more.
 
     Raises:
         MapsError, ClientError, TargetError, UnreachableError: one of them cannot be read.
+        StalePlanError: something that the saved plan speaks of has changed.
     """
-    maps = request.maps()
-    found = find(request, target, maps, maps.topics)
+    maps = request.maps(saved)
+    found = find(request, target, maps)
+    foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
         maps,
         found.cluster,
         applied=found.applied,
-        delete=request.delete,
-        recreate=request.recreate,
-        is_foreign=matcher(request.foreign) if request.foreign else lambda _: False,
+        delete=request.delete or saved is not None,
+        recreate=request.recreate if saved is None else saved.recreate,
+        is_foreign=lambda topic: topic in foreign or request.is_foreign(topic),
+        globs=request.globs,
     )
+    if saved is not None:
+        plan = rest_of(saved, plan, found.cluster)
     return sized(plan, target), found
 
 
-def outlook_now(
+def with_load(
     plan: TopicsPlan,
     found: PlanSources,
     request: PlanRequest,
     target: Target,
     *,
     throttle: int | None = None,
-    with_load: bool = True,
-) -> PlanOutlook:
-    """What a plan means for the brokers.
+) -> TopicsPlan:
+    """The plan with what it costs, and what this user may not see.
 
     Args:
         throttle: bytes per second to and from each broker.
-        with_load: whether the load of brokers is counted; else no `brokers` are there, and of what
-            this user may not see only topics that could be mapped.
     """
-    outlook = PlanOutlook(
-        throttle=throttle,
-        unmapped=unmapped_topics(found.maps, found.cluster, matcher(request.globs)),
-    )
     cluster = found.cluster
     sizes = target.replica_sizes(cluster.brokers)
     unseen = target.unseen(cluster, sizes)
-    if with_load:
-        outlook = plan_outlook(
-            plan, cluster, sizes, unmapped=outlook.unmapped, throttle=throttle, unseen=unseen
-        )
-    else:
+    load = plan_load(plan, cluster, sizes, unseen, throttle=throttle)
+    if not plan.changes:  # Then only topics that could be mapped are of concern.
         is_meant = matcher(request.globs)
         unseen = unseen.of(lambda name: is_meant(name) and cluster.reserved(name) is None)
-        outlook = replace(outlook, unseen=unseen)
-    return replace(
-        outlook,
-        unmatched=unmatched_globs(request.globs, found.maps, found.cluster),
-        reassigned=reassigned_topics(plan, found.maps),
-        out_of_sync=out_of_sync(found.maps, found.cluster),
-    )
+    return replace(plan, load=load, unseen=unseen.summary)
 
 
-def saved_plan(
-    plan: TopicsPlan, request: PlanRequest, target: Target
-) -> tuple[TopicsPlan, PlanSources]:
-    """What is still to be done of a plan that was kept.
-
-    Raises:
-        StalePlanError: something that it speaks of has changed.
-    """
-    planned = {
-        **{name: Wanted(replicas=rows) for name, rows in plan.unchanged.items()},
-        **{change.topic: Wanted(replicas=change.after or None) for change in plan.changes},
-    }
-    maps = request.maps() if plan.is_live else Maps(cluster_id=plan.cluster_id, topics=planned)
-    found = find(request, target, maps, plan.maps)
-    require_fresh(plan, found.cluster, maps if plan.is_live else None, found.applied)
-    return sized(remaining(plan, found.cluster), target), found
-
-
-def find(request: PlanRequest, target: Target, maps: Maps, names: Collection[str]) -> PlanSources:
-    """These topics as they are, and what is recorded of them.
+def find(request: PlanRequest, target: Target, maps: Maps) -> PlanSources:
+    """The topics of these maps as they are, and what is recorded of them.
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
     recorded, or not seen yet.
     """
     connection = request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
-    mapped = {name for name, wanted in maps.topics.items() if wanted.replicas is not None}
-    topics = [name for name in names if name in mapped]
-    deleted = [name for name in names if name not in mapped]
+    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
+    deleted = [name for name, wanted in maps.topics.items() if wanted.replicas is None]
 
     def look() -> KafkaCluster:
         return target.look([*topics, records], deleted=deleted)
@@ -202,7 +178,6 @@ def find(request: PlanRequest, target: Target, maps: Maps, names: Collection[str
 
 def sized(plan: TopicsPlan, target: Target) -> TopicsPlan:
     """The plan with how much data its deletions concern, as it is now."""
-    deletes = plan.of(ChangeKind.DELETE)
-    sizes = target.sizes(deletes)
-    changes = (replace(change, size=sizes.get(change.topic)) for change in plan.changes)
+    sized = {change.topic: change for change in target.sized(plan.of(ChangeKind.DELETE))}
+    changes = [sized.get(change.topic, change) for change in plan.changes]
     return replace(plan, changes=tuple(changes))

@@ -2,7 +2,7 @@
 
     with Target(connection) as target:
         cluster = target.look(topics)
-        failures = target.send(changes, dry=True)
+        failures = target.send(changes)
 
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
@@ -14,12 +14,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -27,33 +27,30 @@ from spu_assigner.stream.clusters.plan.model import (
     Rows,
     TargetError,
     TopicChange,
-    TopicSize,
+    TopicFailure,
 )
-from spu_assigner.stream.clusters.plan.topic_sizes import topic_sizes, untouched
+from spu_assigner.stream.clusters.plan.topic_sizes import topic_bytes
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.config.connection import Connection, address
-from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text, is_denied
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
 from spu_assigner.stream.kafka.log_dirs import (
     ReplicaSizes,
     UnseenReplicas,
     replica_sizes,
     unseen_replicas,
 )
+from spu_assigner.stream.kafka.retry import list_offsets
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import ClusterMetadata
 
 REQUEST_SECONDS_MAX: Final = 60.0  # a controller makes some thousand partitions in a second
+OFFSET_SECONDS_MAX: Final = 10.0  # leaders at hand answer in milliseconds
 TOPICS_MAX: Final = 200  # of a request that only asks
-BROKERS_ASKED_MAX: Final = 16  # one by one, each through a client of its own
-TRIES_MAX: Final = 20  # to have a broker's own answer
-DONE_SECONDS_MAX: Final = 5.0  # from the controller's answer to what one broker shows: milliseconds
 POLL_SECONDS: Final = 0.02
-BY_ADDRESS: Final = -1  # stands for the broker that a client was given, until its id is known
 _TIMES: Final = {
     "operation_timeout": REQUEST_SECONDS_MAX / 2,
     "request_timeout": REQUEST_SECONDS_MAX,
@@ -64,20 +61,12 @@ _OVERTAKEN: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,  # of a deletion,
     KafkaError.UNKNOWN_TOPIC_ID,  # or of one that came first while this one was on its way
 )
-_LOST: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFailure:
-    """A change that was not made, and what Kafka says."""
-
-    topic: str
-    kind: ChangeKind
-    reason: str
-    is_denied: bool = False  # a right is missing
-    is_lost: bool = False  # Kafka did not answer
-    is_overtaken: bool = False  # somebody else has done it, or something else of the kind
-    is_accepted: bool = False  # Kafka has taken it, and its brokers do not show it
+_LOST: Final = (
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.REQUEST_TIMED_OUT,  # the controller may go on with it
+)
 
 
 class Target:
@@ -85,12 +74,10 @@ class Target:
 
     Args:
         connection: how it is reached.
-        broker: the id of the one whose own answers alone count; None: any's.
     """
 
-    def __init__(self, connection: Connection, broker: int | None = None) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._broker = broker
         self._client = connection.client()
         self._admin = DiagnosedAdmin(self._client)
 
@@ -113,26 +100,37 @@ class Target:
             UnreachableError: no broker answers.
         """
         topics, deleted = list(topics), list(deleted)
-        found = self._metadata()
+        found = self._admin.metadata()
         there = {
             name: tuple(
                 Partition(
                     replicas=tuple(each.partitions[number].replicas),
                     in_sync=frozenset(each.partitions[number].isrs),
-                    leader=_leader(each.partitions[number].leader),
+                    leader=each.partitions[number].leader,
                 )
                 for number in sorted(each.partitions)
             )
             for name, each in found.topics.items()
             if each.partitions
         }
-        self._require_sight([name for name in topics if name not in there])
+        ids: dict[str, str] = {}
+        hidden: set[str] = set()
+        for name, described in self._described([*topics, *deleted]):
+            if not isinstance(described, KafkaException):
+                ids[name] = str(described.topic_id)
+            elif described.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                hidden.add(name)
+        if denied := [name for name in topics if name in hidden]:
+            raise TargetError(
+                f"this user may not Describe {listed(denied)} at {address(self._client)}; "
+                f"{GRANTING}"
+            )
         return KafkaCluster(
             kafka_id=str(found.cluster_id),
             brokers=tuple(sorted(found.brokers)),
             topics=there,
-            ids=self.ids([name for name in (*topics, *deleted) if name in there]),
-            hidden=frozenset(self._hidden([name for name in deleted if name not in there])),
+            ids=ids,
+            hidden=frozenset(hidden),
         )
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
@@ -149,51 +147,48 @@ class Target:
 
     def kafka_id(self) -> str:
         """Kafka's own id of the cluster."""
-        return str(self._metadata().cluster_id)
+        return str(self._admin.metadata().cluster_id)
 
-    def _metadata(self) -> ClusterMetadata:
-        """The topics that this user may see, and the brokers."""
-        for _ in range(TRIES_MAX):
-            found = self._admin.metadata()
-            if self._broker is None or found.orig_broker_id in (BY_ADDRESS, self._broker):
-                return found
-            # A client soon knows of all brokers and asks any: about every second new one does not.
-            self._admin.close()
-            self._admin = DiagnosedAdmin(self._client)
-        raise UnreachableError(
-            f"broker {self._broker} does not answer for itself; check that it runs, and that its "
-            "advertised address can be reached from here"
-        )
-
-    def each_broker(self) -> Iterator[Target]:
-        """The same cluster as each of its brokers shows it, of many brokers some.
-
-        Each is closed when the next one is asked for. The controller's answer reaches one broker
-        before another.
+    def sized(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
+        """Deletions with how much data they concern; one that others have deleted has none left.
 
         Raises:
-            UnreachableError: no broker answers.
-        """
-        brokers = sorted(self._metadata().brokers.values(), key=lambda broker: broker.id)
-        addresses = {
-            broker.id: f"[{broker.host}]:{broker.port}"
-            if ":" in broker.host
-            else f"{broker.host}:{broker.port}"
-            for broker in brokers[:BROKERS_ASKED_MAX]
-        }
-        for broker, server in addresses.items():
-            connection = replace(self._connection, bootstrap_servers=server)
-            with Target(connection, broker) as target:
-                yield target
-
-    def sizes(self, changes: Sequence[TopicChange]) -> dict[str, TopicSize]:
-        """How much data topics hold that are there.
-
-        Raises:
-            TargetError: Kafka does not say.
+            TargetError: the partitions' leaders do not answer.
         """
         counts = {change.topic: len(change.before) for change in changes}
-        return topic_sizes(self._admin, self._connection, counts)
+        try:
+            ends = self._offsets(counts, OffsetSpec.latest())
+            begins = self._offsets(counts, OffsetSpec.earliest())
+        except TargetError:
+            there = self._admin.metadata().topics
+            left = [change for change in changes if change.topic in there]
+            if len(left) == len(changes):
+                raise
+            gone = [replace(each, records=0) for each in changes if each.topic not in there]
+            return [*gone, *self.sized(left)]
+        sizes = topic_bytes(self._connection, counts) if counts else {}
+        return [
+            replace(
+                change,
+                records=sum(
+                    ends[change.topic, n] - begins[change.topic, n]
+                    for n in range(len(change.before))
+                ),
+                size_bytes=sizes.get(change.topic),
+            )
+            for change in changes
+        ]
+
+    def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        """Of all partitions of topics with so many."""
+        places = [(name, n) for name, count in counts.items() for n in range(count)]
+        try:
+            return list_offsets(self._admin, places, spec, seconds=OFFSET_SECONDS_MAX)
+        except KafkaException as reason:
+            raise TargetError(
+                f"how much data {listed(list(counts))} hold is not known: {error_text(reason)}; "
+                "check that all brokers run, and run this again"
+            ) from reason
 
     def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
         """The bytes of every replica on these brokers, as far as they report them."""
@@ -211,9 +206,12 @@ class Target:
         """Those of the topics to which nothing was ever written.
 
         Raises:
-            TargetError: Kafka does not say.
+            TargetError: the partitions' leaders do not answer.
         """
-        return untouched(self._admin, {name: len(cluster.topics[name]) for name in names})
+        counts = {name: len(cluster.topics[name]) for name in names}
+        ends = self._offsets(counts, OffsetSpec.latest())
+        written = {topic for (topic, _), end in ends.items() if end}
+        return set(names) - written
 
     def may_write(self, topic: str) -> bool:
         """Whether this user may write to a topic; no, where Kafka does not say."""
@@ -222,14 +220,14 @@ class Target:
         except ClientError:
             return False
 
-    def done(self, changes: Sequence[TopicChange]) -> dict[str, str]:
+    def done(self, changes: Sequence[TopicChange], seconds: float) -> dict[str, str]:
         """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
 
-        Those that are not so within DONE_SECONDS_MAX are left out.
+        Those that are not so within so many seconds are left out.
         """
         pending = {change.topic: change for change in changes}
         found: dict[str, str] = {}
-        deadline = time.monotonic() + DONE_SECONDS_MAX
+        deadline = time.monotonic() + seconds
         while True:
             with suppress(TargetError):  # Its answer is looked for again in the end.
                 for name, described in self._described(list(pending)):
@@ -241,18 +239,18 @@ class Target:
                 return found
             time.sleep(POLL_SECONDS)
 
-    def send(self, changes: Sequence[TopicChange], *, dry: bool = False) -> list[TopicFailure]:
-        """Make changes of one kind, in one request, or only ask whether Kafka would; what fails.
+    def send(self, changes: Sequence[TopicChange]) -> list[TopicFailure]:
+        """Make changes of one kind, in one request; what fails.
 
         Moves are not made. Of topics that are to be deleted those that are gone are no failure.
+
+        Raises:
+            TargetError: Kafka does not answer: it may have made them.
         """
         if changes[0].kind is not ChangeKind.DELETE:
-            return _failures(changes, self._requested(changes, dry=dry))
+            return _failures(changes, self._requested(changes))
         # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
-        try:
-            ids = self.ids([change.topic for change in changes])
-        except TargetError:
-            return [lost(change) for change in changes]
+        ids = self.ids([change.topic for change in changes])
         reason = "it was deleted and made again meanwhile"
         others = [
             TopicFailure(topic=change.topic, kind=change.kind, reason=reason)
@@ -260,42 +258,24 @@ class Target:
             if ids.get(change.topic) not in (None, change.topic_id)
         ]
         same = [change for change in changes if ids.get(change.topic) == change.topic_id]
-        return others + (_failures(same, self._requested(same, dry=dry)) if same else [])
+        return others + (_failures(same, self._requested(same)) if same else [])
 
-    def _requested(
-        self, changes: Sequence[TopicChange], *, dry: bool
-    ) -> Mapping[str, Future[None]]:
+    def _requested(self, changes: Sequence[TopicChange]) -> Mapping[str, Future[None]]:
         futures: Mapping[str, Future[None]]
         lists = {each.topic: [list(row) for row in each.added] for each in changes}
         match changes[0].kind:
             case ChangeKind.CREATE:
                 new = [NewTopic(name, len(x), replica_assignment=x) for name, x in lists.items()]
-                futures = self._admin.create_topics(new, validate_only=dry, **_TIMES)
+                futures = self._admin.create_topics(new, **_TIMES)
             case ChangeKind.CHANGE:
                 grown = [
                     NewPartitions(each.topic, len(each.after), replica_assignment=lists[each.topic])
                     for each in changes
                 ]
-                futures = self._admin.create_partitions(grown, validate_only=dry, **_TIMES)
+                futures = self._admin.create_partitions(grown, **_TIMES)
             case ChangeKind.DELETE:
                 futures = self._admin.delete_topics(list(lists), **_TIMES)
         return futures
-
-    def _hidden(self, names: Sequence[str]) -> list[str]:
-        """Those that this user may not see, be they there or not."""
-        return [
-            name
-            for name, reason in self._described(names)
-            if isinstance(reason, KafkaException)
-            and reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        ]
-
-    def _require_sight(self, names: Sequence[str]) -> None:
-        if denied := self._hidden(names):
-            raise TargetError(
-                f"this user may not Describe {listed(denied)} at {address(self._client)}; "
-                f"{GRANTING}"
-            )
 
     def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """What Kafka says of topics, or its refusal."""
@@ -316,16 +296,6 @@ class Target:
                     yield name, reason
 
 
-def _leader(found: int) -> int | None:
-    return found if found >= 0 else None
-
-
-def lost(change: TopicChange) -> TopicFailure:
-    """Of a change that was not sent, since the request before got no answer."""
-    reason = "Kafka does not answer any more"
-    return TopicFailure(topic=change.topic, kind=change.kind, reason=reason, is_lost=True)
-
-
 def _failures(
     changes: Sequence[TopicChange], futures: Mapping[str, Future[None]]
 ) -> list[TopicFailure]:
@@ -334,15 +304,18 @@ def _failures(
         try:
             futures[change.topic].result()
         except KafkaException as reason:
-            error = reason.args[0]
+            code = reason.args[0].code()
+            if code in _LOST:
+                raise TargetError(
+                    f"Kafka does not answer whether topic {change.topic} was made as mapped: "
+                    f"{error_text(reason)}; check that its brokers run, and run this again"
+                ) from reason
             failures.append(
                 TopicFailure(
                     topic=change.topic,
                     kind=change.kind,
-                    reason=str(error.str()),
-                    is_denied=is_denied(error),
-                    is_lost=error.code() in _LOST,
-                    is_overtaken=error.code() in _OVERTAKEN,
+                    reason=error_text(reason),
+                    is_overtaken=code in _OVERTAKEN,
                 )
             )
     return failures

@@ -491,7 +491,7 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
 ) -> None:
     """Created, repeated, grown, of another factor, refused, and asked for again with room."""
     join(job, "gitops", 3)
-    file, saved = tmp_path / "topics.yaml", tmp_path / "plan.json"
+    file, saved = tmp_path / "topics.yaml", tmp_path / "events.jsonl"
 
     def desire(*topics: tuple[str, int, int]) -> None:
         lines = (
@@ -509,12 +509,12 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     planned = outcome("plan", *of_file, "--out", saved)
     assert planned[0] == 2, planned
     assert "+ gitops-a  4 partitions, replication factor 2\n" in planned[1]
-    applied = outcome("apply", saved, WAIT)
+    applied = outcome("produce", "events", saved, WAIT)
     assert (applied[0], applied[2]) == (0, "")
     assert "map     gitops/gitops-a  revision 1, policy balanced" in applied[1]
-    for again in (outcome("apply", saved), outcome("apply", *of_file)):
-        assert (again[0], again[2]) == (0, "")
-        assert "nothing to do: 0 to create, 0 to grow, " in again[1]
+    again = outcome("apply", *of_file)
+    assert (again[0], again[2]) == (0, "")
+    assert "nothing to do\n" in again[1]
     assert outcome("plan", *of_file)[0] == 0
 
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
@@ -529,18 +529,17 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     assert "status  gitops/gitops-a  assigned" in refused[1]
     maps = [each for each in refused[1].splitlines() if each.startswith("map     gitops/gitops-a")]
     assert ["revision 3" in each for each in maps] == [False, True]
-    assert "status  gitops/gitops-c  rejected" in refused[1]
+    assert refused[2].startswith("apply: gitops-c: line 3: 1 partitions, replication factor 4: rej")
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
     granted = outcome("apply", *of_file, WAIT, "-o", "json")
-    report = json.loads(granted[1])
-    assert (granted[0], len(report["sent"]), report["unchanged"]) == (0, 1, 1)
-    assert {each["status"] for each in report["answers"] if "status" in each} == {"assigned"}
+    answers = [each for each in json_lines(granted[1]) if "status" in each]
+    assert (granted[0], [each["status"] for each in answers]) == (0, ["assigned"])
 
     desire(("gitops-a", 5, 3))
     fewer = outcome("plan", *of_file)
     assert fewer[0] == 1
-    assert "! gitops-a  has 6 partitions, and the file says 5; partitions are never" in fewer[1]
+    assert "! gitops-a  line 2: 6 → 5 partitions: rejected as the cluster is now: " in fewer[1]
 
 
 @pytest.mark.smoke

@@ -283,7 +283,7 @@ def apply_maps(settings: Settings) -> None:
     connection = settings.connection()
     assert "a" in read_maps(connection, "c1", matcher(())).topics
     new, wide, old = mapped(str(settings.security.sasl_username))
-    two = Wanted(replicas=((1,), (1,)), replication_factor=1)
+    two = Wanted(replicas=((1,), (1,)))
     maps = Maps(cluster_id="c1", topics={new: two, wide: two, old: Wanted(replicas=None)})
     records = f"{connection.prefix}{APPLIED_TOPICS}"
     with Target(connection) as target:
@@ -297,7 +297,7 @@ def apply_maps(settings: Settings) -> None:
         plan = sized(plan, target)
         report = apply_plan(plan, target, ledger)
     assert not report.failed, report.failed
-    assert all(change.size is not None for change in plan.of(ChangeKind.DELETE))
+    assert all(change.records is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
 
 

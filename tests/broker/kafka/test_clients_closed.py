@@ -69,12 +69,9 @@ def read_all(connection: Connection) -> None:
         assert reader.drain() == []
 
 
-def look_at_one_broker(connection: Connection) -> None:
-    """And leave before the others are asked."""
+def look_at_topics(connection: Connection) -> None:
     with Target(connection) as target:
-        for broker in target.each_broker():
-            assert broker.look(()).brokers
-            break
+        assert target.look(()).brokers
 
 
 def watch_brokers(connection: Connection) -> None:
@@ -113,7 +110,7 @@ def look_at_the_input(connection: Connection) -> None:
 
 ASKING: Final[Sequence[Callable[[Connection], object]]] = (
     read_all,
-    look_at_one_broker,
+    look_at_topics,
     watch_brokers,
     read_what_was_said,
     doctor,

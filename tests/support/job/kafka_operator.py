@@ -53,10 +53,29 @@ class Operator:
         }
 
     def __call__(self, *arguments: object) -> Result:
-        """A command of ours; a broken one is no answer."""
+        """A command of ours; a broken one is no answer.
+
+        What `apply` has made is shown by one broker: the others follow before this is back.
+        """
         done = CliRunner().invoke(cli, [str(each) for each in arguments], env=self._environ)
         assert isinstance(done.exception, SystemExit | None), done.exc_info
+        if arguments[0] == "apply":
+            self.settle()
         return done
+
+    def settle(self) -> None:
+        """Wait until all running brokers report the same topics."""
+
+        def counts(broker: int) -> dict[str, int] | None:
+            found = self.cluster.reported_by(broker)
+            return found and {name: len(each.partitions) for name, each in found.topics.items()}
+
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        first, *others = map(counts, self.cluster.running)
+        while any(found != first for found in others):
+            assert time.monotonic() < deadline, (first, *others)
+            time.sleep(0.1)
+            first, *others = map(counts, self.cluster.running)
 
     def plan(self, *options: object) -> Result:
         return self("plan", "--cluster", "c1", *options)
@@ -140,11 +159,9 @@ class Operator:
         return dict(self._environ)
 
     @contextmanager
-    def job(self, *, has_ledger: bool = True) -> Iterator[SmallJob]:
+    def job(self) -> Iterator[SmallJob]:
         """What the job leaves in Kafka: maps, statuses, state; with an SPU for each broker."""
         create_topics(self.cluster.client, prefix=self.prefix, partitions=2)
-        if not has_ledger:  # As before the first `apply`.
-            self.remove("applied-topics")
         with small_job(self.settings()) as job:
             job.apply([self.events.join(n, rack=rack) for n, rack in self.cluster.racks.items()])
             yield job
@@ -241,10 +258,10 @@ class TopicFollower(FollowerProcess):
 
 
 def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:
-    """Write `simulate`'s answers; gives the maps in them."""
+    """Write the events; gives the maps in `simulate`'s answers."""
     lines = "".join(f"{event_to_json(event)}\n" for event in events).encode()
     answers = io.BytesIO()
     assert answer_lines(io.BytesIO(lines), answers, DEFAULT_POLICY) == 0
-    path.write_bytes(answers.getvalue())
+    path.write_bytes(lines)
     found = [json.loads(line) for line in answers.getvalue().splitlines()]
     return {each["topic"]: each["replicas"] for each in found if each["type"] == "replica_map"}

@@ -12,11 +12,11 @@ Lists = Sequence[Sequence[int]]
 Topics = Mapping[str, Lists | tuple[Partition, ...]]
 
 
-def wanted(lists: Lists | None, factor: int | None = None) -> Wanted:
-    if lists is None:
-        return Wanted(replicas=None)
-    width = max(map(len, lists)) if factor is None else factor
-    return Wanted(replicas=tuple(map(tuple, lists)), replication_factor=width)
+def wanted(lists: Lists | None, *short: int, factor: int = 0) -> Wanted:
+    """With the partitions whose lists wait for a replica: those named, or shorter than `factor`."""
+    rows = None if lists is None else tuple(map(tuple, lists))
+    lost = {number for number, row in enumerate(rows or ()) if len(row) < factor}
+    return Wanted(replicas=rows, short=frozenset(short) | lost)
 
 
 def maps(topics: Mapping[str, Wanted | Lists | None], **waiting: str) -> Maps:

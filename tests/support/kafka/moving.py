@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -14,12 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.schemas.messages.wire import MovesRun
 from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
 from spu_assigner.stream.job.failpoints import VARIABLE
 from spu_assigner.stream.kafka.moves_record import latest_run
-from support.job.kafka_operator import Lists, Operator
+from support.events.builders import Events
+from support.job.kafka_operator import Lists, Operator, simulated
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
 VALUE_SIZE = 256 * 1024
@@ -36,26 +37,22 @@ class Mover:
 
     def __init__(self, operator: Operator, folder: Path) -> None:
         self.operator = operator
-        self.file = folder / "maps.jsonl"
+        self.file = folder / "events.jsonl"
         self._connection = operator.settings().connection()
 
     def map(self, lists: Mapping[str, Lists]) -> None:
         """From now on the maps are these."""
-        self.file.write_text(
-            "".join(
-                json.dumps(
-                    {
-                        "type": "replica_map",
-                        "cluster_id": "c1",
-                        "topic": self.operator.name(topic),
-                        "replicas": rows,
-                    }
-                )
-                + "\n"
-                for topic, rows in lists.items()
-            ),
-            "utf-8",
-        )
+        spus = sorted({spu for rows in lists.values() for row in rows for spu in row})
+        adopted = [
+            TopicAdopted(
+                event_id=topic,
+                cluster_id="c1",
+                topic=self.operator.name(topic),
+                replicas=tuple(map(tuple, rows)),
+            )
+            for topic, rows in lists.items()
+        ]
+        simulated(self.file, [*Events().joins(*spus), *adopted])
 
     def arguments(self, *options: object) -> list[str]:
         fixed = ("apply", "--cluster", "c1", "--maps", self.file, "--foreign", "*", "--moves")

@@ -249,7 +249,6 @@ _NOT_OF_THE_JOB = {
     "ShortRingError",  # for who embeds the core
     # plan, apply
     "DesiredFileError",
-    "DesiredPlanError",
     "MapsError",
     "NotConfirmedError",
     "PlanFileError",
@@ -278,8 +277,6 @@ _NOT_OF_THE_JOB = {
     "NothingToRecoverError",
     "PublishedError",
     "RecoverError",
-    "UnreadableTopicsError",
-    "UnseenKafkaError",
     "UnsoundError",
 }
 

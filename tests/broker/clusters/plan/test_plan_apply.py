@@ -15,7 +15,6 @@ from confluent_kafka import Producer
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.plan import apply
-from spu_assigner.stream.clusters.plan.target_cluster import BY_ADDRESS, Target
 from support.events.builders import Events
 from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
 from support.job.small_job import SmallJob
@@ -31,17 +30,6 @@ def job(operator: Operator) -> Iterator[SmallJob]:
     """What the job leaves in Kafka: maps, statuses, state."""
     with operator.job() as job:
         yield job
-
-
-def test_a_broker_is_heard_by_itself(operator: Operator) -> None:
-    """A client soon asks any broker, and one that lags behind the others would not be noticed."""
-    asked = []
-    with Target(operator.settings().connection()) as target:
-        for broker in target.each_broker():
-            heard = {broker._metadata().orig_broker_id for _ in range(12)}
-            assert heard <= {BY_ADDRESS, broker._broker}
-            asked.append(broker._broker)
-    assert asked == list(operator.cluster.running)
 
 
 def mapped(job: SmallJob, topic: str) -> Lists:
@@ -101,11 +89,6 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     of_maps = {"orders": mapped(job, orders), "logs": mapped(job, logs)}
     assert operator.lists("orders", "logs", "late", "gone", "another-clusters") == of_maps
     assert operator.plan().exit_code == 0
-    again = operator("apply", tmp_path / "logs.json")  # It is done already: nothing is done twice.
-    assert (again.exit_code, again.stdout.splitlines()[-1]) == (
-        0,
-        "0 created, 0 grown, 0 deleted; 1 as mapped before",
-    )
 
     job.apply([events.grow(orders, 9), events.delete(logs)])
     planned = operator.plan("--delete")
@@ -126,12 +109,11 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
 
 
 def compares_a_file_with_kafka_too(operator: Operator, file: Path) -> None:
-    """A topic without a map is not created under its name, and settings are compared."""
+    """A topic without a map is not created under its name."""
     orders, foreign = operator.name("orders"), operator.name("foreign")
     file.write_text(
         f"topics:\n"
-        f"  - {{name: {orders}, partitions: 9, replication_factor: 3, "
-        f"config: {{cleanup.policy: compact, compression.type: producer}}}}\n"
+        f"  - {{name: {orders}, partitions: 9, replication_factor: 3}}\n"
         f"  - {{name: {foreign}, partitions: 1, replication_factor: 2}}\n",
         "utf-8",
     )
@@ -139,11 +121,7 @@ def compares_a_file_with_kafka_too(operator: Operator, file: Path) -> None:
     found = json.loads(compared.stdout)
     assert (compared.exit_code, found["events"], found["unchanged"]) == (1, [], 1)
     assert [each["topic"] for each in found["refused"]] == [foreign]
-    assert found["configs"] == [
-        {"topic": orders, "setting": "cleanup.policy", "found": "delete", "desired": "compact"}
-    ]
     assert found["extra"] == [operator.name("late")]
-    assert orders not in found["unmapped"]
 
 
 def test_moves_are_made_by_kafkas_own_tool(
@@ -159,21 +137,18 @@ def test_moves_are_made_by_kafkas_own_tool(
     file = tmp_path / "moves.json"
     without = operator.apply()
     assert without.exit_code == 1
-    assert " to move: run `apply --moves`, or give --reassignment-file" in without.stderr
+    assert " to move: run `apply --moves`" in without.stderr
     shown = operator.plan(
         *("--reassignment-file", file, "--throttle", "1MB/s"),
         *("--topics", operator.name("orders")),
     )
     assert shown.exit_code == 2
     shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
-    written = operator.apply("--reassignment-file", file)
-    assert written.exit_code == 0, written.stderr
     assert operator.lists("orders") == first
 
     reassign(operator, file, "--execute", "--throttle", "1")
     operator.wait(["orders"], lambda found: found != first)
     moving = operator.plan()
-    assert "of it by moves that Kafka has begun" in moving.stdout
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move by" not in moving.stdout
@@ -230,27 +205,15 @@ def target_findings(operator: Operator) -> list[dict[str, str]]:
 
 
 def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
-    """What comes to each broker and goes from it, as `fill` wrote it, and how long that takes."""
+    """What comes to each broker, as `fill` wrote it, and how long that takes."""
     size = VALUES * VALUE_SIZE  # of a partition; its batches have some bytes more
-    coming = {
-        broker: sum(
-            broker in new and broker not in old for new, old in zip(after, before, strict=True)
-        )
-        for broker in operator.cluster.running
-    }
-    document = json.loads(operator.plan("-o", "json", "--topics", operator.name("orders")).stdout)[
-        "load"
-    ]
-    brokers = {each["broker"]: each for each in document["brokers"]}
-    for broker, count in coming.items():
-        assert size * count <= brokers[broker]["bytes_in"] <= 1.01 * size * count
-        assert brokers[broker]["bytes_after"] == (
-            brokers[broker]["bytes_before"]
-            + brokers[broker]["bytes_in"]
-            - brokers[broker]["bytes_out"]
-        )
-    assert document["replicas_to_copy"] == sum(coming.values()) > 0
-    assert brokers[3]["bytes_out"] == document["bytes_to_copy"]  # It alone is left.
+    shown = operator.plan("-o", "json", "--topics", operator.name("orders")).stdout
+    pairs = [*zip(after, before, strict=True)]
+    for each in json.loads(shown)["load"]["brokers"]:
+        coming = sum(each["broker"] in new and each["broker"] not in old for new, old in pairs)
+        assert size * coming <= each["bytes_in"] <= 1.01 * size * coming
+        held = each["bytes_before"] + each["bytes_in"] - each["bytes_out"]
+        assert each["bytes_after"] == held
     copied = r"\d replicas? to copy, [48]\.0 MiB; \d\.0 MiB to or from the busiest broker"
     assert re.search(rf"^{copied}: at least \d+ s at 976\.6 KiB/s$", text, re.MULTILINE), text
 
@@ -264,16 +227,6 @@ def fill(operator: Operator, topic: str, *, partitions: int) -> None:
     assert producer.flush(60) == 0
 
 
-def name_one_as_kafkas(file: Path, topic: str) -> None:
-    """A map of a topic of Kafka's own, which no job grants."""
-    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    (found,) = (
-        line for line in lines if (line["type"], line.get("topic")) == ("replica_map", topic)
-    )
-    old = {**found, "topic": "__own", "replicas": [[1]]}
-    file.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, old]), "utf-8")
-
-
 def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:
     """One line for each, status 1, and a second run does what is left."""
     events, file = operator.events, tmp_path / "maps.jsonl"
@@ -282,7 +235,6 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
     lists = {absent: [[3, 2]], fine: [[1, 2]], taken: [[1]], vast: [[1]] * 10_001}
     creates = [events.manual(topic, *rows) for topic, rows in lists.items()]
     assert simulated(file, [*events.joins(1, 2, 3, capacity=100_000), *creates]) == lists
-    name_one_as_kafkas(file, fine)
     operator.make("taken.x", [[2]])
     with operator.cluster.stopped(3):
         planned = operator.plan("--maps", file, "--out", tmp_path / "plan.json")
@@ -290,15 +242,13 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
         result = operator.apply("--maps", file)
         assert result.exit_code == 1
         lines = result.stderr.splitlines()
-        assert lines[0].startswith(f"apply: {vast}: was not created: ")
-        assert lines[0].endswith("; fix that and run again")
-        assert lines[1:] == [
-            "apply: __own: begins like Kafka's own topics, which are left alone; use another name",
+        for line, topic in zip(lines, (taken, vast), strict=False):
+            assert line.startswith(f"apply: {topic}: was not created: ")
+            assert line.endswith("; fix that and run again")
+        assert lines[2:] == [
             f"apply: {absent}: its map names SPUs 3, and Kafka's live brokers are 1, 2; start "
             "them, or decommission these SPUs (`spu-assigner produce spu-left --mode "
             "decommission`)",
-            f"apply: {taken}: differs from topic '{operator.name('taken.x')}' by dots and "
-            "underscores alone, which Kafka refuses; create it under another name",
         ]
         assert operator.lists("absent", "fine", "vast") == {"fine": [[1, 2]]}
     stale = operator("apply", tmp_path / "plan.json")
@@ -327,22 +277,17 @@ def test_a_saved_plan_is_refused_when_the_cluster_has_changed(
     assert operator.apply("--topics", "*c").exit_code == 0
     job.apply([events.delete(operator.name("c"))])
     assert operator.plan("--delete", "--out", file).exit_code == 2
+    lists = operator.lists("c")["c"]
     operator.make("b", [[3], [2]])
+    operator.remove("c")
+    operator.make("c", lists)  # Another topic, though it looks the same.
+    job.apply([events.delete(operator.name("a"))])
     refused = operator("apply", file, "--yes")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert f"topic {operator.name('b')} is there, made otherwise; nothing was" in refused.stderr
-    lists = operator.lists("c")["c"]
-    operator.remove("b", "c")
-    operator.make("c", lists)  # Another topic, though it looks the same.
-    refused = operator("apply", file, "--yes")
-    assert f"topic {operator.name('c')} was deleted and made again" in refused.stderr
-    planned = operator.plan("--delete", "--out", file)
-    assert planned.exit_code == 2
-    assert f". {operator.name('c')}  is mapped no more; apply did not make it" in planned.stdout
-    job.apply([events.delete(operator.name("a"))])
-    refused = operator("apply", file)
-    assert f"the map of topic {operator.name('a')} has changed" in refused.stderr
-    assert list(operator.lists("a", "b", "c")) == ["c"]
+    for name in map(operator.name, "abc"):
+        assert f"topic {name} needs something else now" in refused.stderr
+    assert list(operator.lists("a", "b", "c")) == ["b", "c"]
+    operator.remove("b")
     assert operator.plan("--delete", "--out", file).exit_code == 2
     assert operator("apply", file).exit_code == 0
     assert list(operator.lists("a", "b", "c")) == ["b", "c"]

@@ -35,4 +35,4 @@ def test_replicas_that_are_not_seen_and_brokers_that_do_not_report_are_named(
 def test_some_topics_of_those_that_are_not_seen() -> None:
     """Whether a broker reports has nothing to do with the topic."""
     some = UnseenReplicas(sizes=HELD, silent=(4,)).of(lambda topic: topic == "a")
-    assert (some.topics, some.count, some.silent) == (["a"], 3, (4,))
+    assert (some.topics, some.summary.replicas, some.silent) == (["a"], 3, (4,))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
-from spu_assigner.stream.clusters.desired import known
 from spu_assigner.stream.clusters.plan import wanted_maps
 from spu_assigner.stream.job.shard import published
 from spu_assigner.stream.kafka import outputs
@@ -54,7 +53,7 @@ class KeysReader:
     ("module", "read"),
     [
         (published, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
-        (published, lambda: known.read_state(CONNECTION, "prdo")),
+        (published, lambda: published.read_published_cluster(CONNECTION, "prdo")),
         (outputs, lambda: outputs.read_cluster(CONNECTION, "prdo", "orders")),
     ],
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.clusters.plan.applied import (
     INTENT_MS_MAX,
     AppliedRecords,
@@ -30,7 +30,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
     rows_digest,
 )
-from spu_assigner.stream.clusters.plan.topic_sizes import _largest
+from spu_assigner.stream.kafka.config.connection import Connection
 from support.job import plans
 from support.job.plans import kafka, maps, recorded, wanted
 
@@ -91,18 +91,14 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     assert now.is_known("t", "id-of-t") == (origin is not None)
 
 
-@pytest.mark.parametrize("origin", [Origin.CREATED, Origin.FOUND, Origin.RELEASED])
-def test_an_intent_of_a_topic_that_is_recorded_says_nothing(origin: Origin) -> None:
-    """It is another run's, or an old one's."""
-    applied = replace(recorded(record(origin)), intents={"t": record(Origin.INTENT)})
-    assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
-
-
-def test_a_topic_made_again_by_others_while_an_intent_is_open_is_looked_into() -> None:
-    """A record of an earlier topic of the name says nothing of this one."""
-    earlier = recorded(record(Origin.CREATED, topic_id="an-earlier-one"))
-    applied = replace(earlier, intents={"t": record(Origin.INTENT)})
-    _, settled = resolved(applied, KAFKA, untouched=set(), now_ms=NOW)
+def test_an_intent_says_nothing_of_a_topic_that_is_recorded_by_its_id() -> None:
+    """It is another run's, or an old one's; a record of an earlier topic says nothing."""
+    intents = {"t": record(Origin.INTENT)}
+    for origin in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
+        applied = replace(recorded(record(origin)), intents=intents)
+        assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
+    earlier = replace(recorded(record(Origin.CREATED, topic_id="earlier")), intents=intents)
+    _, settled = resolved(earlier, KAFKA, untouched=set(), now_ms=NOW)
     assert [each.origin for each in settled] == [Origin.FOUND]
 
 
@@ -207,25 +203,29 @@ def test_what_is_yet_to_move_when_a_topic_grows_is_recorded() -> None:
     assert adopted(plan, recorded(found), now_ms=NOW) == ()
 
 
-def log_dirs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str, Any]:
+def logs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str, Any]:
     """What one broker reports: topic, partition, bytes."""
-    topics: dict[str, list[Mapping[str, Any]]] = {}
-    for topic, number, size in sizes:
-        topics.setdefault(topic, []).append(
-            {"partition_index": number, "partition_size": size, "is_future_key": is_future}
-        )
-    return {
-        "log_dirs": [
-            {"topics": [{"name": topic, "partitions": parts} for topic, parts in topics.items()]}
-        ]
-    }
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": number, "partition_size": size, "is_future_key": is_future}
+            ],
+        }
+        for topic, number, size in sizes
+    ]
+    return {"log_dirs": [{"topics": topics}]}
 
 
-def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition() -> None:
+def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The largest: a follower may lag behind. What no broker reports is not known."""
     answers = [
-        log_dirs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)),
-        log_dirs(("t", 0, 9), ("t", 1, 6)),
-        log_dirs(("t", 0, 99), is_future=True),
+        logs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)),
+        logs(("t", 0, 9), ("t", 1, 6)),
+        logs(("t", 0, 99), is_future=True),
     ]
-    assert _largest(answers, {"t": 2, "u": 2}) == {"t": 16}
+    monkeypatch.setattr(topic_sizes, "topic_logs", lambda *_: answers)
+    connection = Connection(bootstrap_servers="127.0.0.1:9092", prefix="")
+    assert topic_sizes.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}
