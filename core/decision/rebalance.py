@@ -102,7 +102,6 @@ def _planned(
         racks=_other_racks(state, loads),
         max_moves=event.max_moves - len(repairs.moves),
         band=BAND if event.band is None else event.band,
-        choice=LeaderChoice(state) if state.demoted else None,
         goal=_goal(state, event, names, loads, repairs),
         ruled=_ruled(state, names, moving, loads),
     )
@@ -113,15 +112,15 @@ def _ruled(
     state: ClusterState, names: Sequence[str], moving: MovingRules, loads: Loads
 ) -> RuledTopics:
     """What binds the topics that may move, beside racks and capacities."""
+    shared = LeaderChoice(state)
     constraints = [state.topics[name].constraints if state.barred else None for name in names]
     return RuledTopics(
         rules=[moving.of(name, loads.ids) for name in names],
         closed=np.isin(loads.ids, sorted(moving.opened)),
-        choices={
-            number: LeaderChoice(state, each)
-            for number, each in enumerate(constraints)
-            if each is not None and each.tolerations
-        },
+        choices=[
+            LeaderChoice(state, each) if each is not None and each.tolerations else shared
+            for each in constraints
+        ],
     )
 
 

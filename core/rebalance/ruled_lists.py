@@ -11,8 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -36,7 +36,7 @@ class RuledTopics:
 
     rules: Sequence[TopicMoves | None]
     closed: Flags  # SPUs to which replicas of topics without rules do not go, and that they keep
-    choices: Mapping[int, LeaderChoice] = field(default_factory=dict)  # where they have their own
+    choices: Sequence[LeaderChoice]  # of leaders; topics may share one
 
 
 class RuledLists:
@@ -46,10 +46,10 @@ class RuledLists:
     """
 
     def __init__(
-        self, topics: RuledTopics, lists: ClusterLists, *, fullness: Sequence[int]
+        self, topics: RuledTopics, lists: ClusterLists, ids: IdArray, *, fullness: Sequence[int]
     ) -> None:
-        """`fullness` is of the SPUs."""
-        self.closed, self.choices = topics.closed, topics.choices
+        """`ids` and `fullness` are of the SPUs."""
+        self.closed, self._choices, self._ids = topics.closed, topics.choices, ids
         self._rules = {
             row: rules
             for row, topic in enumerate(lists.topics.tolist())
@@ -80,12 +80,26 @@ class RuledLists:
         """The SPUs that may take that replica of a list."""
         return np.asarray(self._of(row)[at])
 
+    def by_choice(self, lists: ClusterLists) -> list[tuple[LeaderChoice, CountArray]]:
+        """The choices that leave out demoted SPUs, each with the lists whose leaders it chooses."""
+        topics: dict[LeaderChoice, list[int]] = {}
+        for topic, choice in enumerate(self._choices):
+            if choice.demoted:
+                topics.setdefault(choice, []).append(topic)
+        return [(each, np.flatnonzero(np.isin(lists.topics, of))) for each, of in topics.items()]
+
+    def is_demoted(self, spu: int, topic: int) -> bool:
+        """Whether an SPU takes no lead of a topic."""
+        return int(self._ids[spu]) in self._choices[topic].demoted
+
     def able_to_lead(self, lists: ClusterLists) -> Flags:
-        """Which members may lead the lists, as far as the rules of topics go."""
+        """Which members may lead the lists."""
         able = np.ones(lists.ids.shape, dtype=np.bool_)
+        for choice, rows in self.by_choice(lists):
+            able[rows] = ~np.isin(lists.ids[rows], choice.demoted)
         for row, rules in self._rules.items():
             found = rules.table.leaders(lists.members(row))
-            able[row, : len(found)] = found
+            able[row, : len(found)] &= found
         return able
 
     def room(self, rows: CountArray) -> IdMatrix:

@@ -14,6 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
+from spu_assigner.core.rebalance.ruled_lists import RuledTopics
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
 
 PLENTY: Final = 10**9
@@ -51,7 +54,13 @@ class Cluster:
             padded = [row + [-1] * (width - len(row)) for row in topic]
             matrices.append(np.array(padded, dtype=np.int32))
         copies = [matrix.copy() for matrix in matrices]
-        plan = plan_rebalance(matrices, self.loads(), racks=self.racks, max_moves=max_moves)
+        loads, choice = self.loads(), LeaderChoice(ClusterState("c"))
+        ruled = RuledTopics(
+            rules=[None] * len(matrices),
+            closed=np.zeros(len(loads.ids), dtype=np.bool_),
+            choices=[choice] * len(matrices),
+        )
+        plan = plan_rebalance(matrices, loads, racks=self.racks, max_moves=max_moves, ruled=ruled)
         assert all(map(np.array_equal, matrices, copies)), "the input was written to"
         return plan
 
