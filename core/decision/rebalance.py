@@ -99,7 +99,7 @@ def _planned(
     plan = plan_rebalance(
         [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
         loads,
-        racks=_other_racks(state, loads),
+        racks=_racks(state),
         max_moves=event.max_moves - len(repairs.moves),
         band=BAND if event.band is None else event.band,
         goal=_goal(state, event, names, loads, repairs),
@@ -145,10 +145,8 @@ def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     said = f"{counted(moves, 'replica')}{size} {'moves' if moves == 1 else 'move'}"
     if repairing:
         said += f" ({repairing} to repair lists, {moves - repairing} to even out)"
-    if plan.reorders == 1:
-        said += ", 1 list gets another leader from among its replicas"
-    else:
-        said += f", {plan.reorders} lists get another leader from among their replicas"
+    gets, its = ("gets", "its") if plan.reorders == 1 else ("get", "their")
+    said += f", {counted(plan.reorders, 'list')} {gets} another leader from among {its} replicas"
     if repairs.left:
         lists = f"{counted(repairs.left, 'list')} {'is' if repairs.left == 1 else 'are'}"
         said += f"; {lists} left to be repaired, beyond the limits of the request"
@@ -203,8 +201,8 @@ def _goal(
         used.append([count, *[uses[name] for name in resources]])
     return ResourceGoal(
         needs=[_topic_need(state.topics[name].need, resources) for name in names],
-        capacities=capacities,
-        used=used,
+        capacities=np.array(capacities, dtype=object),
+        used=np.array(used, dtype=object),
         band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
         bytes_max=None if event.max_bytes is None else event.max_bytes - repairs.size,
     )
@@ -232,9 +230,9 @@ def _percent(share: Fraction) -> str:
     return f"{tenths // 10}.{tenths % 10} %"
 
 
-def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
-    """Rack numbers of the SPUs that `loads` does not have, counted on from those that it has."""
-    known = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
-    number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
-    others = [(i, spu) for i, spu in sorted(state.spus.items()) if i not in known]
-    return {i: number_of.setdefault(spu.rack or "", len(number_of)) for i, spu in others}
+def _racks(state: ClusterState) -> dict[int, int]:
+    """The number of each SPU's rack."""
+    numbers: dict[str, int] = {}
+    return {
+        i: numbers.setdefault(spu.rack or "", len(numbers)) for i, spu in sorted(state.spus.items())
+    }

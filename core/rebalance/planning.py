@@ -27,13 +27,12 @@ from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.limits import BAND, REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.fair_share import Bands, fair_shares, kinds_of
-from spu_assigner.core.rebalance.flow import even_out
+from spu_assigner.core.rebalance.flow import even_out, in_order
 from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.lists import ClusterLists, ListMove, Step
-from spu_assigner.core.rebalance.move_order import in_order
 from spu_assigner.core.rebalance.relief import find_relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_share
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_shares
 from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
@@ -68,8 +67,7 @@ def plan_rebalance(
 
     `topics` are the matrices of the topics that may move, short lists padded with -1 at the end;
     they are only read. `loads` are the online SPUs that are not cordoned, saturated ones too, with
-    all that they hold; `racks` has the rack numbers of the SPUs in the lists that are not in
-    `loads`, counted like those in `loads`. max_moves >= 0.
+    all that they hold; `racks` has the rack numbers of all SPUs. max_moves >= 0.
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
@@ -109,10 +107,10 @@ def plan_rebalance(
 
 def _fullness(loads: Loads, goal: ResourceGoal | None) -> list[int]:
     """The share of each SPU that is used, of slots or of any resource."""
-    capacities, used = loads.capacities[:, None].tolist(), loads.replicas[:, None].tolist()
     if goal is not None:
-        capacities, used = goal.capacities, goal.used
-    return [dominant_share(*pair) for pair in zip(used, capacities, strict=True)]
+        return dominant_shares(goal.used, goal.capacities)
+    used, capacities = (each[:, None].astype(object) for each in (loads.replicas, loads.capacities))
+    return dominant_shares(used, capacities)
 
 
 def _steps_by_count(

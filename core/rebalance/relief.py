@@ -23,13 +23,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.rebalance.lists import ClusterLists, Step
-from spu_assigner.core.rebalance.resource_goal import Amounts, ResourceGoal, add, fair_level
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, Table, fair_level
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
 LOOKS_MAX: Final = 2_000_000  # at replicas, SPUs and steps, then nothing is improved; some 1.5 s
@@ -45,7 +44,7 @@ class Relief:
 
     steps: list[Step]
     fair: Fraction  # dominant share
-    fixed: list[Amounts]  # what SPUs hold for good
+    fixed: Table  # what SPUs hold for good
     is_cut: bool  # the search ended at its limit
 
 
@@ -54,15 +53,11 @@ def find_relief(lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists) -> R
 
     Any prefix of the steps keeps all rules.
     """
-    fixed = [list(amounts) for amounts in goal.used]
-    for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
-        add(amounts, moving, -1)
+    fixed = goal.used - goal.movable(lists)
     fair = fair_level(lists, goal, fixed, ruled)
     bound = fair * (100 + goal.band_percent) / 100
-    goals = [
-        [max(low, min(has, floor(has * bound))) for has, low in zip(capacities, held, strict=True)]
-        for capacities, held in zip(goal.capacities, fixed, strict=True)
-    ]
+    ceilings = goal.capacities * bound.numerator // bound.denominator
+    goals = np.maximum(fixed, np.minimum(goal.capacities, ceilings))
     search = _Search(lists, goal, goals, bound, ruled)
     search.relieve_all()
     search.improve()
@@ -77,7 +72,7 @@ class _Search:
         self,
         lists: ClusterLists,
         goal: ResourceGoal,
-        goals: list[Amounts],
+        goals: Table,
         bound: Fraction,
         ruled: RuledLists,
     ) -> None:

@@ -41,7 +41,6 @@ class Cluster:
         other = [self.other.get(i, 0) for i in ids]
         return Loads(
             ids=np.array(ids, dtype=np.int32),
-            racks=np.array([self.racks[i] for i in ids], dtype=np.int32),
             capacities=np.array([self.capacities[i] for i in ids], dtype=np.int64),
             replicas=np.array([held[i] for i in ids], dtype=np.int64) + other,
             leaders=np.array([led[i] for i in ids], dtype=np.int64) + np.array(other) // 2,
