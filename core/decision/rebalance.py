@@ -153,10 +153,8 @@ def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     if plan.is_cut:
         said += "; the search ended at its limit: ask again, which may find more"
     if shares is not None:
-        said += (
-            f"; the largest dominant share is {_percent(shares.after)}, was "
-            f"{_percent(shares.before)}, and {_percent(shares.fair)} is fair"
-        )
+        was, now, fair = map(_percent, shares)
+        said += f"; the largest dominant share is {now}, was {was}, and {fair} is fair"
     return said
 
 

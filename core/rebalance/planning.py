@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -30,9 +31,9 @@ from spu_assigner.core.rebalance.fair_share import Bands, fair_shares, kinds_of
 from spu_assigner.core.rebalance.flow import even_out, in_order
 from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.lists import ClusterLists, ListMove, Step
-from spu_assigner.core.rebalance.relief import find_relief
+from spu_assigner.core.rebalance.relief import Relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_shares
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, dominant_shares
 from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
@@ -49,7 +50,8 @@ class Rebalance:
     moves: tuple[ListMove, ...]  # in the order to be made
     reorders: int  # lists that get another leader from among their members
     size: int = 0  # bytes that the moves copy, as far as topics say
-    shares: ShareChange | None = None  # None: there was no goal of resources
+    # The largest dominant share before and after, and the fair one; None: numbers decided.
+    shares: tuple[Fraction, Fraction, Fraction] | None = None
     is_cut: bool = False  # the search ended at its limit: another request may find more
 
 
@@ -86,7 +88,7 @@ def plan_rebalance(
     steps: Iterable[Step]
     relief = None
     if goal is not None:
-        relief = find_relief(lists, goal, under_rules)
+        relief = Relief(lists, goal, under_rules)
         steps, is_cut = relief.steps, relief.is_cut
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)
@@ -94,7 +96,8 @@ def plan_rebalance(
     given, is_lead_cut = _choose_leaders(lists, loads, other_leads, goal=goal, ruled=under_rules)
     shares = None
     if goal is not None and relief is not None:
-        shares = goal.change(lists, relief.fixed, relief.fair)
+        used = goal.movable(lists) + relief.fixed
+        shares = goal.largest(goal.used), goal.largest(used), relief.fair
     return Rebalance(
         changed=lists.changed(topics, before),
         moves=tuple(moves),

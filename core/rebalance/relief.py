@@ -21,14 +21,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.rebalance.lists import ClusterLists, Step
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, Table, fair_level
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, fair_level
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
 LOOKS_MAX: Final = 2_000_000  # at replicas, SPUs and steps, then nothing is improved; some 1.5 s
@@ -38,48 +36,23 @@ LEAST: Final = 1e-18  # excess of an SPU beyond its goal, which is rounded down
 Numbers = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Relief:
-    """What was found."""
-
-    steps: list[Step]
-    fair: Fraction  # dominant share
-    fixed: Table  # what SPUs hold for good
-    is_cut: bool  # the search ended at its limit
-
-
-def find_relief(lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists) -> Relief:
     """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
 
     Any prefix of the steps keeps all rules.
     """
-    fixed = goal.used - goal.movable(lists)
-    fair = fair_level(lists, goal, fixed, ruled)
-    bound = fair * (100 + goal.band_percent) / 100
-    ceilings = goal.capacities * bound.numerator // bound.denominator
-    goals = np.maximum(fixed, np.minimum(goal.capacities, ceilings))
-    search = _Search(lists, goal, goals, bound, ruled)
-    search.relieve_all()
-    search.improve()
-    is_cut = search.looks > LOOKS_MAX
-    return Relief(steps=search.steps, fair=fair, fixed=fixed, is_cut=is_cut)
 
-
-class _Search:
-    """A *kind* is a role in a topic: follower, leader, or the lead alone; the last is nothing."""
-
-    def __init__(
-        self,
-        lists: ClusterLists,
-        goal: ResourceGoal,
-        goals: Table,
-        bound: Fraction,
-        ruled: RuledLists,
-    ) -> None:
+    def __init__(self, lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists) -> None:
+        self.fixed = goal.used - goal.movable(lists)  # what SPUs hold for good
+        self.fair = fair_level(lists, goal, self.fixed, ruled)  # dominant share
+        bound = self.fair * (100 + goal.band_percent) / 100
+        ceilings = goal.capacities * bound.numerator // bound.denominator
+        goals = np.maximum(self.fixed, np.minimum(goal.capacities, ceilings))
         self.steps: list[Step] = []
-        self.looks = 0
+        self._looks = 0
         self._ruled, self._bound = ruled, float(bound)
-        # Exact up to all capacities.
+        # A kind is a topic and a role: follower, leader, or the lead alone; the last is nothing.
+        # Amounts are exact up to all capacities.
         self._used, self._goals, self._capacities = (
             np.array(amounts, dtype=np.float64) for amounts in (goal.used, goals, goal.capacities)
         )
@@ -119,6 +92,9 @@ class _Search:
             spus += [spu] * len(held)
         self._exchanged, self._takers = np.array(kinds), np.array(spus)
         self._over = self._excess(self._used, spus[: lists.spus])
+        self._relieve_all()
+        self._improve()
+        self.is_cut = self._looks > LOOKS_MAX  # the search ended at its limit
 
     def _excess(self, used: Numbers, spus: Any) -> Numbers:
         """Those of SPUs that use so much."""
@@ -127,17 +103,17 @@ class _Search:
         over = np.where(is_over, np.maximum(shares - self._bound, LEAST), 0)
         return np.asarray(over.max(axis=-1))
 
-    def relieve_all(self) -> None:
+    def _relieve_all(self) -> None:
         """Bring the SPUs under their goals."""
         is_left = np.zeros(len(self._over), dtype=np.bool_)
-        while (over := np.where(is_left, 0, self._over)).any() and self.looks <= 2 * LOOKS_MAX:
+        while (over := np.where(is_left, 0, self._over)).any() and self._looks <= 2 * LOOKS_MAX:
             spu = int(over.argmax())
             steps = self._best_steps(spu) or self._best_steps(spu, is_exchange=True)
             is_left[spu] = not steps
             for step in steps:
                 self._make(step)
 
-    def improve(self) -> None:
+    def _improve(self) -> None:
         """Leave out steps and choose others."""
         for price in self._prices:
             self._price = price
@@ -151,9 +127,9 @@ class _Search:
 
     def _choose_again(self, steps: Sequence[Step]) -> None:
         """Take back those of these steps that make no room for others, and choose other ones."""
-        if self.looks > LOOKS_MAX:
+        if self._looks > LOOKS_MAX:
             return
-        self.looks += LOOKS_OF_STEP + len(self.steps)
+        self._looks += LOOKS_OF_STEP + len(self.steps)
         before, key = set(self.steps), self._key()
         last_to = {step.taker: at for at, step in enumerate(self.steps)}
         taken_back = [
@@ -163,7 +139,7 @@ class _Search:
         ]
         for step in taken_back:
             self._take_back(step)
-        self.relieve_all()
+        self._relieve_all()
         if self._key() >= key:
             for step in [each for each in self.steps if each not in before or each in taken_back]:
                 self._take_back(step)
@@ -182,7 +158,7 @@ class _Search:
         returned, over_before = self._amounts[exchanged], self._over[takers]
         used, capacities = self._used[takers] - returned, self._capacities[takers]
         shares = (self._used / np.maximum(self._capacities, 1)).max(axis=1)[takers]
-        self.looks += LOOKS_OF_STEP + len(kinds)
+        self._looks += LOOKS_OF_STEP + len(kinds)
         for at in np.lexsort((self._prices[-1][kinds], -lowers, -rates)).tolist():
             if rates[at] <= best:
                 break
@@ -197,7 +173,7 @@ class _Search:
             may = (rates_now > best) & (np.maximum(own, over) < now) & (takers != spu)
             may &= ((used + amounts <= capacities) | (amounts <= 0)).all(axis=1)
             good = np.flatnonzero(may)
-            self.looks += LOOKS_OF_STEP + len(takers) // 4
+            self._looks += LOOKS_OF_STEP + len(takers) // 4
             for each in good[np.lexsort((shares[good], over[good], -rates_now[good]))].tolist():
                 steps = self._steps(spu, kind, int(takers[each]), int(exchanged[each]))
                 if steps:
@@ -218,7 +194,7 @@ class _Search:
     def _step(self, giver: int, kind: int, taker: int) -> Step | None:
         """One by which such a replica goes there; None: none is permitted."""
         rows, amounts = self._held[giver][kind], self._amounts[kind]
-        self.looks += len(rows)
+        self._looks += len(rows)
         if ((self._used[taker] + amounts > self._capacities[taker]) & (amounts > 0)).any():
             return None
         steps = (Step(row, giver, taker, kind >= 2 * self._topics) for row in rows)

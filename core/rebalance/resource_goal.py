@@ -58,24 +58,10 @@ class ResourceGoal:
             np.add.at(found, spus[here], (followers if column else leaders)[lists.topics[here]])
         return found
 
-    def change(self, lists: ClusterLists, fixed: Table, fair: Fraction) -> ShareChange:
-        """What comes of it once the lists are these; `fixed` is what SPUs hold for good."""
-        after = self._largest(self.movable(lists) + fixed)
-        return ShareChange(before=self._largest(self.used), after=after, fair=fair)
-
-    def _largest(self, used: Table) -> Fraction:
+    def largest(self, used: Table) -> Fraction:
         """The largest dominant share; of what an SPU has none of nothing is counted."""
         has = self.capacities > 0
         return max(map(Fraction, used[has].tolist(), self.capacities[has].tolist()))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareChange:
-    """Dominant shares: the largest before and after, and the fair one."""
-
-    before: Fraction
-    after: Fraction
-    fair: Fraction
 
 
 def dominant_shares(used: Table, capacities: Table) -> list[int]:
