@@ -85,7 +85,7 @@ def kinds_of(lists: ClusterLists, ruled: RuledLists) -> tuple[Kinds, CountArray]
     # Of those of one length that may go anywhere, from a rack for each replica, one stands for all.
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
-    is_plain[ruled.rows] = False
+    is_plain &= ~ruled.is_ruled
     keys = np.where(is_plain, -1 - units, np.arange(len(units)))
     _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
     table = np.column_stack((units[rows], lists.is_movable[rows, 0], ruled.room(rows)))

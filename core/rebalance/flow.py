@@ -164,16 +164,10 @@ def in_order(
         for count, share in zip(counts.tolist(), shares, strict=True)
     ]
     room = (np.maximum(bands.ceilings, planned) - counts).tolist()
-    given, taken = Counter[int](), Counter[int]()
-    by_taker, by_giver = list[tuple[int, Step]](), list[tuple[int, Step]]()
-    for step in steps:
-        by_taker.append((loads[step.taker] + (taken[step.taker] << LOAD_BITS), step))
-        taken[step.taker] += 1
-    for _, step in sorted(by_taker):
-        by_giver.append(((given[step.giver] << LOAD_BITS) - loads[step.giver], step))
-        given[step.giver] += 1
     waiting = defaultdict[int, deque[Step]](deque)  # by taker
-    for _, step in sorted(by_giver, key=lambda pair: pair[0]):
+    by_taker = _by_load(steps, [step.taker for step in steps], loads)
+    by_giver = _by_load(by_taker, [step.giver for step in by_taker], [-load for load in loads])
+    for step in by_giver:
         ready: Step | None = step
         while ready is not None:
             if room[ready.taker] <= 0:
@@ -183,3 +177,12 @@ def in_order(
             room[ready.taker] -= 1
             room[ready.giver] += 1
             ready = waiting[ready.giver].popleft() if waiting[ready.giver] else None
+
+
+def _by_load(steps: Sequence[Step], spus: Sequence[int], loads: Sequence[int]) -> list[Step]:
+    """Those of the SPUs with the least load first, which is one replica more for each step."""
+    before, keys = Counter[int](), list[int]()
+    for spu in spus:
+        keys.append(loads[spu] + (before[spu] << LOAD_BITS))
+        before[spu] += 1
+    return [steps[at] for at in sorted(range(len(steps)), key=keys.__getitem__)]

@@ -229,7 +229,7 @@ class Relief:
             return False
         if is_lead:
             return members == first and taker in members and self._able[row][members.index(taker)]
-        if self._ruled.has(row):
+        if self._ruled.is_ruled[row]:
             return bool(self._ruled.takers(row, first.index(giver))[taker])
         if taker in members or taker in first or self._ruled.closed[taker]:
             return False

@@ -49,8 +49,7 @@ class ReplicaPool:
         self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
         self._racks = self._racks_at_first.copy()
         self._closed = ruled.closed
-        self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
-        self._is_ruled[ruled.rows] = True
+        self._is_ruled = ruled.is_ruled
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
         self.looks = 0  # at whether an SPU may take a replica, along paths
 

@@ -55,6 +55,8 @@ class RuledLists:
             for row, topic in enumerate(lists.topics.tolist())
             if (rules := topics.rules[topic]) is not None
         }
+        has_rules = [rules is not None for rules in topics.rules]
+        self.is_ruled: Flags = np.array(has_rules)[lists.topics]  # by list
         self._at_first, self._fullness = lists.copy(), fullness
         tables = [rules.table for rules in self._rules.values()]
         masks = {table.allowed.tobytes(): table.allowed for table in tables}
@@ -66,15 +68,6 @@ class RuledLists:
         self._zone_racks = zones[0]
         kept = KEPT_MAX // max(1, lists.ids.shape[1] * lists.spus)
         self._of = lru_cache(maxsize=kept)(self._found)
-
-    @property
-    def rows(self) -> IdArray:
-        """The lists under rules, ascending."""
-        return np.array([*self._rules], dtype=np.int32)
-
-    def has(self, row: int) -> bool:
-        """Whether a list is under rules."""
-        return row in self._rules
 
     def takers(self, row: int, at: int) -> Flags:
         """The SPUs that may take that replica of a list."""
@@ -106,14 +99,10 @@ class RuledLists:
         """For how many replicas of each of these lists each zone has room, beside those that stay;
         shape (lists, zones)."""
         lists, zone_of, sizes = self._at_first, self.zone_of, np.bincount(self.zone_of)
-        racks, stays, is_ruled = (
-            lists.racks[rows],
-            ~lists.is_movable[rows],
-            np.isin(rows, self.rows),
-        )
+        racks, stays = lists.racks[rows], ~lists.is_movable[rows]
         is_open = np.bincount(zone_of[~self.closed], minlength=len(sizes)) > 0
         room = np.tile(is_open, (len(rows), 1)).astype(np.int32)
-        for at in np.flatnonzero(is_ruled).tolist():
+        for at in np.flatnonzero(self.is_ruled[rows]).tolist():
             places, may_hold = lists.places[rows[at]], self._of(int(rows[at])).any(axis=0)
             may_hold[places[places < lists.spus]] = True
             room[at] = np.bincount(zone_of[may_hold], minlength=len(sizes)) > 0
