@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
@@ -183,12 +184,10 @@ def _goal(
     names: Sequence[str],
     loads: Loads,
     repairs: Repairs,
-) -> ResourceGoal | None:
-    """What to come to after the repairs; None: no topic says what it needs, numbers decide."""
+) -> ResourceGoal:
+    """What to come to after the repairs."""
     needs = [topic.need for topic in state.topics.values() if topic.need is not None]
     resources = sorted({name for need in needs for name, _, _ in need.by_name()})
-    if not needs:
-        return None
     capacities, used = [], []
     for spu_id, slots, count in zip(
         loads.ids.tolist(), loads.capacities.tolist(), loads.replicas.tolist(), strict=True
@@ -202,7 +201,8 @@ def _goal(
         capacities=np.array(capacities, dtype=object),
         used=np.array(used, dtype=object),
         band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
-        bytes_max=None if event.max_bytes is None else event.max_bytes - repairs.size,
+        bytes_max=inf if event.max_bytes is None else event.max_bytes - repairs.size,
+        decides=bool(needs),
     )
 
 

@@ -33,7 +33,7 @@ from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.lists import ClusterLists, ListMove, Step
 from spu_assigner.core.rebalance.relief import Relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, dominant_shares
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal
 from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
 from spu_assigner.core.state.leading import swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
@@ -62,7 +62,7 @@ def plan_rebalance(
     racks: Mapping[int, int],
     max_moves: int,
     band: int = BAND,
-    goal: ResourceGoal | None = None,
+    goal: ResourceGoal,
     ruled: RuledTopics,
 ) -> Rebalance:
     """Even out replicas, then leaders.
@@ -83,19 +83,18 @@ def plan_rebalance(
     is_closed = np.append(ruled.closed, False)[lists.places]
     has_rules = np.array([rules is not None for rules in ruled.rules])[lists.topics]
     lists.places[is_closed & ~has_rules[:, None]] = lists.spus
-    under_rules = RuledLists(ruled, lists, loads.ids, fullness=_fullness(loads, goal))
+    under_rules = RuledLists(ruled, lists, loads.ids, fullness=goal.dominant_shares())
     before, other_leads = lists.ids.copy(), loads.leaders - lists.leads()
     steps: Iterable[Step]
-    relief = None
-    if goal is not None:
-        relief = Relief(lists, goal, under_rules)
+    relief = Relief(lists, goal, under_rules) if goal.decides else None
+    if relief is not None:
         steps, is_cut = relief.steps, relief.is_cut
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)
     moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
     given, is_lead_cut = _choose_leaders(lists, loads, other_leads, goal=goal, ruled=under_rules)
     shares = None
-    if goal is not None and relief is not None:
+    if relief is not None:
         used = goal.movable(lists) + relief.fixed
         shares = goal.largest(goal.used), goal.largest(used), relief.fair
     return Rebalance(
@@ -106,14 +105,6 @@ def plan_rebalance(
         shares=shares,
         is_cut=is_cut or is_lead_cut,
     )
-
-
-def _fullness(loads: Loads, goal: ResourceGoal | None) -> list[int]:
-    """The share of each SPU that is used, of slots or of any resource."""
-    if goal is not None:
-        return dominant_shares(goal.used, goal.capacities)
-    used, capacities = (each[:, None].astype(object) for each in (loads.replicas, loads.capacities))
-    return dominant_shares(used, capacities)
 
 
 def _steps_by_count(
@@ -147,7 +138,7 @@ def _carry_out(
     steps: Iterable[Step],
     lists: ClusterLists,
     loads: Loads,
-    goal: ResourceGoal | None,
+    goal: ResourceGoal,
     *,
     max_moves: int,
 ) -> tuple[list[ListMove], int, int]:
@@ -159,10 +150,8 @@ def _carry_out(
             lists.lead(step.row, step.taker)
             reorders += 1
             continue
-        each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
-        if len(moves) == max_moves or (
-            goal is not None and goal.bytes_max is not None and size + each > goal.bytes_max
-        ):
+        each = goal.needs[int(lists.topics[step.row])].size
+        if len(moves) == max_moves or size + each > goal.bytes_max:
             break
         size += each
         moves.append(lists.move(step, int(loads.ids[step.taker])))
@@ -174,7 +163,7 @@ def _choose_leaders(
     loads: Loads,
     other_leads: CountArray,
     *,
-    goal: ResourceGoal | None,
+    goal: ResourceGoal,
     ruled: RuledLists,
 ) -> tuple[int, bool]:
     """Give away what demoted SPUs lead, then even out leaders: how many lists got another one, and
@@ -188,9 +177,8 @@ def _choose_leaders(
         swap_leaders(lists.places, swaps)
         reorders += len(swaps)
     able = ruled.able_to_lead(lists)
-    if goal is not None:
-        is_settled = np.array([need.leader != need.follower for need in goal.needs])
-        able[is_settled[lists.topics]] = False
+    is_settled = np.array([need.leader != need.follower for need in goal.needs])
+    able[is_settled[lists.topics]] = False
     places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
     leader_of, is_cut = even_leaders(lists.topics, places, leads, loads.capacities)
     for row, leader in leader_of.items():

@@ -46,7 +46,14 @@ class ResourceGoal:
     capacities: Table
     used: Table
     band_percent: int  # above the fair dominant share
-    bytes_max: int | None = None  # to be moved
+    bytes_max: float  # to be moved
+    decides: bool  # some topic says what it needs; else numbers of replicas decide
+
+    def dominant_shares(self) -> list[int]:
+        """Of each SPU the largest of used / capacity, rounded down to so many bits."""
+        shares = (self.used << SHARE_BITS) // np.maximum(self.capacities, 1)
+        found: list[int] = shares.max(axis=1).tolist()
+        return found
 
     def movable(self, lists: ClusterLists) -> Table:
         """What the replicas that may move take on each SPU."""
@@ -62,12 +69,6 @@ class ResourceGoal:
         """The largest dominant share; of what an SPU has none of nothing is counted."""
         has = self.capacities > 0
         return max(map(Fraction, used[has].tolist(), self.capacities[has].tolist()))
-
-
-def dominant_shares(used: Table, capacities: Table) -> list[int]:
-    """Of each SPU the largest of used / capacity, rounded down to so many bits."""
-    shares: list[int] = ((used << SHARE_BITS) // np.maximum(capacities, 1)).max(axis=1).tolist()
-    return shares
 
 
 def fair_level(

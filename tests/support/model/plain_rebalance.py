@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import ceil, floor
-from typing import Final
+from math import ceil, floor, inf
+from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
 from spu_assigner.core.rebalance.ruled_lists import RuledTopics
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import LeaderChoice
@@ -59,7 +60,16 @@ class Cluster:
             closed=np.zeros(len(loads.ids), dtype=np.bool_),
             choices=[choice] * len(matrices),
         )
-        plan = plan_rebalance(matrices, loads, racks=self.racks, max_moves=max_moves, ruled=ruled)
+        goal = ResourceGoal(
+            needs=[TopicNeed(follower=[1], leader=[1], size=0)] * len(matrices),
+            capacities=loads.capacities[:, None].astype(object),
+            used=loads.replicas[:, None].astype(object),
+            band_percent=0,
+            bytes_max=inf,
+            decides=False,
+        )
+        given: dict[str, Any] = {"racks": self.racks, "goal": goal, "ruled": ruled}
+        plan = plan_rebalance(matrices, loads, max_moves=max_moves, **given)
         assert all(map(np.array_equal, matrices, copies)), "the input was written to"
         return plan
 
