@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
@@ -89,10 +90,9 @@ def _planned(
     plan = plan_rebalance(
         [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
         loads,
-        racks=_other_racks(state, loads),
+        racks=_racks(state),
         max_moves=event.max_moves - len(repairs.moves),
         band=BAND if event.band is None else event.band,
-        choice=LeaderChoice(state) if state.demoted else None,
         goal=_goal(state, event, names, loads, repairs),
         ruled=_ruled(state, names, moving, loads),
     )
@@ -103,15 +103,15 @@ def _ruled(
     state: ClusterState, names: Sequence[str], moving: MovingRules, loads: Loads
 ) -> RuledTopics:
     """What binds the topics that may move, beside racks and capacities."""
+    shared = LeaderChoice(state)
     constraints = [state.topics[name].constraints if state.barred else None for name in names]
     return RuledTopics(
         rules=[moving.of(name, loads.ids) for name in names],
         closed=np.isin(loads.ids, sorted(moving.opened)),
-        choices={
-            number: LeaderChoice(state, each)
-            for number, each in enumerate(constraints)
-            if each is not None and each.tolerations
-        },
+        choices=[
+            LeaderChoice(state, each) if each is not None and each.tolerations else shared
+            for each in constraints
+        ],
     )
 
 
@@ -136,20 +136,16 @@ def _said_of(plan: Rebalance, repairs: Repairs) -> str:
     said = f"{counted(moves, 'replica')}{size} {'moves' if moves == 1 else 'move'}"
     if repairing:
         said += f" ({repairing} to repair lists, {moves - repairing} to even out)"
-    if plan.reorders == 1:
-        said += ", 1 list gets another leader from among its replicas"
-    else:
-        said += f", {plan.reorders} lists get another leader from among their replicas"
+    gets, its = ("gets", "its") if plan.reorders == 1 else ("get", "their")
+    said += f", {counted(plan.reorders, 'list')} {gets} another leader from among {its} replicas"
     if repairs.left:
         lists = f"{counted(repairs.left, 'list')} {'is' if repairs.left == 1 else 'are'}"
         said += f"; {lists} left to be repaired, beyond the limits of the request"
     if plan.is_cut:
         said += "; the search ended at its limit: ask again, which may find more"
     if shares is not None:
-        said += (
-            f"; the largest dominant share is {_percent(shares.after)}, was "
-            f"{_percent(shares.before)}, and {_percent(shares.fair)} is fair"
-        )
+        was, now, fair = map(_percent, shares)
+        said += f"; the largest dominant share is {now}, was {was}, and {fair} is fair"
     return said
 
 
@@ -178,12 +174,10 @@ def _goal(
     names: Sequence[str],
     loads: Loads,
     repairs: Repairs,
-) -> ResourceGoal | None:
-    """What to come to after the repairs; None: no topic says what it needs, numbers decide."""
+) -> ResourceGoal:
+    """What to come to after the repairs."""
     needs = [topic.need for topic in state.topics.values() if topic.need is not None]
     resources = sorted({name for need in needs for name, _, _ in need.by_name()})
-    if not needs:
-        return None
     capacities, used = [], []
     for spu_id, slots, count in zip(
         loads.ids.tolist(), loads.capacities.tolist(), loads.replicas.tolist(), strict=True
@@ -194,10 +188,11 @@ def _goal(
         used.append([count, *[uses[name] for name in resources]])
     return ResourceGoal(
         needs=[_topic_need(state.topics[name].need, resources) for name in names],
-        capacities=capacities,
-        used=used,
+        capacities=np.array(capacities, dtype=object),
+        used=np.array(used, dtype=object),
         band_percent=BAND_PERCENT if event.band_percent is None else event.band_percent,
-        bytes_max=None if event.max_bytes is None else event.max_bytes - repairs.size,
+        bytes_max=inf if event.max_bytes is None else event.max_bytes - repairs.size,
+        decides=bool(needs),
     )
 
 
@@ -223,9 +218,9 @@ def _percent(share: Fraction) -> str:
     return f"{tenths // 10}.{tenths % 10} %"
 
 
-def _other_racks(state: ClusterState, loads: Loads) -> dict[int, int]:
-    """Rack numbers of the SPUs that `loads` does not have, counted on from those that it has."""
-    known = dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))
-    number_of = {state.spus[SpuId(i)].rack or "": number for i, number in known.items()}
-    others = [(i, spu) for i, spu in sorted(state.spus.items()) if i not in known]
-    return {i: number_of.setdefault(spu.rack or "", len(number_of)) for i, spu in others}
+def _racks(state: ClusterState) -> dict[int, int]:
+    """The number of each SPU's rack."""
+    numbers: dict[str, int] = {}
+    return {
+        i: numbers.setdefault(spu.rack or "", len(numbers)) for i, spu in sorted(state.spus.items())
+    }

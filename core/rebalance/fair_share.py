@@ -30,7 +30,6 @@ from spu_assigner.core.rebalance.ruled_lists import RuledLists
 from spu_assigner.core.state.ledger import CountArray
 
 ALL_SETS_OF: Final = 8  # racks
-KEYS_MAX: Final = 2**62
 
 Table = NDArray[np.signedinteger[Any]]  # shape (kinds of lists, racks)
 Shares = list[Fraction]
@@ -86,17 +85,13 @@ def kinds_of(lists: ClusterLists, ruled: RuledLists) -> tuple[Kinds, CountArray]
     # Of those of one length that may go anywhere, from a rack for each replica, one stands for all.
     is_plain = ((in_order[:, 1:] != in_order[:, :-1]) | (in_order[:, 1:] < 0)).all(axis=1)
     is_plain &= (lists.is_movable | (lists.racks < 0)).all(axis=1)
-    is_plain[ruled.rows] = False
+    is_plain &= ~ruled.is_ruled
     keys = np.where(is_plain, -1 - units, np.arange(len(units)))
     _, rows, alike_to = np.unique(keys, return_index=True, return_inverse=True)
     table = np.column_stack((units[rows], lists.is_movable[rows, 0], ruled.room(rows)))
-    keys, size = np.zeros(len(table), dtype=np.int64), 1  # numbers of rows that are alike
+    keys = np.zeros(len(table), dtype=np.int64)  # numbers of rows that are alike
     for column in table.T:
-        ways = int(column.max(initial=0)) + 1
-        if size * ways > KEYS_MAX:
-            known, keys = np.unique(keys, return_inverse=True)
-            size = len(known)
-        keys, size = keys * ways + column, size * ways
+        keys = np.unique(keys * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
     _, rows, kind_of = np.unique(keys, return_index=True, return_inverse=True)
     of = kind_of[alike_to]
     return Kinds(lists=np.bincount(of), units=table[rows, 0], room=table[rows, 2:]), of

@@ -17,15 +17,20 @@ Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 (successive 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import floor
 from typing import Final
 
 import numpy as np
-from spu_assigner.core.rebalance.fair_share import Bands
+from spu_assigner.core.rebalance.fair_share import Bands, Shares
+from spu_assigner.core.rebalance.lists import Step
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
 from spu_assigner.core.state.ledger import CountArray
 
 FAR: Final = 2**60
+LOAD_BITS: Final = 20  # of the fraction of a replica by which loads are compared
 LOOK: Final = 20_000  # what a look at an SPU costs, beside those at its replicas
 
 Hop = tuple[int, int, int]  # giver, taker, cost
@@ -142,3 +147,42 @@ class _Flow:
             self._pool.transfer(unit, taker)
         self.counts[hops[0][0]] -= 1
         self.counts[hops[-1][1]] += 1
+
+
+def in_order(
+    steps: Sequence[Step], counts: CountArray, planned: CountArray, shares: Shares, bands: Bands, /
+) -> Iterator[Step]:
+    """The steps in the order to be made; `planned` are the counts after all of them.
+
+    The most overloaded giver comes first, each to the least loaded SPUs that are to take from it.
+    A move waits until its taker has room, below its band's ceiling or what it is to have in the
+    end. Steps in a circle, which change no count, are left out: they alone can come to wait for
+    each other.
+    """
+    loads = [
+        (count << LOAD_BITS) - floor(share * 2**LOAD_BITS)
+        for count, share in zip(counts.tolist(), shares, strict=True)
+    ]
+    room = (np.maximum(bands.ceilings, planned) - counts).tolist()
+    waiting = defaultdict[int, deque[Step]](deque)  # by taker
+    by_taker = _by_load(steps, [step.taker for step in steps], loads)
+    by_giver = _by_load(by_taker, [step.giver for step in by_taker], [-load for load in loads])
+    for step in by_giver:
+        ready: Step | None = step
+        while ready is not None:
+            if room[ready.taker] <= 0:
+                waiting[ready.taker].append(ready)
+                break
+            yield ready
+            room[ready.taker] -= 1
+            room[ready.giver] += 1
+            ready = waiting[ready.giver].popleft() if waiting[ready.giver] else None
+
+
+def _by_load(steps: Sequence[Step], spus: Sequence[int], loads: Sequence[int]) -> list[Step]:
+    """Those of the SPUs with the least load first, which is one replica more for each step."""
+    before, keys = Counter[int](), list[int]()
+    for spu in spus:
+        keys.append(loads[spu] + (before[spu] << LOAD_BITS))
+        before[spu] += 1
+    return [steps[at] for at in sorted(range(len(steps)), key=keys.__getitem__)]

@@ -43,15 +43,14 @@ class ClusterLists:
 
     @classmethod
     def of(cls, topics: Sequence[IdMatrix], loads: Loads, racks: Mapping[int, int]) -> ClusterLists:
-        """Those of these topics. The SPUs of `loads` take part; `racks` has the rack numbers of
-        others, counted like theirs."""
+        """Those of these topics. The SPUs of `loads` take part; `racks` are those of all SPUs."""
         ids = stacked(topics)
         found = np.minimum(np.searchsorted(loads.ids, ids), len(loads.ids) - 1)
-        known, rack_of = np.unique(loads.racks, return_inverse=True)
+        own = [racks[i] for i in loads.ids.tolist()]
+        known, rack_of = np.unique(own, return_inverse=True)
         number_of = {rack: number for number, rack in enumerate(known.tolist())}
         every = np.unique(ids[ids >= 0])
-        rack_by_id = {**racks, **dict(zip(loads.ids.tolist(), loads.racks.tolist(), strict=True))}
-        numbers = [number_of.setdefault(rack_by_id[i], len(number_of)) for i in every.tolist()]
+        numbers = [number_of.setdefault(racks[i], len(number_of)) for i in every.tolist()]
         at = np.where(ids >= 0, np.searchsorted(every, ids), len(every))
         return cls(
             topics=np.repeat(np.arange(len(topics), dtype=np.int32), list(map(len, topics))),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -27,15 +28,14 @@ from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.limits import BAND, REBALANCE_MOVES_MAX
 from spu_assigner.core.base.replica_lists import IdMatrix
 from spu_assigner.core.rebalance.fair_share import Bands, fair_shares, kinds_of
-from spu_assigner.core.rebalance.flow import even_out
+from spu_assigner.core.rebalance.flow import even_out, in_order
 from spu_assigner.core.rebalance.leaders import even_leaders
 from spu_assigner.core.rebalance.lists import ClusterLists, ListMove, Step
-from spu_assigner.core.rebalance.move_order import in_order
-from spu_assigner.core.rebalance.relief import find_relief
+from spu_assigner.core.rebalance.relief import Relief
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
-from spu_assigner.core.rebalance.resource_goal import ResourceGoal, ShareChange, dominant_share
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal
 from spu_assigner.core.rebalance.ruled_lists import RuledLists, RuledTopics
-from spu_assigner.core.state.leading import LeaderChoice, swap_leaders
+from spu_assigner.core.state.leading import swap_leaders
 from spu_assigner.core.state.ledger import CountArray, Loads
 
 LOOKS_MAX: Final = 1_200_000_000  # for replicas that do not go in one step; some 1.3 s
@@ -50,7 +50,8 @@ class Rebalance:
     moves: tuple[ListMove, ...]  # in the order to be made
     reorders: int  # lists that get another leader from among their members
     size: int = 0  # bytes that the moves copy, as far as topics say
-    shares: ShareChange | None = None  # None: there was no goal of resources
+    # The largest dominant share before and after, and the fair one; None: numbers decided.
+    shares: tuple[Fraction, Fraction, Fraction] | None = None
     is_cut: bool = False  # the search ended at its limit: another request may find more
 
 
@@ -61,17 +62,14 @@ def plan_rebalance(
     racks: Mapping[int, int],
     max_moves: int,
     band: int = BAND,
-    choice: LeaderChoice | None = None,
-    goal: ResourceGoal | None = None,
-    ruled: RuledTopics | None = None,
+    goal: ResourceGoal,
+    ruled: RuledTopics,
 ) -> Rebalance:
     """Even out replicas, then leaders.
 
     `topics` are the matrices of the topics that may move, short lists padded with -1 at the end;
     they are only read. `loads` are the online SPUs that are not cordoned, saturated ones too, with
-    all that they hold; `racks` has the rack numbers of the SPUs in the lists that are not in
-    `loads`, counted like those in `loads`. max_moves >= 0. `choice` is given where SPUs are
-    demoted, `ruled` where topics have rules or replicas that stay.
+    all that they hold; `racks` has the rack numbers of all SPUs. max_moves >= 0.
 
     A plan carried out whole leaves nothing to a second one, unless lists came to more racks: they
     may not come back from there, so other shares may then be the permitted ones.
@@ -82,33 +80,23 @@ def plan_rebalance(
     if len(loads.ids) == 0 or int(loads.capacities.sum()) == 0 or not topics:
         return Rebalance(changed={}, moves=(), reorders=0)
     lists = ClusterLists.of(topics, loads, racks)
-    if ruled is None:
-        closed = np.zeros(lists.spus, dtype=np.bool_)
-        ruled = RuledTopics(rules=[None] * len(topics), closed=closed)
     is_closed = np.append(ruled.closed, False)[lists.places]
     has_rules = np.array([rules is not None for rules in ruled.rules])[lists.topics]
     lists.places[is_closed & ~has_rules[:, None]] = lists.spus
-    under_rules = RuledLists(ruled, lists, fullness=_fullness(loads, goal))
+    under_rules = RuledLists(ruled, lists, loads.ids, fullness=goal.dominant_shares())
     before, other_leads = lists.ids.copy(), loads.leaders - lists.leads()
     steps: Iterable[Step]
-    relief = None
-    if goal is not None:
-        choices = {} if choice is None else dict.fromkeys(range(len(topics)), choice)
-        demoted = {
-            topic: np.flatnonzero(np.isin(loads.ids, each.demoted)).tolist()
-            for topic, each in {**choices, **ruled.choices}.items()
-        }
-        relief = find_relief(lists, goal, under_rules, demoted=demoted)
+    relief = Relief(lists, goal, under_rules) if goal.decides else None
+    if relief is not None:
         steps, is_cut = relief.steps, relief.is_cut
     else:
         steps, is_cut = _steps_by_count(lists, loads, under_rules, max_moves=max_moves, band=band)
     moves, reorders, size = _carry_out(steps, lists, loads, goal, max_moves=max_moves)
-    given, is_lead_cut = _choose_leaders(
-        lists, loads, other_leads, choice=choice, goal=goal, ruled=under_rules
-    )
+    given, is_lead_cut = _choose_leaders(lists, loads, other_leads, goal=goal, ruled=under_rules)
     shares = None
-    if goal is not None and relief is not None:
-        shares = goal.change(lists, relief.fixed, relief.fair)
+    if relief is not None:
+        used = goal.movable(lists) + relief.fixed
+        shares = goal.largest(goal.used), goal.largest(used), relief.fair
     return Rebalance(
         changed=lists.changed(topics, before),
         moves=tuple(moves),
@@ -117,14 +105,6 @@ def plan_rebalance(
         shares=shares,
         is_cut=is_cut or is_lead_cut,
     )
-
-
-def _fullness(loads: Loads, goal: ResourceGoal | None) -> list[int]:
-    """The share of each SPU that is used, of slots or of any resource."""
-    capacities, used = loads.capacities[:, None].tolist(), loads.replicas[:, None].tolist()
-    if goal is not None:
-        capacities, used = goal.capacities, goal.used
-    return [dominant_share(*pair) for pair in zip(used, capacities, strict=True)]
 
 
 def _steps_by_count(
@@ -158,7 +138,7 @@ def _carry_out(
     steps: Iterable[Step],
     lists: ClusterLists,
     loads: Loads,
-    goal: ResourceGoal | None,
+    goal: ResourceGoal,
     *,
     max_moves: int,
 ) -> tuple[list[ListMove], int, int]:
@@ -170,10 +150,8 @@ def _carry_out(
             lists.lead(step.row, step.taker)
             reorders += 1
             continue
-        each = 0 if goal is None else goal.needs[int(lists.topics[step.row])].size
-        if len(moves) == max_moves or (
-            goal is not None and goal.bytes_max is not None and size + each > goal.bytes_max
-        ):
+        each = goal.needs[int(lists.topics[step.row])].size
+        if len(moves) == max_moves or size + each > goal.bytes_max:
             break
         size += each
         moves.append(lists.move(step, int(loads.ids[step.taker])))
@@ -185,21 +163,12 @@ def _choose_leaders(
     loads: Loads,
     other_leads: CountArray,
     *,
-    choice: LeaderChoice | None,
-    goal: ResourceGoal | None,
+    goal: ResourceGoal,
     ruled: RuledLists,
 ) -> tuple[int, bool]:
     """Give away what demoted SPUs lead, then even out leaders: how many lists got another one, and
     whether the search ended at its limit."""
-    able, reorders = np.ones(lists.ids.shape, dtype=np.bool_), 0
-    if goal is not None:
-        is_settled = np.array([need.leader != need.follower for need in goal.needs])
-        able[is_settled[lists.topics]] = False
-    by_choice: list[tuple[LeaderChoice, CountArray]] = []  # who may lead, with the lists
-    if choice is not None:
-        own = ruled.choices
-        by_choice.append((choice, np.flatnonzero(~np.isin(lists.topics, list(own)))))
-        by_choice += [(own[at], np.flatnonzero(lists.topics == at)) for at in own]
+    reorders, by_choice = 0, ruled.by_choice(lists)
     led = dict(zip(loads.ids.tolist(), (other_leads + lists.leads()).tolist(), strict=True))
     for each, rows in by_choice:
         each.led.update({i: count for i, count in led.items() if i in each.led})
@@ -207,8 +176,9 @@ def _choose_leaders(
         swap_leaders(lists.ids, swaps)
         swap_leaders(lists.places, swaps)
         reorders += len(swaps)
-        able[rows] &= ~np.isin(lists.ids[rows], each.demoted)
-    able &= ruled.able_to_lead(lists)
+    able = ruled.able_to_lead(lists)
+    is_settled = np.array([need.leader != need.follower for need in goal.needs])
+    able[is_settled[lists.topics]] = False
     places, leads = np.where(able, lists.places, lists.spus), other_leads + lists.leads()
     leader_of, is_cut = even_leaders(lists.topics, places, leads, loads.capacities)
     for row, leader in leader_of.items():

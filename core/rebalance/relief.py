@@ -1,270 +1,220 @@
 """The moves of few bytes that bring all SPUs under their goals, by resources.
 
-The goal of an SPU is its ceiling, the band above the fair dominant share, or what it holds for good
-where that is more.
+The goal of an SPU is the *bound*, the band above the fair dominant share, or what it holds for good
+where that is more. The *excess* of an SPU beyond its goal is its largest share less the bound.
 
 Rules:
-- The SPU furthest over gives first: the replicas of the fewest bytes that relieve it (`covering`),
-  the largest first, each to the SPU of the least share that comes to be over by none, or else to
-  one that can be relieved in turn, up to `DEPTH` times. Leads alone cost no bytes.
-- What cannot be given is left out, and others are chosen. Where nothing relieves the SPU, it gives
-  all that makes it less over.
-- One pass improves on that: the steps of each SPU are undone and chosen again, and kept if less is
-  over the goals, first of the SPU furthest over, then in all; then by bytes, then by steps.
-- A replica moves once at most, and never to an SPU that was in its list at first; a list whose lead
-  passes has no moves. So any prefix of the steps is a plan.
+- The SPU of the largest excess gives one replica, or a lead alone, which costs no bytes, to an SPU
+  that comes to have a smaller excess. What the first has less, without half of what the other has
+  more, is the gain; the step of the largest gain for its price is taken. Of those as good it is
+  the one that the SPU has less by, then to where the excess, then the share, is the least.
+- Where no such step helps, it gives one and takes another. Where that does not help, it is left.
+- The price is the square root of the bytes. One pass improves on that: the steps of each SPU, then
+  each step, are left out and others chosen, at the price of one for each, of the root and of the
+  bytes. They are kept if the largest excess is smaller, then the sum of excesses, then the bytes,
+  then the number of steps.
+- A replica moves once at most, never to an SPU that was in its list at first, and to another rack
+  only if its list never was there; a list whose lead passes has no moves. So any prefix of the
+  steps is a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from math import floor
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
-from spu_assigner.core.rebalance.covering import Item, least_cover
+import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.rebalance.lists import ClusterLists, Step
-from spu_assigner.core.rebalance.resource_goal import (
-    SHARE_BITS,
-    Amounts,
-    ResourceGoal,
-    add,
-    dominant_share,
-    fair_level,
-)
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, fair_level
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
-DEPTH: Final = 2  # SPUs that give in turn
-KINDS: Final = 24  # of replicas that cannot be given, then an SPU is given up
-TAKERS: Final = 3  # that may give in turn
-LOOKS_OF_ITEM: Final = 16  # what it takes to weigh replicas that are alike
-LOOKS_OF_STEP: Final = 8  # what it takes to undo a step and to make it again
-LOOKS_MAX: Final = 300_000  # at replicas and SPUs; some 2 s
+LOOKS_MAX: Final = 2_000_000  # at replicas, SPUs and steps, then nothing is improved; some 1.5 s
+LOOKS_OF_STEP: Final = 64  # what it takes to choose one, beside those at what is given and taken
+LEAST: Final = 1e-18  # excess of an SPU beyond its goal, which is rounded down
 
-Demoted = Mapping[int, Collection[int]]
+Numbers = NDArray[np.float64]
 
 
-class Kind(NamedTuple):
-    """Replicas of a topic that take the same amounts, or their leads."""
-
-    topic: int
-    is_leader: bool  # False also where leaders take what followers do
-    is_lead: bool = False  # the lead alone
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Relief:
-    """What was found."""
-
-    steps: list[Step]
-    fair: Fraction  # dominant share
-    fixed: list[Amounts]  # what SPUs hold for good
-    is_cut: bool  # the search ended at its limit
-
-
-def find_relief(
-    lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists, *, demoted: Demoted
-) -> Relief:
     """Steps of few bytes that bring the SPUs into the band above the fair dominant share.
 
-    `demoted`: of each topic the positions of SPUs that take no lead, if there are some. Any prefix
-    of the steps keeps all rules.
+    Any prefix of the steps keeps all rules.
     """
-    fixed = [list(amounts) for amounts in goal.used]
-    for amounts, moving in zip(fixed, goal.movable(lists), strict=True):
-        add(amounts, moving, -1)
-    fair = fair_level(lists, goal, fixed, ruled)
-    bound = fair * (100 + goal.band_percent) / 100
-    goals = [
-        [max(low, min(has, floor(has * bound))) for has, low in zip(capacities, held, strict=True)]
-        for capacities, held in zip(goal.capacities, fixed, strict=True)
-    ]
-    search = _Search(lists, goal, goals, ruled, demoted)
-    search.relieve_all()
-    search.improve()
-    is_cut = search.looks > LOOKS_MAX
-    return Relief(steps=search.steps, fair=fair, fixed=fixed, is_cut=is_cut)
 
-
-class _Search:
-    def __init__(
-        self,
-        lists: ClusterLists,
-        goal: ResourceGoal,
-        goals: list[Amounts],
-        ruled: RuledLists,
-        demoted: Demoted,
-    ) -> None:
+    def __init__(self, lists: ClusterLists, goal: ResourceGoal, ruled: RuledLists) -> None:
+        self.fixed = goal.used - goal.movable(lists)  # what SPUs hold for good
+        self.fair = fair_level(lists, goal, self.fixed, ruled)  # dominant share
+        bound = self.fair * (100 + goal.band_percent) / 100
+        ceilings = goal.capacities * bound.numerator // bound.denominator
+        goals = np.maximum(self.fixed, np.minimum(goal.capacities, ceilings))
         self.steps: list[Step] = []
-        self.looks = self._size = 0  # bytes moved
-        self._spus, self._needs, self._ruled = lists.spus, goal.needs, ruled
-        self._demoted, self._capacities, self._goals = demoted, goal.capacities, goals
-        self._used = [list(amounts) for amounts in goal.used]
-        self._topics: list[int] = lists.topics.tolist()
-        self._rack_of: list[int] = lists.rack_of.tolist()
+        self._looks = 0
+        self._ruled, self._bound = ruled, float(bound)
+        # A kind is a topic and a role: follower, leader, or the lead alone; the last is nothing.
+        # Amounts are exact up to all capacities.
+        self._used, self._goals, self._capacities = (
+            np.array(amounts, dtype=np.float64) for amounts in (goal.used, goals, goal.capacities)
+        )
+        self._topics = len(goal.needs)
+        followers = np.array([need.follower for need in goal.needs], dtype=np.float64)
+        leaders = np.array([need.leader for need in goal.needs], dtype=np.float64)
+        nothing = np.zeros_like(followers[:1])
+        self._amounts = np.concatenate((followers, leaders, leaders - followers, nothing))
+        self._nothing = 3 * self._topics
+        sizes = [need.size for need in goal.needs]
+        self._sizes = [*sizes, *sizes, *[0] * self._topics, 0]
+        # Leads, and what has no bytes, cost as one.
+        bytes_of = np.maximum(self._sizes, 1).astype(np.float64)
+        bytes_of[-1] = 0
+        self._prices = np.sign(bytes_of), np.sqrt(bytes_of), bytes_of
+        self._price = self._prices[1]
+        self._topic_of: list[int] = lists.topics.tolist()
+        self._rack_of: list[int] = [*lists.rack_of.tolist(), -1]
         self._first, self._rows = lists.places.tolist(), lists.places.tolist()
-        self._first_racks, self._racks = lists.racks.tolist(), lists.racks.tolist()
+        self._first_racks: list[list[int]] = lists.racks.tolist()
         self._led: set[int] = set()  # lists that have another leader
         self._able: list[list[bool]] = ruled.able_to_lead(lists).tolist()
-        # Of each SPU the lists in which it has a replica at first.
-        self._held: list[dict[Kind, list[int]]] = [{} for _ in range(self._spus)]
+        self._left_out: Step | None = None
+        has_role = (followers != leaders).any(axis=1).tolist()
+        # Of each SPU the lists in which it has a replica at first, by kind.
+        self._held: list[dict[int, list[int]]] = [{} for _ in range(lists.spus)]
         for row, members in enumerate(self._rows):
+            topic = self._topic_of[row]
             for at, spu in enumerate(members):
-                kind = self._kind(row, at)
-                for is_lead in (False, True)[: 1 + kind.is_leader] if spu < self._spus else ():
-                    each = kind._replace(is_lead=is_lead)
-                    self._held[spu].setdefault(each, []).append(row)
-        self._order: list[int] = []  # SPUs, the least share first
+                roles = (1, 2) if at == 0 and has_role[topic] else (0,)
+                for role in roles if spu < lists.spus else ():
+                    self._held[spu].setdefault(topic + role * self._topics, []).append(row)
+        # What each SPU may give in exchange: nothing, or any of its kinds.
+        kinds, spus = [self._nothing] * lists.spus, list(range(lists.spus))
+        for spu, held in enumerate(self._held):
+            kinds += held
+            spus += [spu] * len(held)
+        self._exchanged, self._takers = np.array(kinds), np.array(spus)
+        self._over = self._excess(self._used, spus[: lists.spus])
+        self._relieve_all()
+        self._improve()
+        self.is_cut = self._looks > LOOKS_MAX  # the search ended at its limit
 
-    def relieve_all(self) -> None:
-        """Bring the SPUs under their goals, the one furthest beyond first."""
-        given_up = set[int]()
-        while over := [
-            (-excess, spu)
-            for spu, excess in enumerate(self._excesses())
-            if excess and spu not in given_up
-        ]:
-            spu = min(over)[1]
-            shares = map(dominant_share, self._used, self._capacities)
-            self._order = [at for _, at in sorted(zip(shares, range(self._spus), strict=True))]
-            if not self._relieve(spu, DEPTH):
-                self._relieve(spu, 0, is_part=True)
-                given_up.add(spu)
+    def _excess(self, used: Numbers, spus: Any) -> Numbers:
+        """Those of SPUs that use so much."""
+        shares = used / np.maximum(self._capacities[spus], 1)
+        is_over = used > self._goals[spus]
+        over = np.where(is_over, np.maximum(shares - self._bound, LEAST), 0)
+        return np.asarray(over.max(axis=-1))
 
-    def improve(self) -> None:
-        """Undo the steps by which each SPU gives, or takes, and choose again."""
-        for spu in sorted({spu for step in self.steps for spu in step[1:3]}):
-            before = list(self.steps)
-            kept = [step for step in before if spu not in step[1:3]]
-            if self.looks > LOOKS_MAX or len(kept) == len(before):
-                continue
-            key = self._key()
-            self._redo(kept)
-            self.looks += len(before) * LOOKS_OF_STEP
-            self.relieve_all()
-            if self._key() >= key:
-                self._redo(before)
+    def _relieve_all(self) -> None:
+        """Bring the SPUs under their goals."""
+        is_left = np.zeros(len(self._over), dtype=np.bool_)
+        while (over := np.where(is_left, 0, self._over)).any() and self._looks <= 2 * LOOKS_MAX:
+            spu = int(over.argmax())
+            steps = self._best_steps(spu) or self._best_steps(spu, is_exchange=True)
+            is_left[spu] = not steps
+            for step in steps:
+                self._make(step)
 
-    def _redo(self, steps: Iterable[Step]) -> None:
-        """Make these steps from the beginning, those that can be made."""
-        self._undo(0)
-        for step in steps:
-            if self._may(step):
-                at = self._rows[step.row].index(step.giver)
-                kind = self._kind(step.row, at)._replace(is_lead=step.is_lead)
-                if self._beyond(step.taker, self._amounts(kind)) is not None:
-                    self._make(step)
+    def _improve(self) -> None:
+        """Leave out steps and choose others."""
+        for price in self._prices:
+            self._price = price
+            for spu in sorted({step.giver for step in self.steps}):
+                self._choose_again([step for step in self.steps if step.giver == spu])
+        for price in reversed(self._prices):
+            self._price = price
+            for step in sorted(self.steps, key=lambda each: (-self._sizes[self._kind(each)], each)):
+                self._left_out = step
+                self._choose_again([step])
 
-    def _relieve(self, spu: int, depth: int, *, is_part: bool = False) -> bool:
-        """Let an SPU give the replicas of the fewest bytes that relieve it. If it cannot, nothing
-        is changed; with `is_part`, what makes it less over."""
-        begin, others = len(self.steps), set[Kind]()
-        while self._excess(spu):
-            first, kinds = len(self.steps), self._least_kinds(spu, others, is_part=is_part)
-            for kind in kinds:
-                over_max = max(self._excess(spu) - 1, 0) if is_part else 0
-                if kind not in others and not self._give(spu, kind, depth, over_max=over_max):
-                    others.add(kind)
-                    if not is_part:
-                        self._undo(first)
-                        break
-            if not kinds or len(others) > KINDS:
-                if not is_part:
-                    self._undo(begin)
-                return False
-        return True
-
-    def _least_kinds(self, spu: int, others: Collection[Kind], *, is_part: bool) -> list[Kind]:
-        """What to give, the largest first, so that the resource that is furthest over is relieved;
-        nothing of these others. Where all together do not relieve it, all in part, else none."""
-        if self.looks > 2 * LOOKS_MAX:
-            return []
-        shares = self._shares_over(spu)
-        index = shares.index(max(shares))
-        offers = list[tuple[Kind, Item]]()
-        for kind, rows in self._held[spu].items():
-            copies = sum(spu in self._rows[row] and row not in self._led for row in rows)
-            gain = self._amounts(kind)[index]
-            if copies and gain > 0 and kind not in others:
-                size = 0 if kind.is_lead else self._needs[kind.topic].size
-                offers.append((kind, Item(gain, size, copies)))
-        self.looks += len(offers) * LOOKS_OF_ITEM
-        amount = self._used[spu][index] - self._goals[spu][index]
-        counts = least_cover([item for _, item in offers], amount)
-        if counts is None:
-            counts = [item.copies * is_part for _, item in offers]
-        pairs = zip(offers, counts, strict=True)
-        found = [(-item.size, kind) for (kind, item), count in pairs for _ in range(count)]
-        return [kind for _, kind in sorted(found)]
-
-    def _give(self, spu: int, kind: Kind, depth: int, *, over_max: int) -> bool:
-        """Let an SPU give such a replica, to one that comes over its goal by more than `over_max`
-        then only if that can be relieved in turn."""
-        rows, beyond = self._held[spu][kind], list[tuple[int, Step]]()
-        for taker in self._order if self.looks <= 2 * LOOKS_MAX else ():
-            step = Step(-1, spu, taker, kind.is_lead)
-            over = self._beyond(taker, self._amounts(kind))
-            is_far = over is not None and over > over_max
-            if over is None or taker == spu or (is_far and (not depth or len(beyond) == TAKERS)):
-                continue
-            self.looks += 1 + len(rows)
-            found = next((row for row in rows if self._may(step._replace(row=row))), None)
-            if found is not None and not is_far:
-                self._make(step._replace(row=found))
-                return True
-            if found is not None:
-                beyond.append((over, step._replace(row=found)))
-        ways, begin = list[tuple[int, list[Step]]](), len(self.steps)
-        for _, step in sorted(beyond):
-            self._make(step)
-            if self._relieve(step.taker, depth - 1):
-                ways.append((self._size, self.steps[begin:]))
-            self._undo(begin)
-        for step in min(ways, key=lambda way: way[0])[1] if ways else ():
-            self._make(step)
-        return bool(ways)
-
-    def _excess(self, spu: int) -> int:
-        """By how much of a share the SPU is over its goal; 0: it is not."""
-        return max(0, *self._shares_over(spu))
-
-    def _shares_over(self, spu: int) -> list[int]:
-        triples = zip(self._used[spu], self._goals[spu], self._capacities[spu], strict=True)
-        return [
-            ((used - goal) << SHARE_BITS) // (capacity or 1) for used, goal, capacity in triples
+    def _choose_again(self, steps: Sequence[Step]) -> None:
+        """Take back those of these steps that make no room for others, and choose other ones."""
+        if self._looks > LOOKS_MAX:
+            return
+        self._looks += LOOKS_OF_STEP + len(self.steps)
+        before, key = set(self.steps), self._key()
+        last_to = {step.taker: at for at, step in enumerate(self.steps)}
+        taken_back = [
+            step
+            for step in steps
+            if step in before and last_to.get(step.giver, -1) < self.steps.index(step)
         ]
+        for step in taken_back:
+            self._take_back(step)
+        self._relieve_all()
+        if self._key() >= key:
+            for step in [each for each in self.steps if each not in before or each in taken_back]:
+                self._take_back(step)
+            for step in taken_back:
+                self._make(step)
 
-    def _excesses(self) -> list[int]:
-        self.looks += self._spus
-        return [self._excess(spu) for spu in range(self._spus)]
+    def _best_steps(self, spu: int, *, is_exchange: bool = False) -> list[Step]:
+        """What an SPU gives, and takes in exchange; empty: nothing makes anything better."""
+        now, found, best = float(self._over[spu]), list[Step](), 0.0
+        kinds = np.array([*self._held[spu]], dtype=np.int64)
+        lowers = now - self._excess(self._used[spu] - self._amounts[kinds], spu)
+        # Rounded, so that those of equal rates are compared by what comes next.
+        rates = (lowers / self._price[kinds]).astype(np.float32)
+        count = None if is_exchange else len(self._over)
+        takers, exchanged = self._takers[:count], self._exchanged[:count]
+        returned, over_before = self._amounts[exchanged], self._over[takers]
+        used, capacities = self._used[takers] - returned, self._capacities[takers]
+        shares = (self._used / np.maximum(self._capacities, 1)).max(axis=1)[takers]
+        self._looks += LOOKS_OF_STEP + len(kinds)
+        for at in np.lexsort((self._prices[-1][kinds], -lowers, -rates)).tolist():
+            if rates[at] <= best:
+                break
+            kind = int(kinds[at])
+            if not any(self._is_there(row, spu) for row in self._held[spu][kind]):
+                continue
+            amounts = self._amounts[kind]
+            own = self._excess(self._used[spu] - amounts + returned, spu)
+            over = self._excess(used + amounts, takers)
+            gains = now - own - (over - over_before) / 2
+            rates_now = (gains / (self._price[kind] + self._price[exchanged])).astype(np.float32)
+            may = (rates_now > best) & (np.maximum(own, over) < now) & (takers != spu)
+            may &= ((used + amounts <= capacities) | (amounts <= 0)).all(axis=1)
+            good = np.flatnonzero(may)
+            self._looks += LOOKS_OF_STEP + len(takers) // 4
+            for each in good[np.lexsort((shares[good], over[good], -rates_now[good]))].tolist():
+                steps = self._steps(spu, kind, int(takers[each]), int(exchanged[each]))
+                if steps:
+                    found, best = steps, rates_now[each]
+                    break
+        return found
 
-    def _key(self) -> tuple[int, ...]:
-        """The largest share over a goal, the sum of these, bytes, steps."""
-        found = self._excesses()
-        return max(found), sum(found), self._size, len(self.steps)
+    def _steps(self, spu: int, kind: int, taker: int, exchanged: int) -> list[Step]:
+        """Those by which an SPU gives one kind and takes another; empty: they are not permitted."""
+        first = self._step(spu, kind, taker)
+        if exchanged == self._nothing or first is None:
+            return [] if first is None else [first]
+        self._make(first)
+        second = self._step(taker, exchanged, spu)
+        self._take_back(first)
+        return [] if second is None else [first, second]
 
-    def _beyond(self, spu: int, amounts: Amounts) -> int | None:
-        """By how much of a share an SPU comes over its goal with these; None: over its capacity."""
-        worst = 0
-        for capacity, used, goal, amount in zip(
-            self._capacities[spu], self._used[spu], self._goals[spu], amounts, strict=True
-        ):
-            if amount > 0 and used + amount > goal:
-                if used + amount > capacity:
-                    return None
-                worst = max(worst, ((used + amount - goal) << SHARE_BITS) // capacity)
-        return worst
+    def _step(self, giver: int, kind: int, taker: int) -> Step | None:
+        """One by which such a replica goes there; None: none is permitted."""
+        rows, amounts = self._held[giver][kind], self._amounts[kind]
+        self._looks += len(rows)
+        if ((self._used[taker] + amounts > self._capacities[taker]) & (amounts > 0)).any():
+            return None
+        steps = (Step(row, giver, taker, kind >= 2 * self._topics) for row in rows)
+        return next(filter(self._may, steps), None)
 
-    def _amounts(self, kind: Kind) -> Amounts:
-        need = self._needs[kind.topic]
-        if kind.is_lead:
-            return [a - b for a, b in zip(need.leader, need.follower, strict=True)]
-        return need.leader if kind.is_leader else need.follower
+    def _key(self) -> tuple[float, ...]:
+        """The largest excess, the sum of all, bytes, steps."""
+        size = sum(self._sizes[self._kind(step)] for step in self.steps)
+        return float(self._over.max()), float(self._over.sum()), size, len(self.steps)
 
-    def _kind(self, row: int, at: int) -> Kind:
-        need = self._needs[self._topics[row]]
-        return Kind(self._topics[row], at == 0 and need.leader != need.follower)
+    def _kind(self, step: Step) -> int:
+        topic = self._topic_of[step.row]
+        if step.is_lead:
+            return topic + 2 * self._topics
+        leader = topic + self._topics
+        is_leader = self._first[step.row][0] == step.giver and leader in self._held[step.giver]
+        return leader if is_leader else topic
+
+    def _is_there(self, row: int, spu: int) -> bool:
+        return row not in self._led and spu in self._rows[row]
 
     def _may(self, step: Step) -> bool:
         """Whether racks, rules and roles permit a step.
@@ -273,43 +223,40 @@ class _Search:
         """
         row, giver, taker, is_lead = step
         members, first = self._rows[row], self._first[row]
-        if row in self._led or giver not in members:
+        if not self._is_there(row, giver) or step == self._left_out:
             return False
-        if members[0] == giver and taker in self._demoted.get(self._topics[row], ()):
+        if members[0] == giver and self._ruled.is_demoted(taker, self._topic_of[row]):
             return False
         if is_lead:
             return members == first and taker in members and self._able[row][members.index(taker)]
-        if self._ruled.has(row):
+        if self._ruled.is_ruled[row]:
             return bool(self._ruled.takers(row, first.index(giver))[taker])
         if taker in members or taker in first or self._ruled.closed[taker]:
             return False
         rack = self._rack_of[taker]
-        here, at_first = self._racks[row].count(rack), self._first_racks[row].count(rack)
-        return rack == self._rack_of[giver] or here < max(1, at_first)
+        racks = {*self._first_racks[row], *map(self._rack_of.__getitem__, members)}
+        return rack == self._rack_of[giver] or rack not in racks
 
     def _make(self, step: Step) -> None:
         self._apply(step, 1)
         self.steps.append(step)
 
-    def _undo(self, count: int) -> None:
-        """Undo the steps after so many."""
-        while len(self.steps) > count:
-            self._apply(self.steps.pop(), -1)
+    def _take_back(self, step: Step) -> None:
+        self.steps.remove(step)
+        self._apply(step, -1)
 
     def _apply(self, step: Step, sign: int) -> None:
         """Make a step, or, with a sign of -1, take it back."""
         row, giver, taker, is_lead = step
-        members, racks = self._rows[row], self._racks[row]
-        before, after = (giver, taker) if sign > 0 else (taker, giver)
-        at = members.index(before)
-        kind = self._kind(row, at)._replace(is_lead=is_lead)
+        members, amounts = self._rows[row], sign * self._amounts[self._kind(step)]
         if is_lead:
-            other = members.index(after)
-            for each in (members, racks):
-                each[at], each[other] = each[other], each[at]
+            at, other = members.index(giver), members.index(taker)
+            members[at], members[other] = taker, giver
             self._led ^= {row}
+        elif sign > 0:
+            members[members.index(giver)] = taker
         else:
-            members[at], racks[at] = after, self._rack_of[after]
-            self._size += sign * self._needs[kind.topic].size
-        add(self._used[giver], self._amounts(kind), -sign)
-        add(self._used[taker], self._amounts(kind), sign)
+            members[members.index(taker)] = giver
+        spus = [giver, taker]
+        self._used[spus] += np.stack((-amounts, amounts))
+        self._over[spus] = self._excess(self._used[spus], spus)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -31,7 +31,7 @@ from spu_assigner.core.constraints.rule_table import BoundRules
 from spu_assigner.core.placement.choose import Chooser, bind_topic, binding_rules, topic_chooser
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.ledger import Loads
+from spu_assigner.core.state.ledger import CountArray, Loads
 
 SHARE_BITS: Final = 32  # of the fraction by which shares of capacity are compared
 LISTS_MAX: Final = 40_000  # searched for a move, and moves found; some 1 s
@@ -39,20 +39,6 @@ LOOKS_A_LIST: Final = 128  # at kinds of SPUs: so many count as another list,
 SPUS_A_LIST: Final = 16  # and so many SPUs that are taken apart by a topic's rules
 
 Cost = tuple[int, int]  # broken rules, unevenness over racks
-
-
-@dataclass(slots=True, kw_only=True)
-class Repairs:
-    """The lists that are repaired, and what that changes."""
-
-    matrices: dict[int, IdMatrix] = field(default_factory=dict)  # by topic index, where one differs
-    moves: list[ListMove] = field(default_factory=list)
-    changes: defaultdict[str | None, Counter[int]] = field(
-        default_factory=lambda: defaultdict(Counter)
-    )  # of what SPUs hold, by resource; None: of slots
-    leads: Counter[int] = field(default_factory=Counter)  # how many lists more SPUs lead
-    size: int = 0  # bytes
-    left: int = 0  # lists that are not repaired, because of the limits
 
 
 def repair_lists(
@@ -71,12 +57,15 @@ def repair_lists(
     `matrices` has their lists, which are only read, `sizes` the bytes of a replica of each; `loads`
     are the SPUs that take part.
     """
-    repairing = _Repairing(state, loads, max_moves, inf if max_bytes is None else max_bytes)
+    repairs = Repairs(state, loads, max_moves, inf if max_bytes is None else max_bytes)
     closed = {i for i in loads.ids.tolist() if state.spus[SpuId(i)].is_closed}
-    racks = _Racks(state, [*state.ring.ids.tolist(), *moving.opened])
+    names_of = {int(spu_id): spu.rack or "" for spu_id, spu in sorted(state.spus.items())}
+    ids, racks = np.array([*names_of]), np.unique([*names_of.values()], return_inverse=True)[1]
+    open_ids = [*state.ring.ids.tolist(), *moving.opened]
+    open_racks = np.unique(racks[np.isin(ids, open_ids)]).tolist()
     for index, (name, matrix) in enumerate(zip(names, matrices, strict=True)):
         is_racked, breaks = not state.topics[name].ignore_rack, kept_rules(state, name)
-        rows = racks.uneven(matrix) if is_racked else set()
+        rows = _uneven(matrix, racks, ids, open_racks) if is_racked else set()
         if breaks is not None:
             rows.update(
                 at for at, row in enumerate(matrix.tolist()) if breaks.broken(_members(row))
@@ -84,10 +73,10 @@ def repair_lists(
         if rows:
             rules = moving.of(name, loads.ids)
             stays = closed if rules is None else {*loads.ids[rules.stays].tolist()}
-            spu_racks = racks.names if is_racked else {}
-            topic = _RepairedTopic(index, name, sizes[index], breaks, rules, stays, spu_racks)
-            repairing.repair(topic, matrix, sorted(rows))
-    return repairing.found
+            of_topic = names_of if is_racked else {}
+            topic = _RepairedTopic(index, name, sizes[index], breaks, rules, stays, of_topic)
+            repairs.repair(topic, matrix, sorted(rows))
+    return repairs
 
 
 def _members(row: Sequence[int]) -> list[int]:
@@ -111,9 +100,17 @@ class _RepairedTopic:
         return broken, sum(count * count for count in counts.values())
 
 
-class _Repairing:
+class Repairs:
+    """The lists that are repaired, and what that changes."""
+
     def __init__(self, state: ClusterState, loads: Loads, max_moves: int, max_bytes: float) -> None:
-        self.found = Repairs()
+        self.matrices: dict[int, IdMatrix] = {}  # by topic index, where one differs
+        self.moves: list[ListMove] = []
+        # Of what SPUs hold, by resource; None: of slots.
+        self.changes: defaultdict[str | None, Counter[int]] = defaultdict(Counter)
+        self.leads = Counter[int]()  # how many lists more SPUs lead
+        self.size = 0  # bytes
+        self.left = 0  # lists that are not repaired, because of the limits
         self._state, self._ids = state, loads.ids
         self._max_moves, self._max_bytes = max_moves, max_bytes
         self._lists = 0
@@ -124,23 +121,23 @@ class _Repairing:
 
     def repair(self, topic: _RepairedTopic, matrix: IdMatrix, rows: Sequence[int]) -> None:
         """Repair these lists of a topic."""
-        chooser, found = self._chooser(topic.name), self.found
+        chooser = self._chooser(topic.name)
         for number, row in enumerate(rows):
             if self._lists >= LISTS_MAX:
-                found.left += len(rows) - number
+                self.left += len(rows) - number
                 return
             members = _members(matrix[row].tolist())
             while (move := self._best_move(topic, members, chooser)) is not None:
-                if len(found.moves) == self._max_moves or found.size + topic.size > self._max_bytes:
-                    found.left += 1
+                if len(self.moves) == self._max_moves or self.size + topic.size > self._max_bytes:
+                    self.left += 1
                     break
                 at, taken = move
                 gone, members[at] = members[at], taken
                 self._count(topic, chooser, gone, taken, leads=at == 0)
-                if topic.index not in found.matrices:
-                    found.matrices[topic.index] = matrix.copy()
-                found.matrices[topic.index][row, at] = taken
-                found.moves.append(
+                if topic.index not in self.matrices:
+                    self.matrices[topic.index] = matrix.copy()
+                self.matrices[topic.index][row, at] = taken
+                self.moves.append(
                     ListMove(topic=topic.index, partition=row, gone=gone, taken=taken)
                 )
 
@@ -155,13 +152,13 @@ class _Repairing:
             self._plain = None  # It does not know of this.
         need = self._state.topics[topic.name].need
         for spu_id, more in ((gone, -1), (taken, 1)):
-            self.found.changes[None][spu_id] += more
-            self.found.leads[spu_id] += more * leads
+            self.changes[None][spu_id] += more
+            self.leads[spu_id] += more * leads
             self._held[spu_id] += more
             for name, follower, leader in () if need is None else need.by_name():
-                self.found.changes[name][spu_id] += more * (leader if leads else follower)
+                self.changes[name][spu_id] += more * (leader if leads else follower)
         self._lists += 1
-        self.found.size += topic.size
+        self.size += topic.size
 
     def _best_move(
         self, topic: _RepairedTopic, members: list[int], chooser: Chooser
@@ -205,33 +202,25 @@ class _Repairing:
         """That of a topic; all without rules and demands share one."""
         topic = self._state.topics[name]
         if topic.need is not None or topic.ignore_rack or binding_rules(self._state, name):
-            return topic_chooser(self._state, name, changes=self.found.changes)
+            return topic_chooser(self._state, name, changes=self.changes)
         if self._plain is None:
-            self._plain = topic_chooser(self._state, name, changes=self.found.changes)
+            self._plain = topic_chooser(self._state, name, changes=self.changes)
         bind_topic(self._plain, self._state, name)
         return self._plain
 
 
-class _Racks:
-    """The racks of all SPUs."""
-
-    def __init__(self, state: ClusterState, open_ids: Sequence[int]) -> None:
-        """`open_ids` are the SPUs that may take replicas."""
-        self.names = {int(spu_id): spu.rack or "" for spu_id, spu in sorted(state.spus.items())}
-        self._ids = np.array([*self.names], dtype=np.int64)
-        self._of = np.unique([*self.names.values()], return_inverse=True)[1]
-        self._open = np.unique(self._of[np.isin(self._ids, open_ids)]).tolist()
-
-    def uneven(self, matrix: IdMatrix) -> set[int]:
-        """The lists that have two more on a rack than on another that may take one."""
-        if not self._open:
-            return set()
-        at = np.minimum(np.searchsorted(self._ids, matrix), len(self._ids) - 1)
-        racks = np.where(matrix == PADDING, PADDING, self._of[at])
-        least = most = np.zeros(len(matrix), dtype=np.int64)
-        if len(self._open) <= matrix.shape[1]:
-            least = np.min([(racks == rack).sum(axis=1) for rack in self._open], axis=0)
-        for column in racks.T:
-            here = (racks == column[:, None]).sum(axis=1)
-            most = np.maximum(most, np.where(column == PADDING, 0, here))
-        return set(np.flatnonzero(most >= least + 2).tolist())
+def _uneven(
+    matrix: IdMatrix, racks: CountArray, ids: CountArray, open_racks: list[int]
+) -> set[int]:
+    """The lists that have two more on a rack than on another that may take one; `racks` are those
+    of all SPUs, which have these ids."""
+    at = np.minimum(np.searchsorted(ids, matrix), len(ids) - 1)
+    found = np.where(matrix == PADDING, PADDING, racks[at])
+    least = most = np.zeros(len(matrix), dtype=np.int64)
+    if len(open_racks) <= matrix.shape[1]:
+        counts = [(found == rack).sum(axis=1) for rack in open_racks]
+        least = np.min(counts, axis=0, initial=matrix.shape[1])
+    for column in found.T:
+        here = (found == column[:, None]).sum(axis=1)
+        most = np.maximum(most, np.where(column == PADDING, 0, here))
+    return set(np.flatnonzero(most >= least + 2).tolist())

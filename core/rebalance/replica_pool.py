@@ -28,7 +28,6 @@ LOOKS_MAX: Final = 250_000  # more in all; some 0.6 s
 LOOKS_LEAST: Final = 6
 CELLS_MAX: Final = 2**24  # replicas of an SPU, times SPUs that may take them
 LOOKS_OF_RULED: Final = 2_000  # what it takes to ask the rules about a replica
-TABLES_MAX: Final = 32  # of SPUs that are kept
 NO_WAY: Final = 9  # more than it costs to pass a replica
 
 Positions = NDArray[np.signedinteger[Any]]  # of SPUs, or rows
@@ -50,10 +49,8 @@ class ReplicaPool:
         self._racks_at_first = np.where(racks < 0, self._rack_count, racks)
         self._racks = self._racks_at_first.copy()
         self._closed = ruled.closed
-        self._is_ruled = np.zeros(len(racks), dtype=np.bool_)
-        self._is_ruled[ruled.rows] = True
+        self._is_ruled = ruled.is_ruled
         self._reach: dict[int, list[tuple[int, Positions]]] = {}
-        self._tables: dict[int, tuple[Positions, NDArray[np.int8]]] = {}
         self.looks = 0  # at whether an SPU may take a replica, along paths
 
     def deal(self, excess: CountArray, lack: CountArray) -> CountArray:
@@ -129,7 +126,7 @@ class ReplicaPool:
     def reach(self, giver: int) -> list[tuple[int, Positions]]:
         """Costs -1, 0, 1, and who can take one of the giver's replicas at that cost."""
         if giver not in self._reach:
-            costs = self._costs(giver)[1]
+            costs = self._table(giver)[1]
             self._reach[giver] = [
                 (cost, np.flatnonzero((costs == cost).any(axis=0))) for cost in (-1, 0, 1)
             ]
@@ -137,7 +134,7 @@ class ReplicaPool:
 
     def find(self, giver: int, taker: int, cost: int) -> Unit:
         """A replica that can pass so, of the topic of which the taker has the fewest."""
-        rows, costs = self._costs(giver)
+        rows, costs = self._table(giver)
         rows = rows[costs[:, taker] == cost]
         if len(rows) == 0:
             raise InvariantError(f"no replica that {giver} can pass to {taker} at cost {cost}")
@@ -145,14 +142,6 @@ class ReplicaPool:
         counts = np.searchsorted(known, topics, "right") - np.searchsorted(known, topics)
         row = int(rows[np.argmin(counts)])
         return row, self._now[row].tolist().index(giver)
-
-    def _costs(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
-        """The table of an SPU, kept from the search for its transfers."""
-        if giver not in self._tables:
-            if len(self._tables) == TABLES_MAX:
-                self._tables.clear()
-            self._tables[giver] = self._table(giver)
-        return self._tables[giver]
 
     def _table(self, giver: int) -> tuple[Positions, NDArray[np.int8]]:
         """The rows of an SPU, of very many some; for each what it costs that an SPU takes the
@@ -197,7 +186,6 @@ class ReplicaPool:
         row, giver = unit[0], int(self._now[unit])
         for spu in (giver, taker) if self._is_ruled[row] else (*self._now[row].tolist(), taker):
             self._reach.pop(spu, None)
-            self._tables.pop(spu, None)
         self._now[unit], self._racks[unit] = taker, self._rack_of[taker]
 
     def moved(self) -> int:

@@ -18,13 +18,15 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from spu_assigner.core.rebalance.fair_share import Kinds, fair_shares, kinds_of
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.rebalance.ruled_lists import RuledLists
 
 SHARE_BITS: Final = 107  # tell any two shares apart
 
-Amounts = list[int]  # by resource, slots first
+Amounts = Sequence[int]  # by resource, slots first
+Table = NDArray[np.object_]  # integers; shape (SPUs, resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,61 +43,36 @@ class ResourceGoal:
     """What there is, by SPU in the order of `Loads`, and what is wanted."""
 
     needs: Sequence[TopicNeed]  # of the topics that may move
-    capacities: list[Amounts]
-    used: list[Amounts]
+    capacities: Table
+    used: Table
     band_percent: int  # above the fair dominant share
-    bytes_max: int | None = None  # to be moved
+    bytes_max: float  # to be moved
+    decides: bool  # some topic says what it needs; else numbers of replicas decide
 
-    def movable(self, lists: ClusterLists) -> list[Amounts]:
-        """What the replicas that may move take on each SPU."""
-        found = [[0] * len(amounts) for amounts in self.used]
-        for topic, row in zip(lists.topics.tolist(), lists.places.tolist(), strict=True):
-            need = self.needs[topic]
-            for at, spu in enumerate(row):
-                if spu < lists.spus:
-                    add(found[spu], need.follower if at else need.leader)
+    def dominant_shares(self) -> list[int]:
+        """Of each SPU the largest of used / capacity, rounded down to so many bits."""
+        shares = (self.used << SHARE_BITS) // np.maximum(self.capacities, 1)
+        found: list[int] = shares.max(axis=1).tolist()
         return found
 
-    def change(self, lists: ClusterLists, fixed: Sequence[Amounts], fair: Fraction) -> ShareChange:
-        """What comes of it once the lists are these; `fixed` is what SPUs hold for good."""
-        after = self.movable(lists)
-        for amounts, held in zip(after, fixed, strict=True):
-            add(amounts, held)
-        return ShareChange(before=self._largest(self.used), after=self._largest(after), fair=fair)
+    def movable(self, lists: ClusterLists) -> Table:
+        """What the replicas that may move take on each SPU."""
+        found = np.zeros_like(self.used)
+        followers = np.array([need.follower for need in self.needs], dtype=object)
+        leaders = np.array([need.leader for need in self.needs], dtype=object)
+        for column, spus in enumerate(lists.places.T):
+            here = np.flatnonzero(spus < lists.spus)
+            np.add.at(found, spus[here], (followers if column else leaders)[lists.topics[here]])
+        return found
 
-    def _largest(self, used: Sequence[Amounts]) -> Fraction:
+    def largest(self, used: Table) -> Fraction:
         """The largest dominant share; of what an SPU has none of nothing is counted."""
-        return max(
-            Fraction(amount, capacity)
-            for pair in zip(used, self.capacities, strict=True)
-            for amount, capacity in zip(*pair, strict=True)
-            if capacity
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareChange:
-    """Dominant shares: the largest before and after, and the fair one."""
-
-    before: Fraction
-    after: Fraction
-    fair: Fraction
-
-
-def add(amounts: Amounts, more: Amounts, sign: int = 1) -> None:
-    """Add to, or take from, amounts in place."""
-    for index, amount in enumerate(more):
-        amounts[index] += sign * amount
-
-
-def dominant_share(used: Amounts, capacities: Amounts) -> int:
-    """The largest of used / capacity, rounded down to so many bits."""
-    pairs = zip(used, capacities, strict=True)
-    return max((amount << SHARE_BITS) // (capacity or 1) for amount, capacity in pairs)
+        has = self.capacities > 0
+        return max(map(Fraction, used[has].tolist(), self.capacities[has].tolist()))
 
 
 def fair_level(
-    lists: ClusterLists, goal: ResourceGoal, fixed: Sequence[Amounts], ruled: RuledLists
+    lists: ClusterLists, goal: ResourceGoal, fixed: Table, ruled: RuledLists
 ) -> Fraction:
     """The fair dominant share; `fixed` is what SPUs hold for good.
 
@@ -108,9 +85,8 @@ def fair_level(
     pairs = np.stack((kind_of, lists.topics))
     pairs, counts = np.unique(pairs, axis=1, return_counts=True)
     levels = [Fraction(0)]
-    for index in range(len(goal.capacities[0])):
-        capacities = [amounts[index] for amounts in goal.capacities]
-        held = [amounts[index] for amounts in fixed]
+    for index in range(goal.capacities.shape[1]):
+        capacities, held = goal.capacities[:, index].tolist(), fixed[:, index].tolist()
         needs = [(need.follower[index], need.leader[index]) for need in goal.needs]
         largest = max(map(max, needs))
         if largest:

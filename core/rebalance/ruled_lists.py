@@ -11,8 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -36,7 +36,7 @@ class RuledTopics:
 
     rules: Sequence[TopicMoves | None]
     closed: Flags  # SPUs to which replicas of topics without rules do not go, and that they keep
-    choices: Mapping[int, LeaderChoice] = field(default_factory=dict)  # where they have their own
+    choices: Sequence[LeaderChoice]  # of leaders; topics may share one
 
 
 class RuledLists:
@@ -46,15 +46,17 @@ class RuledLists:
     """
 
     def __init__(
-        self, topics: RuledTopics, lists: ClusterLists, *, fullness: Sequence[int]
+        self, topics: RuledTopics, lists: ClusterLists, ids: IdArray, *, fullness: Sequence[int]
     ) -> None:
-        """`fullness` is of the SPUs."""
-        self.closed, self.choices = topics.closed, topics.choices
+        """`ids` and `fullness` are of the SPUs."""
+        self.closed, self._choices, self._ids = topics.closed, topics.choices, ids
         self._rules = {
             row: rules
             for row, topic in enumerate(lists.topics.tolist())
             if (rules := topics.rules[topic]) is not None
         }
+        has_rules = [rules is not None for rules in topics.rules]
+        self.is_ruled: Flags = np.array(has_rules)[lists.topics]  # by list
         self._at_first, self._fullness = lists.copy(), fullness
         tables = [rules.table for rules in self._rules.values()]
         masks = {table.allowed.tobytes(): table.allowed for table in tables}
@@ -67,39 +69,40 @@ class RuledLists:
         kept = KEPT_MAX // max(1, lists.ids.shape[1] * lists.spus)
         self._of = lru_cache(maxsize=kept)(self._found)
 
-    @property
-    def rows(self) -> IdArray:
-        """The lists under rules, ascending."""
-        return np.array([*self._rules], dtype=np.int32)
-
-    def has(self, row: int) -> bool:
-        """Whether a list is under rules."""
-        return row in self._rules
-
     def takers(self, row: int, at: int) -> Flags:
         """The SPUs that may take that replica of a list."""
         return np.asarray(self._of(row)[at])
 
+    def by_choice(self, lists: ClusterLists) -> list[tuple[LeaderChoice, CountArray]]:
+        """The choices that leave out demoted SPUs, each with the lists whose leaders it chooses."""
+        topics: dict[LeaderChoice, list[int]] = {}
+        for topic, choice in enumerate(self._choices):
+            if choice.demoted:
+                topics.setdefault(choice, []).append(topic)
+        return [(each, np.flatnonzero(np.isin(lists.topics, of))) for each, of in topics.items()]
+
+    def is_demoted(self, spu: int, topic: int) -> bool:
+        """Whether an SPU takes no lead of a topic."""
+        return int(self._ids[spu]) in self._choices[topic].demoted
+
     def able_to_lead(self, lists: ClusterLists) -> Flags:
-        """Which members may lead the lists, as far as the rules of topics go."""
+        """Which members may lead the lists."""
         able = np.ones(lists.ids.shape, dtype=np.bool_)
+        for choice, rows in self.by_choice(lists):
+            able[rows] = ~np.isin(lists.ids[rows], choice.demoted)
         for row, rules in self._rules.items():
             found = rules.table.leaders(lists.members(row))
-            able[row, : len(found)] = found
+            able[row, : len(found)] &= found
         return able
 
     def room(self, rows: CountArray) -> IdMatrix:
         """For how many replicas of each of these lists each zone has room, beside those that stay;
         shape (lists, zones)."""
         lists, zone_of, sizes = self._at_first, self.zone_of, np.bincount(self.zone_of)
-        racks, stays, is_ruled = (
-            lists.racks[rows],
-            ~lists.is_movable[rows],
-            np.isin(rows, self.rows),
-        )
+        racks, stays = lists.racks[rows], ~lists.is_movable[rows]
         is_open = np.bincount(zone_of[~self.closed], minlength=len(sizes)) > 0
         room = np.tile(is_open, (len(rows), 1)).astype(np.int32)
-        for at in np.flatnonzero(is_ruled).tolist():
+        for at in np.flatnonzero(self.is_ruled[rows]).tolist():
             places, may_hold = lists.places[rows[at]], self._of(int(rows[at])).any(axis=0)
             may_hold[places[places < lists.spus]] = True
             room[at] = np.bincount(zone_of[may_hold], minlength=len(sizes)) > 0

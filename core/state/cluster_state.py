@@ -156,7 +156,6 @@ class ClusterState:
         """What a rebalance weighs of these SPUs, which are given by ascending id."""
         return Loads(
             ids=ids,
-            racks=self.ring.rack_numbers(ids),
             capacities=self.ledger.capacities(ids),
             replicas=self.ledger.counts(ids),
             leaders=self.ledger.leaders(ids),

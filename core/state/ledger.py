@@ -34,7 +34,6 @@ class Loads(FrozenStruct, frozen=True, kw_only=True):
     """SPUs by ascending id; every array has shape (n,) and is only read."""
 
     ids: IdArray
-    racks: IdArray  # rack numbers, 0 … in name order; an SPU without a rack is on rack ""
     capacities: CountArray  # replica slots
     replicas: CountArray  # held now, over all topics
     leaders: CountArray  # lists led now, over all topics

@@ -55,6 +55,11 @@ class OneCluster:
     def manual(self, topic: str, *lists: list[int]) -> list[Answer]:
         return self.apply(self.build.manual(topic, *lists))
 
+    def rebalance(self, max_moves: int = 10_000, **given: Any) -> TopicStatus:
+        """Ask for a rebalance, and give its answer."""
+        found = self.apply(self.build.rebalance(max_moves, **given))
+        return next(each for each in found if isinstance(each, TopicStatus))
+
     def lists(self, topic: str) -> list[list[int]]:
         return self.state.topics[topic].replicas.lists().tolist()
 

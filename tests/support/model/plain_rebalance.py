@@ -7,13 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import ceil, floor
-from typing import Final
+from math import ceil, floor, inf
+from typing import Any, Final
 
 import numpy as np
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance.lists import ListMove
 from spu_assigner.core.rebalance.planning import Rebalance, plan_rebalance
+from spu_assigner.core.rebalance.resource_goal import ResourceGoal, TopicNeed
+from spu_assigner.core.rebalance.ruled_lists import RuledTopics
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import Loads
 
 PLENTY: Final = 10**9
@@ -38,7 +42,6 @@ class Cluster:
         other = [self.other.get(i, 0) for i in ids]
         return Loads(
             ids=np.array(ids, dtype=np.int32),
-            racks=np.array([self.racks[i] for i in ids], dtype=np.int32),
             capacities=np.array([self.capacities[i] for i in ids], dtype=np.int64),
             replicas=np.array([held[i] for i in ids], dtype=np.int64) + other,
             leaders=np.array([led[i] for i in ids], dtype=np.int64) + np.array(other) // 2,
@@ -51,7 +54,22 @@ class Cluster:
             padded = [row + [-1] * (width - len(row)) for row in topic]
             matrices.append(np.array(padded, dtype=np.int32))
         copies = [matrix.copy() for matrix in matrices]
-        plan = plan_rebalance(matrices, self.loads(), racks=self.racks, max_moves=max_moves)
+        loads, choice = self.loads(), LeaderChoice(ClusterState("c"))
+        ruled = RuledTopics(
+            rules=[None] * len(matrices),
+            closed=np.zeros(len(loads.ids), dtype=np.bool_),
+            choices=[choice] * len(matrices),
+        )
+        goal = ResourceGoal(
+            needs=[TopicNeed(follower=[1], leader=[1], size=0)] * len(matrices),
+            capacities=loads.capacities[:, None].astype(object),
+            used=loads.replicas[:, None].astype(object),
+            band_percent=0,
+            bytes_max=inf,
+            decides=False,
+        )
+        given: dict[str, Any] = {"racks": self.racks, "goal": goal, "ruled": ruled}
+        plan = plan_rebalance(matrices, loads, max_moves=max_moves, **given)
         assert all(map(np.array_equal, matrices, copies)), "the input was written to"
         return plan
 

@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuJoined, TopicCreate
-from spu_assigner.core.base.records import Record, Status, TopicStatus
-from spu_assigner.core.decision.machine import step
+from spu_assigner.core.base.events import Policy
+from spu_assigner.core.base.records import Status
 from spu_assigner.core.rebalance import planning
 from spu_assigner.core.rebalance.replica_pool import ReplicaPool
-from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.one_cluster import OneCluster
 from support.model.plain_rebalance import Cluster
 
 PARTITIONS = 3_000
@@ -97,24 +96,12 @@ def test_racks_are_kept_where_many_units_pass_at_once() -> None:
     assert len(plan.moves) == max(above, below)
 
 
-def grown() -> ClusterState:
-    state = ClusterState("c")
-    joins = [SpuJoined(event_id=f"j{at}", cluster_id="c", spu_id=at) for at in range(6)]
-    create = TopicCreate(
-        event_id="t", cluster_id="c", topic="t", partitions=900, replication_factor=3
-    )
-    for event in (*joins[:3], create, *joins[3:]):
-        step(state, event, default_policy=Policy.BALANCED)
-    return state
-
-
-def asked(state: ClusterState, max_moves: int, event_id: str = "ask") -> TopicStatus:
-    event = ClusterRebalance(event_id=event_id, cluster_id="c", max_moves=max_moves)
-    return answer(step(state, event, default_policy=Policy.BALANCED))
-
-
-def answer(records: tuple[Record, ...] | list[Record]) -> TopicStatus:
-    return next(record for record in records if isinstance(record, TopicStatus))
+def grown() -> OneCluster:
+    life = OneCluster()
+    life.join(0, 1, 2)
+    life.create("t", 900, 3, policy=Policy.BALANCED)
+    life.join(3, 4, 5)
+    return life
 
 
 def test_too_many_moves_are_rejected_and_the_answer_says_what_to_ask_for(
@@ -122,21 +109,21 @@ def test_too_many_moves_are_rejected_and_the_answer_says_what_to_ask_for(
 ) -> None:
     """The plan would keep all others waiting; so many at a time come to the same."""
     monkeypatch.setattr(planning, "REBALANCE_MOVES_MAX", 500)
-    state = grown()
-    refused = asked(state, 1_000)
+    life = grown()
+    refused = life.rebalance(1_000)
     assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MANY_MOVES)
     assert "max_moves 500" in (refused.message or "")
-    moves = [asked(state, 500, f"ask {at}").moves for at in range(4)]
+    moves = [life.rebalance(500).moves for _ in range(4)]
     assert moves == [500, 500, 347, 0]  # 3 * 449 in all
 
 
 def test_a_search_that_ends_at_its_limit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found is done, and asking again may find more."""
-    state = grown()
+    life = grown()
     evened = planning.even_out
 
     def cut(*given: object, **_: object) -> object:
         return evened(*given, looks_max=0)  # type: ignore[arg-type]
 
     monkeypatch.setattr(planning, "even_out", cut)
-    assert "ended at its limit" in (asked(state, 10_000).message or "")
+    assert "ended at its limit" in (life.rebalance().message or "")

@@ -155,7 +155,7 @@ def test_what_led_nothing_leads_its_part_of_each_topic(
         life.create(f"t{number}", partitions, 3, policy=Policy.BALANCED)
     life.demote(0)
     life.undemote(0)
-    life.apply(life.build.rebalance(0))
+    life.rebalance(0)
     fair = partitions / spus
     for number in range(topics):
         leaders = Counter(row[0] for row in life.lists(f"t{number}"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from spu_assigner.core import Assigner
 from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from support.events.builders import Events
 from support.model.exact_relief import Demand, Weighted
@@ -286,10 +287,13 @@ def test_a_number_out_of_its_limits_is_refused(given: dict[str, int], code: Code
     assert (answer.status, answer.code) == (Status.REJECTED, code)
 
 
-@pytest.mark.thorough
-def test_steps_that_turn_out_to_be_needless_are_left_out() -> None:
-    """Found by a seed: taken back, they left no SPU over its goal, and the plan was not made."""
-    small = drawn(96)
-    cluster = small.weighted()
-    assert small.rebalance().status is Status.ASSIGNED
-    assert cluster.largest(small.lists()) <= cluster.largest()
+def test_an_spu_takes_another_replica_in_exchange() -> None:
+    """Either of its own alone would leave the other SPU with as much."""
+    small = Small()
+    for _ in range(2):
+        small.join(None, 100, disk_bytes=100)
+    for topic, spu, size in (("a", 0, 40), ("b", 0, 30), ("c", 1, 30), ("d", 1, 20)):
+        small.say(small.events.adopt(topic, [spu], policy=Policy.BALANCED))
+        small.measure(topic, demand={"disk_bytes": size})
+    assert small.rebalance().moves == 2
+    assert [each["disk_bytes"] for each in small.weighted().used()] == [60, 60]

@@ -9,15 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.rebalance import repairing
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
-
-
-def asked(life: OneCluster, max_moves: int = 1_000, **given: int) -> TopicStatus:
-    found = life.apply(life.build.rebalance(max_moves, **given))
-    return next(each for each in found if isinstance(each, TopicStatus))
 
 
 def on_racks(racks: str, capacity: int = 100) -> OneCluster:
@@ -37,7 +31,7 @@ def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
     life = on_racks("abb")
     adopt(life, [0, 2, 1], [0, 1, 2])
     life.join(3, rack="c", capacity=100)
-    assert asked(life).moves == 2
+    assert life.rebalance().moves == 2
     assert all({0, 3} < set(row) for row in life.lists("t"))
 
 
@@ -45,7 +39,7 @@ def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
 def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
     life = on_racks(racks)
     adopt(life, [0, 1])
-    assert asked(life).message == (
+    assert life.rebalance().message == (
         "1 replica moves (1 to repair lists, 0 to even out), 0 lists get another leader from among "
         "their replicas"
     )
@@ -57,7 +51,7 @@ def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str, row: list[in
     """Two and two."""
     life = on_racks(racks)
     adopt(life, row)
-    asked(life)
+    life.rebalance()
     assert sorted(Counter(racks[spu] for spu in life.lists("t")[0]).values()) == [2, 2]
 
 
@@ -65,10 +59,10 @@ def test_few_moves_repair_as_much_as_they_may() -> None:
     """And the answer says what is left; leaders alone repair nothing."""
     life = on_racks("aabb")
     adopt(life, *[[0, 1]] * 5)
-    assert (asked(life, 0).moves, asked(life, 2).moves) == (0, 2)
-    answer = asked(life, 1)
+    assert (life.rebalance(0).moves, life.rebalance(2).moves) == (0, 2)
+    answer = life.rebalance(1)
     assert (answer.moves, "2 lists are left to be repaired" in (answer.message or "")) == (1, True)
-    assert "left" not in (asked(life).message or "")
+    assert "left" not in (life.rebalance().message or "")
 
 
 def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +70,8 @@ def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(repairing, "LISTS_MAX", 6)
     life = on_racks("aabb")
     adopt(life, *[[0, 1]] * 5)
-    assert "3 lists are left to be repaired" in (asked(life).message or "")
-    while "left" in (asked(life).message or ""):
+    assert "3 lists are left to be repaired" in (life.rebalance().message or "")
+    while "left" in (life.rebalance().message or ""):
         pass
     assert all({0, 1} & set(row) and {2, 3} & set(row) for row in life.lists("t"))
 
@@ -88,7 +82,7 @@ def test_repairs_count_as_bytes() -> None:
         life.join(spu_id, rack=rack, capacity=100, resources={"disk_bytes": 10_000})
     adopt(life, *[[0, 1]] * 5)
     life.apply(life.build.demand("t", demand={"disk_bytes": 10}))
-    answer = asked(life, max_bytes=35)
+    answer = life.rebalance(max_bytes=35)
     assert answer.moves == 3
     assert (answer.message or "").startswith("3 replicas of 30 bytes move (3 to repair lists")
 
@@ -96,7 +90,7 @@ def test_repairs_count_as_bytes() -> None:
 def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
     life = on_racks("aabb")
     life.create("t", 2, 2, policy=Policy.FLUVIO, ignore_rack=True)
-    assert "to repair" not in (asked(life).message or "")
+    assert "to repair" not in (life.rebalance().message or "")
 
 
 def test_a_level_with_too_many_is_repaired() -> None:
@@ -106,7 +100,7 @@ def test_a_level_with_too_many_is_repaired() -> None:
         life.join(spu_id, capacity=100, labels={"zone": "ab"[spu_id % 2]})
     adopt(life, *[[0, 2]] * 4)
     life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone", 1),))))
-    asked(life)
+    life.rebalance()
     assert all(sorted(spu % 2 for spu in row) == [0, 1] for row in life.lists("t"))
 
 
@@ -122,7 +116,7 @@ def test_no_further_move_makes_a_list_more_even(data: st.DataObject) -> None:
         adopt(life, *data.draw(st.lists(rows, min_size=1, max_size=4)), topic=f"t{number}")
     for spu_id in data.draw(st.sets(st.sampled_from(ids), max_size=2)):
         life.leave(spu_id)
-    while asked(life).moves:  # What evens out may make room for further repairs.
+    while life.rebalance().moves:  # What evens out may make room for further repairs.
         pass
     state = life.state
     for topic in state.topics.values():

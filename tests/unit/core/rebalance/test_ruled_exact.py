@@ -68,7 +68,7 @@ class Seen:
         self.ids: list[int] = []
         self.goal: ResourceGoal | None = None
         self.relief: Relief | None = None
-        plan, even_out, relieve = deciding.plan_rebalance, planning.even_out, planning.find_relief
+        plan, even_out, relieve = deciding.plan_rebalance, planning.even_out, planning.Relief
 
         def relieved(lists: Any, goal: Any, *args: Any, **given: Any) -> Any:
             self.goal = goal
@@ -86,7 +86,7 @@ class Seen:
 
         patch.setattr(deciding, "plan_rebalance", planned)
         patch.setattr(planning, "even_out", evened)
-        patch.setattr(planning, "find_relief", relieved)
+        patch.setattr(planning, "Relief", relieved)
 
 
 def lists_of(state: ClusterState) -> dict[Key, Row]:

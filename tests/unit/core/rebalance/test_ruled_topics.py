@@ -15,7 +15,6 @@ from spu_assigner.core.base.constraints import (
     Toleration,
 )
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import TopicStatus
 from support.events.one_cluster import OneCluster
 
 SSD = Constraints(require=("tier=ssd",))
@@ -40,10 +39,6 @@ class Ruled(OneCluster):
             self.apply(self.build.demand(topic, demand={"disk_bytes": 10}))
         if rules is not None:
             self.apply(self.build.constraints(topic, rules))
-
-    def rebalance(self, **given: Any) -> TopicStatus:
-        found = self.apply(self.build.rebalance(**given))
-        return next(each for each in found if isinstance(each, TopicStatus))
 
     def spus(self, topic: str) -> set[int]:
         return {spu for row in self.lists(topic) for spu in row}

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import TopicStatus
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
@@ -28,11 +27,6 @@ def grown(old: int, new: int, topics: dict[str, int], replicas: int, racks: int)
     return life
 
 
-def rebalance(life: OneCluster, **given: int) -> int:
-    found = life.apply(life.build.rebalance(10_000, **given))
-    return next(each for each in found if isinstance(each, TopicStatus)).moves or 0
-
-
 def on(life: OneCluster, topic: str) -> Counter[int]:
     return Counter(spu for row in life.lists(topic) for spu in row)
 
@@ -43,7 +37,7 @@ def test_each_topic_gives_the_spu_that_joins_its_part(
 ) -> None:
     """Of 6 x 2 on four SPUs 3, or one more or less."""
     life = grown(old, 1, {f"t{at}": partitions for at in range(topics)}, 2, 0)
-    rebalance(life)
+    life.rebalance()
     fair = 2 * partitions / (old + 1)
     assert all(abs(on(life, f"t{at}")[old] - fair) <= 1 for at in range(topics))
 
@@ -55,7 +49,7 @@ def test_new_spus_hold_their_part_of_each_topic(
 ) -> None:
     """A fair part is 20 or 25 %; no list lies on them alone, and no move is one too many."""
     life = grown(old, new, {f"t{at}": 16 for at in range(topics)}, 3, racks)
-    moves = rebalance(life)
+    moves = life.rebalance().moves
     fair = 16 * 3 * topics / (old + new)
     assert moves == new * int(-(-(fair - 1) // 1))  # to one below the fair share
     share = new / (old + new)
@@ -74,7 +68,7 @@ def test_no_new_spu_holds_twice_its_part_of_a_topic(data: st.DataObject) -> None
     sizes = data.draw(st.lists(st.integers(8, 40), min_size=3, max_size=8))
     topics = {f"t{at}": size for at, size in enumerate(sizes)}
     life = grown(old, new, topics, data.draw(st.integers(1, 3)), 0)
-    rebalance(life)
+    life.rebalance()
     for name in topics:
         held = on(life, name)
         most = max(held[spu] for spu in range(old, old + new))
@@ -89,7 +83,7 @@ def test_a_band_of_0_leaves_a_difference_of_one(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=5))
     topics = {f"t{at}": size for at, size in enumerate(sizes)}
     life = grown(old, new, topics, data.draw(st.integers(1, 2)), 0)
-    rebalance(life, band=0)
+    life.rebalance(band=0)
     held = [life.held(spu) for spu in range(old + new)]
     assert max(held) - min(held) <= 1
-    assert rebalance(life, band=0) == 0
+    assert life.rebalance(band=0).moves == 0
