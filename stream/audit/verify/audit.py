@@ -27,7 +27,7 @@ events of the old topic cannot be told from those of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -40,8 +40,6 @@ from spu_assigner.stream.audit.verify.batch_walk import (
 )
 from spu_assigner.stream.audit.verify.digest_order import (
     STATE_KINDS,
-    Event,
-    expected_headers,
     has_expected_headers,
     order_by_digest,
 )
@@ -62,6 +60,7 @@ from spu_assigner.stream.audit.verify.replay import Replay, ReplayError, wire_of
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.shard.bundle import KINDS, Message, MessageKind
+from spu_assigner.stream.kafka.cloud_events import Headers, output_headers
 
 Reached = dict[tuple[str, int], int]  # by topic and partition: the last offset
 
@@ -170,8 +169,7 @@ class _Audit:
                 self._without_replay(marker, messages, inputs)
                 return
             summary = summary_of(buffer)
-            answers = (each for bundle in buffer.bundles() for each in bundle.messages())
-            self._compare(messages, answers)
+            self._compare(messages, _placed_answers(buffer))
         if summary.count != marker.count:
             found, expected = f"{marker.count} messages by the marker", f"{summary.count}"
             self._add(FindingKind.COUNT, found, f"{expected} by the replay")
@@ -180,17 +178,27 @@ class _Audit:
             self._add(FindingKind.DIGEST, found, f"{expected} by the replay")
         self._report.checked(self._index, How.REPLAYED)
 
-    def _compare(self, messages: OutputMessages, answers: Iterable[Message]) -> None:
+    def _compare(
+        self, messages: OutputMessages, answers: Iterable[tuple[int, int, Message]]
+    ) -> None:
         """Compare each message with the replay's."""
         found = {each.ce_id: each for each in messages.all()}
         reached: Reached = {}
-        for answer in answers:
+        for shard, sequence, answer in answers:
             topic = KINDS[MessageKind(answer.kind)][0]
             placed = found.pop(answer.id, None)
             if placed is not None:
                 if topic in COMPACTED:
                     self._latest.found((topic, answer.key), is_gone=answer.value is None)
-                self._compare_one(answer, placed.read, messages.value(answer.id))
+                headers = output_headers(
+                    self._query,
+                    KINDS[MessageKind(answer.kind)][1],
+                    answer.id,
+                    answer.time_ms,
+                    shard=shard,
+                    sequence=sequence,
+                )
+                self._compare_one(answer, headers, placed.read, messages.value(answer.id))
                 self._check_order(placed.read, reached)
             elif topic in COMPACTED:
                 self._latest.missing(self._index, topic, answer)
@@ -200,8 +208,9 @@ class _Audit:
         for placed in found.values():
             self._unexpected(placed, "no such message by the replay")
 
-    def _compare_one(self, answer: Message, read: Read, value: bytes | None) -> None:
-        headers = expected_headers(self._query, answer.kind, answer.id, answer.time_ms)
+    def _compare_one(
+        self, answer: Message, headers: Headers, read: Read, value: bytes | None
+    ) -> None:
         for what, found, expected in (
             ("topic", read.topic, KINDS[MessageKind(answer.kind)][0]),
             ("key", read.key, answer.key),
@@ -227,9 +236,9 @@ class _Audit:
         placed, room = messages.all(), messages.room
         for each in placed:
             self._see(each)
-        events: dict[Event, Read] | None = None
+        events: set[tuple[int, int, int]] | None = None
         if inputs.lacking is None:
-            events = {(source, at.partition, at.offset): at for source, at in inputs.messages}
+            events = {(source, at.partition, at.offset) for source, at in inputs.messages}
             for each in placed:
                 if each.origin[:3] not in events:
                     self._unexpected(each, "an event of the inputs")
@@ -251,7 +260,7 @@ class _Audit:
             self._report.checked(self._index, How.PARTLY)
         else:
             self._report.checked(self._index, How.DIGEST)
-            order = order_by_digest(messages, placed, marker, events)
+            order = order_by_digest(messages, placed, marker.digest)
             reached: Reached = {}
             for each in order or ():
                 self._check_order(each.read, reached)
@@ -311,3 +320,12 @@ class _Audit:
     def _unexpected(self, placed: Placed, expected: str) -> None:
         found = f"ce_id {placed.ce_id.decode()}"
         self._add(FindingKind.UNEXPECTED, found, expected, placed.read)
+
+
+def _placed_answers(buffer: BatchBuffer) -> Iterator[tuple[int, int, Message]]:
+    """A batch's messages with their shard, and their number in it."""
+    counts: dict[int, int] = {}
+    for shard, bundle in buffer.placed():
+        for message in bundle.messages():
+            yield shard, counts.setdefault(shard, 0), message
+            counts[shard] += 1
