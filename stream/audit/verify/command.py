@@ -40,12 +40,12 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
     is reported.
 
     The job may run meanwhile: what it writes after this has begun is left out. Messages are put
-    into a temporary file (TMPDIR), packed.
+    into a temporary file (TMPDIR).
 
     Exit status: 0 all is right; 1 something is not; 2 wrong usage, or Kafka cannot be read.
     """
     from spu_assigner.stream.audit.verify.audit import verify as audit
-    from spu_assigner.stream.audit.verify.reading import Spool, read_history
+    from spu_assigner.stream.audit.verify.history import History, read_history
 
     settings = load_client_settings(flags)
     connection = settings.connection()
@@ -59,12 +59,11 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
             said = time.monotonic()
             click.echo(f"verify: {line}", err=True)
 
-    with Spool() as spool:
-        history = read_history(
+    with History(settings.query_name, connection.prefix) as history:
+        read_history(
             connection,
-            settings.query_name,
-            spool,
-            lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
+            history,
+            lambda: say(f"read {history.count:,} messages, {history.size / 1e6:,.0f} MB"),
         )
         report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
     if output == "json":

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
-from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
+from spu_assigner.stream.audit.verify.history import History
+from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
@@ -61,24 +62,13 @@ class Topics:
 
     def history(self, query: str = "q") -> History:
         """What an audit would read."""
-        parts = {
-            log: Part(
-                topic=log[0],
-                partition=log[1],
-                begin=self.begins[log],
-                end=self.ends[log],
-                messages=reads,
-            )
-            for log, reads in self.logs.items()
-        }
-        return History(
-            query=query,
-            prefix=PREFIX,
-            audit=parts["assigner-audit", 0],
-            commits=parts["assigner-commits", 0],
-            outputs=[part for (name, _), part in parts.items() if name in OUTPUTS],
-            inputs=[part for (name, _), part in parts.items() if name in INPUTS],
-        )
+        history = History(query, PREFIX)
+        history.spans = {log: (self.begins[log], self.ends[log]) for log in self.logs}
+        for reads in self.logs.values():
+            for read in reads:
+                history.add(read)
+        history.close_additions()
+        return history
 
     def expire(self, draw: random.Random, names: Sequence[str]) -> None:
         """Delete the oldest messages of topics, as retention does."""

@@ -14,11 +14,9 @@ from functools import cache
 import pytest
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.audit.verify import batch_walk as verify_walk
 from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import AuditReport, FindingKind, How, Read, VerifyError
 from spu_assigner.stream.audit.verify.replay import wire_of
-from support.events import corruptions
 from support.events.builders import Events
 from support.events.corruptions import AUDIT, COMMITS, CORRUPTIONS
 from support.events.histories import PREFIX, Log, Story, Topics, Writer, written
@@ -244,7 +242,7 @@ def test_a_marker_whose_headers_say_otherwise_is_found(log: Log, kind: FindingKi
     topics.logs[log][1] = read._replace(headers=headers)
     [finding] = verify(topics.history()).findings
     assert finding.kind is kind
-    assert "ce_id=elsewhere" in finding.found
+    assert "elsewhere" in finding.found
 
 
 def two_releases(seed: int) -> Topics:
@@ -299,7 +297,8 @@ def test_what_comes_after_the_fixed_end_is_not_judged() -> None:
     last = topics.logs[AUDIT][-1]
     log = next(log for log, reads in topics.logs.items() if log[0] == "assigner-state" and reads)
     topics.logs[log].pop()
-    history = replace(topics.history(), end_offset=last.offset)
+    history = topics.history()
+    history.end_offset = last.offset
     report = verify(history)
     assert findings(report) == []
     assert report.last is not None
@@ -313,19 +312,7 @@ def test_partitions_that_were_added_are_no_finding() -> None:
         topics.logs[log], topics.ends[log], topics.begins[log] = [], 0, 0
     report = verify(topics.history())
     assert findings(report) == []
-    assert [line.partition(" lies")[0] for line in report.unchecked()] == ["topic-status"]
-
-
-def test_values_that_do_not_fit_into_memory_are_judged_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A batch may hold hundreds of maps of 8 MiB."""
-    monkeypatch.setattr(verify_walk, "MEMORY_SIZE_MAX", 100)
-    for state in STATES:
-        assert findings(verify(sound(4, state).history())) == []
-    topics = sound(4, "whole").copy()
-    assert corruptions.altered(topics, random.Random(4), True) is not None
-    assert not verify(topics.history()).is_right
+    assert [line.partition(" does")[0] for line in report.unchecked()] == ["topic-status"]
 
 
 def test_another_querys_name_is_refused_and_the_right_one_named() -> None:
