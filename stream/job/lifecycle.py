@@ -38,8 +38,6 @@ from spu_assigner.stream.job.checkpoint.recovered import pending_recovery
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.marker_check import (
     as_recovery,
-    is_early,
-    refuse_foreign_early,
     require_own_marker,
 )
 from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
@@ -236,7 +234,6 @@ def start(
         InputError: what was to be read next is no longer in Kafka.
     """
     check_topics(settings.connection().client(), prefix=settings.topic_prefix)
-    refuse_foreign_early(settings)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         spark = build_session(settings, java=None, jars=None)
     else:
@@ -286,8 +283,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             ownership=ownership,
             id_owner=IdOwner(spark, settings),
         )
-        if not is_early(place):
-            require_own_marker(files, settings, place)
+        require_own_marker(files, settings, place)
         with as_recovery(recovery, place):
             sink.open(checkpoint.id)
         watch.health.done(StartStep.MARKER)

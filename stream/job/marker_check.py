@@ -6,13 +6,11 @@ Rules:
 - Anything else means that checkpoint and Kafka do not fit together. Resuming would lose or repeat
   answers, so the query stops, and the error says what was found and what to do.
 - The sink checks this when it has taken the transactional id, and is the authority. The checkpoint
-  is checked before as well, so that a job that is refused has shut nobody out, and has not waited
-  for Spark's start.
+  is checked before as well, so that a job that is refused has shut nobody out.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -22,13 +20,9 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
-    CheckpointDamagedError,
     Files,
-    absolute,
-    is_local,
     read_checkpoint,
 )
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.checkpoint.recovered import (
     AGAIN,
     Recovery,
@@ -41,10 +35,6 @@ from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, topic_name
 
 LOOK_SECONDS_MAX: Final = 10.0  # it takes a tenth of a second; the sink waits longer
-# Where a site's file systems may be named: a path without a scheme may then be one of theirs.
-_SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
-_OPTIONS: Final = "PYSPARK_SUBMIT_ARGS"
-_NAMING: Final = ("defaultFS", "--properties-file", "ClassPath", "class-path")  # options that do
 
 
 class SinkError(AssignerError):
@@ -127,29 +117,6 @@ def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
         f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; resume "
         f"that checkpoint, or {RECOVER}, or choose another query name and topic prefix"
     )
-
-
-def is_early(place: str) -> bool:
-    """Whether a checkpoint can be read before Spark is started: it is on this machine for sure."""
-    if place.startswith("file:"):
-        return True
-    is_named = any(os.environ.get(name) for name in _SITES) or any(
-        word in os.environ.get(_OPTIONS, "") for word in _NAMING
-    )
-    return is_local(place) and not is_named
-
-
-def refuse_foreign_early(settings: Settings) -> None:
-    """Refuse a checkpoint that the last marker is not of, before Spark is started.
-
-    Raises:
-        ForeignCheckpointError, RecoveryError: the marker is of another checkpoint.
-        PrefixTakenError: it is of another query.
-    """
-    place = absolute(settings.checkpoint)
-    if is_early(place):
-        with suppress(OSError, CheckpointDamagedError):  # The start has a name for what it is.
-            require_own_marker(LocalFiles(), settings, place)
 
 
 def require_own_marker(files: Files, settings: Settings, place: str) -> None:

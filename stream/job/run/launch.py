@@ -22,7 +22,6 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
-from spu_assigner.stream.job.marker_check import refuse_foreign_early
 from spu_assigner.stream.job.run.demo import Play
 from spu_assigner.stream.job.run.scenario import examples
 from spu_assigner.stream.job.session import build_session, ensure_jars
@@ -111,7 +110,6 @@ def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None
         running.say(f"topics: {len(report.created)} created, {len(report.unchanged)} were there")
     if plan.home is None:
         check_topics(connection.client(), prefix=connection.prefix)
-        refuse_foreign_early(running.settings)
     if plan.demo_prefix is not None:
         running.play = Play(connection, examples(plan.demo_prefix))
         running.say(f"scenario: {running.play.send()} messages sent to Kafka")

@@ -12,7 +12,6 @@ from spu_assigner.core.base.records import EntryGone, ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream.audit import rebuild as recover_module
 from spu_assigner.stream.audit.rebuild import write_state
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, starting_offsets
 from spu_assigner.stream.job.shard.clusters import Clusters, entry_key, read_shards
@@ -64,13 +63,9 @@ def lived() -> tuple[Clusters, PublishedState]:
 
 @pytest.mark.parametrize("shards", [1, 3, 8])
 def test_each_cluster_is_in_the_shard_where_the_job_looks(
-    lived: tuple[Clusters, PublishedState],
-    tmp_path: Path,
-    shards: int,
-    monkeypatch: pytest.MonkeyPatch,
+    lived: tuple[Clusters, PublishedState], tmp_path: Path, shards: int
 ) -> None:
-    """All states are equal, whatever the number of shards and of pieces."""
-    monkeypatch.setattr(recover_module, "PIECE_SIZE", 1_000)
+    """All states are equal, whatever the number of shards."""
     clusters, published = lived
     write_state(tmp_path / "state", published, shards=shards)
     table = pq.read_table(tmp_path / "state")
