@@ -116,21 +116,6 @@ class FindingKind(Enum):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFinding:
-    """One thing that must not be."""
-
-    kind: FindingKind
-    batch: int | None
-    checkpoint_id: str | None
-    topic: str | None  # without the prefix
-    partition: int | None
-    offset: int | None
-    key: bytes | None
-    found: str
-    expected: str
-
-
 class How(StrEnum):
     """How far a batch was checked."""
 
@@ -144,6 +129,16 @@ class Label(NamedTuple):
 
     checkpoint_id: str
     batch: int
+
+
+class AuditFinding(NamedTuple):
+    """One thing that must not be."""
+
+    kind: FindingKind
+    batch: Label | None
+    at: Where
+    found: str
+    expected: str
 
 
 @dataclass(slots=True)
@@ -178,23 +173,10 @@ class AuditReport:
     ) -> None:
         """Add a finding, with its place and its batch (by index, or by name)."""
         self.finding_count += 1
-        if len(self.findings) == FINDINGS_KEPT_MAX:
-            return
         if isinstance(batch, int):
             batch = self.labels[batch] if 0 <= batch < len(self.labels) else None
-        self.findings.append(
-            AuditFinding(
-                kind=kind,
-                batch=None if batch is None else batch.batch,
-                checkpoint_id=None if batch is None else batch.checkpoint_id,
-                topic=at.topic,
-                partition=at.partition,
-                offset=at.offset,
-                key=at.key,
-                found=found,
-                expected=expected,
-            )
-        )
+        if len(self.findings) < FINDINGS_KEPT_MAX:
+            self.findings.append(AuditFinding(kind, batch, at, found, expected))
 
     def checked(self, index: int, how: How) -> None:
         self._how[how].append(index)

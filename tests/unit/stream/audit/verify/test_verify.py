@@ -46,7 +46,8 @@ def sound(number: int, state: str) -> Topics:
 
 def findings(report: AuditReport) -> list[str]:
     return [
-        f"{each.kind.name} {each.batch} {each.topic}/{each.partition}@{each.offset} "
+        f"{each.kind.name} {each.batch and each.batch.batch} "
+        f"{each.at.topic}/{each.at.partition}@{each.at.offset} "
         f"{each.found} / {each.expected}"
         for each in report.findings
     ]
@@ -67,7 +68,7 @@ def test_every_seeded_corruption_is_found(block: int) -> None:
         assert not report.is_right, f"seed {seed}, {state}: {damage.what} was not found"
         if damage.topic not in ("assigner-audit", "assigner-commits", *INPUTS):
             assert any(
-                each.topic == damage.topic or each.batch is not None for each in report.findings
+                each.at.topic == damage.topic or each.batch is not None for each in report.findings
             ), f"seed {seed}: {damage.what}; {findings(report)}"
 
 
