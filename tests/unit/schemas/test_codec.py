@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import Constraints, Preference
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import TopicDelete, TopicGrow
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -330,6 +331,7 @@ def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: 
         (Events().create(start_index=-(2**31) - 1), "start_index is -2147483649"),
         (Events().join(10**4000), "spu_id is <an integer of 13288 bits>"),
         (Events().rebalance(10**10), "max_moves"),
+        (Events().create(constraints=Constraints(prefer=(Preference("a", 2**31),))), "2147483648"),
         (TopicGrow(event_id="e", cluster_id="c", topic="t", partitions=2**40), "partitions"),
         (Events().delete(occurred_at=2**63), "occurred_at"),
         (Events().create(replicas=[[0, 1]]), "entry 0 is not an object of id and replicas"),
