@@ -47,7 +47,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.workload import creates, joins
-from support.shard.stores import DictStore, begin, commit, run_batch
+from support.shard.stores import DictStore, batch_bytes, begin, commit, run_batch
 
 INPUT_PARTITIONS: Final = 4
 CORE_SPUS: Final = 1_000
@@ -128,7 +128,7 @@ def parts(policy: Policy, figures: Figures) -> None:
         step(clusters.of(event.cluster_id), event, default_policy=policy)
     events = creates(8_000, figures.count)
     batch = batch_of(events, InputSource.TOPIC_EVENTS, 500)
-    rows = batch.to_bytes()
+    rows = batch_bytes(batch)
     asked = figures.time("exchange: ask", lambda: Batch.of_bytes([rows]))
     assert asked.values == batch.values
     figures.time("merge", batch.order)
