@@ -275,42 +275,32 @@ def _has_its_headers(read: Read, marker: CommitMarker) -> bool:
 
 def _check_commits(history: History, report: AuditReport, chain: MarkerChain) -> None:
     """Each retained marker there is one of the audit, in its order; the last one is the last."""
-    if not chain.entries and history.spans[ASSIGNER_AUDIT, 0][0] > 0:
+    own = history.query.encode()
+    markers = [read for read in history.markers if read.key == own]
+    if not markers and history.spans[ASSIGNER_AUDIT, 0][0] > 0:
         return
-    indices = {entry.label: index for index, entry in enumerate(chain.entries)}
-    reached = -1
-    at = Where(ASSIGNER_COMMITS, 0)
-
-    def add(found: str, expected: str) -> None:
-        report.add(FindingKind.COMMITS, found, expected, at)
-
+    places = {(read.value, read.headers): read.offset for read in markers}
+    reached, at = -1, Where(ASSIGNER_COMMITS, 0)
     for read in history.commits:
-        if read.key != history.query.encode():
+        if read.key != own:
             continue
         at = read.at
-        try:
-            marker = _decoded(read.value or b"")
-        except DecodeError as error:
-            add(f"no marker: {error}", "a marker")
-            continue
-        name = f"batch {marker.batch}"
-        index = indices.get(Label(marker.checkpoint_id, marker.batch))
-        if index is None:
-            if reached >= 0 or chain.is_whole or not chain.entries:
-                add(f"a marker of {name} that the audit does not have", "the audit's markers")
-            continue
-        if not _has_its_headers(read, marker):
-            add(f"headers {short(read.headers)}", "those of its marker")
-        if read.value != chain.entries[index].value:
-            add(f"another marker of {name} than the audit's", "the same bytes")
-        if index <= reached:
-            before = chain.entries[reached].label.batch
-            add(f"{name} behind batch {before}", "the order of batches, each once")
-        reached = index
-    if reached < chain.count - 1:
-        last = "no marker" if reached < 0 else f"batch {chain.entries[reached].label.batch}"
-        expected = chain.entries[chain.count - 1].label.batch
-        add(f"{last} as the last one", f"batch {expected}, as on the audit")
+        place = places.get((read.value, read.headers), -1)
+        if place > reached:
+            reached = place
+        elif reached >= 0 or chain.is_whole or not chain.entries:  # Else it is older than those.
+            found = f"a marker with headers {short(read.headers)}"
+            expected = "the same bytes as on the audit, in its order, each once"
+            report.add(FindingKind.COMMITS, found, expected, at)
+    end = history.end_offset
+    last = [read for read in markers if end is None or read.offset < end][-1:]
+    if last and reached < last[0].offset:
+        found, expected = "an earlier marker as the last one", f"that of {_name(last[0])}"
+        report.add(FindingKind.COMMITS, found, expected, at)
+
+
+def _name(read: Read) -> str:
+    return (dict(read.headers).get("ce_id") or b"?").decode(errors="replace")
 
 
 def _decoded(value: bytes) -> CommitMarker:
