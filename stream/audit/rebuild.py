@@ -124,13 +124,13 @@ def last_marker(settings: Settings) -> CommitMarker:
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
-        marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
+        found = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
     except KafkaException as reason:
         raise RecoverError(
             f"{topic} cannot be read: {reason.args[0].str()}; check the topic prefix, that all of "
             "Kafka's brokers run, and that this user may read the topic"
         ) from reason
-    return _required(marker, settings)
+    return _required(None if found is None else found.marker, settings)
 
 
 def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:

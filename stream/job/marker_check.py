@@ -133,14 +133,14 @@ def require_own_marker(files: Files, settings: Settings, place: str) -> None:
     checkpoint = read_checkpoint(files, place)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     with suppress(KafkaException, OpenTransactionError):
-        marker = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX, held_seconds=0.0)
-        if marker is None or marker.checkpoint_id == checkpoint.id:
+        found = read_marker(settings, topic=topic, seconds_max=LOOK_SECONDS_MAX, held_seconds=0.0)
+        if found is None or found.marker.checkpoint_id == checkpoint.id:
             return
         recovery = pending_recovery(
             files, place, checkpoint, query=settings.query_name, prefix=settings.topic_prefix
         )
         with as_recovery(recovery, place):
-            check_checkpoint(checkpoint.id, marker)
+            check_checkpoint(checkpoint.id, found.marker)
 
 
 @contextmanager

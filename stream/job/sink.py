@@ -36,7 +36,7 @@ from spu_assigner.stream.job.marker import (
     PlacedMarker,
     offsets_read,
     positions_moved,
-    read_placed_marker,
+    read_marker,
 )
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.job.metrics.counters import BatchReport, Metrics, by_place
@@ -294,7 +294,7 @@ class TransactionalSink:
             self._read_marker()
 
     def _read_marker(self) -> PlacedMarker | None:
-        return read_placed_marker(
+        return read_marker(
             self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
         )
 

@@ -54,12 +54,13 @@ def check_marker(
         marker = None
         if not _is_empty(broker, topic, check.seconds_left):
             left = check.seconds_left
-            marker = read_marker(
+            found = read_marker(
                 settings,
                 topic=topic,
                 seconds_max=left,
                 held_seconds=min(HELD_SECONDS_MAX, left / 3),
             )
+            marker = None if found is None else found.marker
     except OpenTransactionError as reason:
         _report_held(check, reason)
         return

@@ -79,7 +79,7 @@ def last_marker(settings: Settings) -> CommitMarker:
     settle(settings)
     found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", seconds_max=10)
     assert found is not None
-    return found
+    return found.marker
 
 
 def sent_values(settings: Settings) -> list[bytes | None]:
