@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from types import TracebackType
@@ -104,7 +105,7 @@ class History:
         self.end_offset: int | None = None
         self._sources = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
         self._rows: dict[str, list[tuple[Any, ...]]] = {"inputs": [], "outputs": []}
-        self._database = sqlite3.connect("", isolation_level=None)  # a file that is unlinked
+        self._database = sqlite3.connect("")  # a file that is unlinked
         self._database.executescript(_TABLES)
 
     def __enter__(self) -> Self:
@@ -136,7 +137,8 @@ class History:
         """Make ready for reading."""
         for table in self._rows:
             self._write(table)
-        self._database.executescript(_INDEXES)
+        with _room():
+            self._database.executescript(_INDEXES)
 
     def output_count(self) -> int:
         """How many messages the output topics have."""
@@ -219,7 +221,7 @@ class History:
     def _write(self, table: str) -> None:
         if rows := self._rows[table]:
             marks = ", ".join("?" * len(rows[0]))
-            with self._database:
+            with _room(), self._database:
                 self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
             rows.clear()
 
@@ -255,6 +257,18 @@ def read_history(connection: Connection, history: History, progress: Callable[[]
     except ClientError as reason:
         raise VerifyError(str(reason)) from reason
     history.close_additions()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Report a disk that is full as such."""
+    try:
+        yield
+    except sqlite3.OperationalError as reason:
+        raise VerifyError(
+            f"the messages cannot be put into a temporary file ({reason}); name a folder that has "
+            "room for what the topics hold with TMPDIR"
+        ) from reason
 
 
 def _number(text: bytes | None) -> int:

@@ -14,7 +14,9 @@ from functools import cache
 import pytest
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.audit.verify import history as verify_history
 from spu_assigner.stream.audit.verify.audit import verify
+from spu_assigner.stream.audit.verify.history import _TABLES
 from spu_assigner.stream.audit.verify.model import AuditReport, FindingKind, How, Read, VerifyError
 from spu_assigner.stream.audit.verify.replay import wire_of
 from support.events.builders import Events
@@ -314,6 +316,13 @@ def test_partitions_that_were_added_are_no_finding() -> None:
     report = verify(topics.history())
     assert findings(report) == []
     assert [line.partition(" does")[0] for line in report.unchecked()] == ["topic-status"]
+
+
+def test_a_full_disk_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read goes to a temporary file, as large as the topics."""
+    monkeypatch.setattr(verify_history, "_TABLES", f"{_TABLES} PRAGMA max_page_count = 6;")
+    with pytest.raises(VerifyError, match=r"disk is full\); name a folder .* TMPDIR"):
+        sound(0, "whole").history()
 
 
 def test_another_querys_name_is_refused_and_the_right_one_named() -> None:
