@@ -35,13 +35,6 @@ class Meaning:
     enums: Mapping[str, type[Enum]] = field(default_factory=dict)
     forms: Mapping[str, Form] = field(default_factory=dict)  # of a type, or "Record.field"
     array: Callable[[list[Any]], Any] = list  # what arrays become
-    texts: frozenset[str] = frozenset()  # fields with few different texts: each is decoded once
-    # Of records whose last fields are often the same: the first of these. They are looked up by
-    # their bytes, where these end the message.
-    tails: Mapping[str, str] = field(default_factory=dict)
-    # Of records with neighbouring fields that are often the same: the first and the last of these.
-    # Their bytes are looked up by the values.
-    spans: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 NO_FORM: Final = Form()

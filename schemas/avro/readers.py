@@ -6,7 +6,7 @@ all else by the functions of `strict_reading`.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from io import BytesIO
 from typing import Any, Final
 
@@ -24,9 +24,6 @@ from spu_assigner.schemas.avro.strict_reading import (
     undecodable,
 )
 from spu_assigner.schemas.errors import DecodeError, SchemaError
-
-REMEMBERED_MAX: Final = 4_096  # texts of a field, or tails of a record
-TAIL_SIZE_MAX: Final = 64  # bytes; one without manual lists, or without moves, is shorter
 
 _READERS: Final[dict[Any, Reader]] = {
     "int": read_int,
@@ -80,26 +77,16 @@ def _counterpart(schema: Any, current: Any) -> Any:
     return schema  # A number that became a long.
 
 
-def _record_reader(
-    schema: Any, written: list[Any], current: list[Any], meaning: Meaning, *, is_tail: bool = False
-) -> Reader:
-    """A reader of a record, or of the last fields of one, which it gives as a tuple."""
+def _record_reader(schema: Any, written: list[Any], current: list[Any], meaning: Meaning) -> Reader:
     name = short_name(schema)
-    cls = None if is_tail else meaning.classes.get(name)
+    cls = meaning.classes.get(name)
     source = Source("def made(data, position):")
-    if cls is not None or is_tail:
-        target = "field_{}"
-    else:
+    target = "field_{}"
+    if cls is None:
         source.add("value = {}")
         target = "value[{!r}]"
     missing = {field["name"]: field for field in current}
-    for index, field in enumerate(written):
-        if field["name"] == meaning.tails.get(name) and not is_tail:
-            rest = list(missing.values())
-            _add_tail(source, _record_reader(schema, written[index:], rest, meaning, is_tail=True))
-            source.add(f"{', '.join(map(target.format, missing))}, = tail")
-            missing = {}
-            break
+    for field in written:
         later = missing.pop(field["name"], None)
         variable = "dropped" if later is None else target.format(field["name"])
         type_ = field["type"] if later is None else later["type"]
@@ -107,10 +94,6 @@ def _record_reader(
     for field in missing.values():
         default = source.name(_default(name, field, meaning))
         source.add(f"{target.format(field['name'])} = {default}")
-    if is_tail:
-        values = ", ".join(target.format(field["name"]) for field in current)
-        source.add(f"return ({values},), position")
-        return source.function()  # type: ignore[no-any-return]
     if cls is not None:
         names = [field["name"] for field in current]
         _check_fields(cls, names)
@@ -132,36 +115,12 @@ def _default(name: str, field: Any, meaning: Meaning) -> Any:
     """A field's default, as if it had been read."""
     body = BytesIO()
     fastavro.schemaless_writer(body, field["type"], field["default"])
-    schema = {"type": "record", "name": name}
-    read = _record_reader(schema, [field], [field], meaning, is_tail=True)
-    (value,), _ = read(body.getvalue(), 0)
-    return value
-
-
-def _add_tail(source: Source, read: Reader) -> None:
-    """The lines that look up by its bytes what ends the message."""
-    known: dict[bytes, Any] = {}
-
-    def read_tail(data: bytes, position: int) -> tuple[Any, int]:
-        tail, end = read(data, position)
-        if end == len(data) <= position + TAIL_SIZE_MAX:
-            _remember(known, data[position:], tail)
-        return tail, end
-
-    source.add(
-        f"tail = {source.name(known)}.get(data[position : position + {TAIL_SIZE_MAX + 1}])",
-        "if tail is None:",
-        f"    tail, position = {source.name(read_tail)}(data, position)",
-        "else:",
-        "    position = len(data)",
-    )
-
-
-def _remember(known: dict[bytes, Any], raw: bytes, value: Any) -> Any:
-    if len(known) == REMEMBERED_MAX:
-        known.clear()
-    known[raw] = value
-    return value
+    classes = {each: cls for each, cls in meaning.classes.items() if each != name}
+    forms = {each: form for each, form in meaning.forms.items() if each != name}
+    bare = replace(meaning, classes=classes, forms=forms)
+    read = _record_reader({"name": name}, [field], [field], bare)
+    value, _ = read(body.getvalue(), 0)
+    return value[field["name"]]
 
 
 def _add_value(
@@ -207,18 +166,13 @@ def _add_value(
     elif kind in ("int", "long"):
         add(*_number_lines(target, source.name(_READERS[kind])))
     elif kind == "string":
-        raw = "data[position + 1 : end]"
-        text = f"{raw}.decode()"
-        if key.rpartition(".")[2] in meaning.texts:
-            known = source.name({})
-            text = f"{known}.get({raw}) or {source.name(_remember)}({known}, {raw}, {text})"
         add(
             "size = data[position]",
             "end = position + 1 + (size >> 1)",
             "if size & 0x81 or end > len(data):",  # longer than 63 bytes, negative, or cut
             f"    {target}, position = {source.name(read_text)}(data, position)",
             "else:",
-            f"    {target} = {text}",
+            f"    {target} = data[position + 1 : end].decode()",
             "    position = end",
         )
     else:

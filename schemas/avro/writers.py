@@ -5,9 +5,7 @@ The bytes are those that fastavro writes, in a third of its time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from spu_assigner.schemas.avro.meaning import NO_FORM, Meaning, Source, Writer, short_name
 from spu_assigner.schemas.avro.writing import (
@@ -19,8 +17,6 @@ from spu_assigner.schemas.avro.writing import (
 )
 from spu_assigner.schemas.errors import SchemaError
 
-SPANS_MAX: Final = 128  # spans of a record that are remembered; a ring takes 110 KB at worst
-
 
 def compile_writer(schema: Any, meaning: Meaning) -> Writer:
     """A writer of one expanded record, which is an object of its class, or a dict if it has none.
@@ -31,34 +27,14 @@ def compile_writer(schema: Any, meaning: Meaning) -> Writer:
     name = short_name(schema)
     fields = schema["fields"]
     source = Source("def made(value):")
-    names = [field["name"] for field in fields]
     path = "value.{}" if name in meaning.classes else "value[{!r}]"
-    first, last = map(names.index, meaning.spans.get(name, (names[0], names[0])))
     if (dump := meaning.forms.get(name, NO_FORM).dump) is not None:
         source.add(f"value = {source.name(dump)}(value)")
     parts = [
         _expression(source, field["type"], path.format(field["name"]), meaning, _key(name, field))
         for field in fields
     ]
-    if first < last:
-        span = lru_cache(SPANS_MAX)(span_writer(schema, meaning))
-        values = ", ".join(map(path.format, names[first : last + 1]))
-        parts[first : last + 1] = [f"{source.name(span)}({values})"]
     source.add(f"return {source.name(b''.join)}(({', '.join(parts)},))")
-    return source.function()  # type: ignore[no-any-return]
-
-
-def span_writer(schema: Any, meaning: Meaning) -> Callable[..., bytes]:
-    """A function of the values of a record's span, in the order of its fields."""
-    name = short_name(schema)
-    names = [field["name"] for field in schema["fields"]]
-    first, last = map(names.index, meaning.spans[name])
-    source = Source(f"def made({', '.join(names[first : last + 1])}):")
-    parts = [
-        _expression(source, field["type"], field["name"], meaning, _key(name, field))
-        for field in schema["fields"][first : last + 1]
-    ]
-    source.add(f"return {' + '.join(parts)}")
     return source.function()  # type: ignore[no-any-return]
 
 

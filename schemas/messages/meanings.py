@@ -188,7 +188,4 @@ MEANING: Final = Meaning(
         "CommitMarker.positions": _BY_TOPIC,
     },
     array=tuple,
-    texts=frozenset({"cluster_id"}),
-    tails={"TopicCreate": "partitions", "Reason": "mode"},
-    spans={"Reason": ("mode", "filled")},
 )

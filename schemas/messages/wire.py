@@ -98,7 +98,7 @@ class CommitMarker:
     checkpoint_id: str
     batch: int  # from 0; -1: no batch, a recovered checkpoint begins
     count: int  # messages written beside the marker
-    digest: str  # SHA-256 over them in their order, hexadecimal
+    digest: str  # SHA-256 over them in their order, behind the number of their shard, hexadecimal
     offsets: Mapping[str, tuple[PartitionOffsets, ...]]  # by input topic
     release: str  # that wrote the batch
     shards: int

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
 HELD_SECONDS_MAX: Final = 30.0  # that other producers' transactions are waited for
 LOOKS_MAX: Final = 3  # of a dry run, while a job writes
 APPLICATION: Final = "spu-assigner-recover"
-PIECE_SIZE: Final = 16 * 1024 * 1024  # of the state's file: what is in memory at once
 _OWN_NAMES: Final = frozenset({METADATA_FILE, FOLDER})  # all that a recovery leaves
 
 
@@ -125,13 +124,13 @@ def last_marker(settings: Settings) -> CommitMarker:
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
-        marker = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
+        found = read_marker(settings, topic=topic, seconds_max=RETRY_SECONDS_MAX)
     except KafkaException as reason:
         raise RecoverError(
             f"{topic} cannot be read: {reason.args[0].str()}; check the topic prefix, that all of "
             "Kafka's brokers run, and that this user may read the topic"
         ) from reason
-    return _required(marker, settings)
+    return _required(None if found is None else found.marker, settings)
 
 
 def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
@@ -314,54 +313,20 @@ def _mark(
 
 
 def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
-    """The shards' logs as a file of Parquet, piece by piece."""
+    """The shards' logs as a file of Parquet: a row (shard, key, value) for each piece of a log."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     parts: list[list[str]] = [[] for _ in range(shards)]
     for cluster_id in published.cluster_ids:
         parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
-    with _StateFile(file) as store:
+    schema = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())])
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False) as writer:
         for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
             entries = {
                 key: value
                 for cluster_id in cluster_ids
                 for key, value in published.entries(cluster_id)
             }
-            if entries:
-                for key, value in first_writes(entries):
-                    store.add(label, key, value or b"")
-
-
-class _StateFile:
-    """Rows (shard, key, value) of Parquet."""
-
-    def __init__(self, file: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        self._pa = pa
-        self._schema = pa.schema(
-            [("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())]
-        )
-        self._writer: Any = pq.ParquetWriter(
-            file, self._schema, compression="zstd", use_dictionary=False, write_statistics=False
-        )
-        self._rows: list[tuple[int, str, bytes]] = []
-        self._size = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._flush()
-        self._writer.close()
-
-    def add(self, label: int, key: str, value: bytes) -> None:
-        self._rows.append((label, key, value))
-        self._size += len(value)
-        if self._size >= PIECE_SIZE:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._rows:
-            columns = [list(column) for column in zip(*self._rows, strict=True)]
-            self._writer.write_table(self._pa.table(columns, schema=self._schema))
-            self._rows, self._size = [], 0
+            for key, value in first_writes(entries) if entries else ():
+                writer.write_table(pa.table([[label], [key], [value or b""]], schema=schema))

@@ -23,6 +23,7 @@ from spu_assigner.stream.job.shard.bundle import Bundle, SourceRange, merged_ran
 from spu_assigner.stream.job.shard.spill import Note, digest_of, read_note
 from spu_assigner.stream.job.shard.tally import Tally
 
+SHARD: Final = struct.Struct(">i")  # in a digest, before the shard's messages
 _PLACE: Final = struct.Struct(">iii")
 MEMORY_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of bundles; a batch of small maps has a tenth
 _REPEATED: Final = "start the job again to repeat the batch"
@@ -170,12 +171,19 @@ class Summary:
 
 
 def summary_of(buffer: BatchBuffer) -> Summary:
-    """Digest, count and the rest, in one go through all bundles."""
+    """Digest, count and the rest, in one go through all bundles.
+
+    The digest is taken over the messages of each shard, behind its number.
+    """
     digest = hashlib.sha256()
     count = 0
+    last_shard = None
     ranges: list[SourceRange] = []
     tallies: dict[int, Tally] = {}
     for shard, bundle in buffer.placed():
+        if bundle.count and shard != last_shard:
+            digest.update(SHARD.pack(shard))
+            last_shard = shard
         digest.update(bundle.digestible)
         ranges += bundle.ranges
         count += bundle.count

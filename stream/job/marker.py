@@ -68,21 +68,6 @@ class PlacedMarker:
 
 def read_marker(
     settings: Settings, *, topic: str, seconds_max: float, held_seconds: float | None = None
-) -> CommitMarker | None:
-    """The same without the time.
-
-    Raises:
-        KafkaException, OpenTransactionError, PrefixTakenError, MarkerFormatError: as
-            `read_placed_marker`.
-    """
-    found = read_placed_marker(
-        settings, topic=topic, seconds_max=seconds_max, held_seconds=held_seconds
-    )
-    return None if found is None else found.marker
-
-
-def read_placed_marker(
-    settings: Settings, *, topic: str, seconds_max: float, held_seconds: float | None = None
 ) -> PlacedMarker | None:
     """The last committed marker of the query; None if there is none.
 

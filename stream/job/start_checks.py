@@ -135,14 +135,14 @@ def _look_at_marker(look: StartLook) -> str:
     settings = look.settings
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
-        marker = read_marker(
+        found = read_marker(
             settings, topic=topic, seconds_max=LOOK_SECONDS_MAX, held_seconds=look.held_seconds
         )
     except KafkaException as reason:
         raise ClientError(
             f"{topic} cannot be read: {error_text(reason)}; check that all of Kafka's brokers run"
         ) from reason
-    look.marker = marker
+    look.marker = marker = None if found is None else found.marker
     if marker is None:
         return f"no marker of query {settings.query_name!r}"
     with as_recovery(look.recovery, look.place):

@@ -1,4 +1,8 @@
-"""The headers of what the job writes: CloudEvents 1.0 in Kafka's binary mode."""
+"""The headers of what the job writes: CloudEvents 1.0 in Kafka's binary mode, and the order.
+
+`shard` and `sequence` say where a message stands in its batch: the shards follow each other by
+their numbers, in each its messages by theirs, from 0. A batch's digest is taken in this order.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,22 @@ def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
         ("ce_type", b"io.spuassigner.v1.CommitMarker"),
         ("ce_time", rfc3339(time_ms)),
         ("content-type", b"application/avro"),
+    )
+
+
+def output_headers(
+    query: str, type_name: str, ce_id: bytes, time_ms: int, *, shard: int, sequence: int
+) -> Headers:
+    """Those of any other output, in their order."""
+    return (
+        ("ce_specversion", b"1.0"),
+        ("ce_id", ce_id),
+        ("ce_source", f"/spu-assigner/{query}".encode()),
+        ("ce_type", f"io.spuassigner.v1.{type_name}".encode()),
+        ("ce_time", rfc3339(time_ms)),
+        ("content-type", b"application/avro"),
+        ("shard", b"%d" % shard),
+        ("sequence", b"%d" % sequence),
     )
 
 

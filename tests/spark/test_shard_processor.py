@@ -45,7 +45,7 @@ from spu_assigner.stream.local.jvm.java import Java
 from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 from support.events.builders import Events
 from support.shard.shard_server import changed_python
-from support.shard.stores import batch_of
+from support.shard.stores import batch_bytes, batch_of
 
 SHARDS = 2
 LABEL = shard_labels(SHARDS)[0]
@@ -65,7 +65,7 @@ def events_of(batch: Batch) -> list[bytes]:
         batch.values,
         strict=True,
     )
-    return [Batch.of_rows([row]).to_bytes()[8:] for row in rows]
+    return [batch_bytes(Batch.of_rows([row]))[8:] for row in rows]
 
 
 class Taken:

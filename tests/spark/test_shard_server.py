@@ -20,7 +20,7 @@ from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.server import NEEDED
 from support.events.builders import Events
 from support.shard.shard_server import ShardFailedError, ShardServer, changed_python
-from support.shard.stores import TIME_MS, DictStore, batch_of
+from support.shard.stores import TIME_MS, DictStore, batch_bytes, batch_of
 
 LABEL = 3
 OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
@@ -310,7 +310,7 @@ def _begin(
 ) -> Connection:
     """Ask for a batch up to where the server decides, and read no answer."""
     connection.send_bytes(head or b"")
-    connection.send_bytes((rows or batch(Events().join(0))).to_bytes())
+    connection.send_bytes(batch_bytes(rows or batch(Events().join(0))))
     connection.send_bytes(b"")
     assert connection.recv_bytes().startswith(NEEDED)
     return connection

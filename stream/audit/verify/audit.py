@@ -2,21 +2,26 @@
 
     report = verify(history)
 
-Each batch is checked in the strongest way that what is retained permits:
+One pass, batch by batch, over the messages in their recorded order: `shard` and `sequence` in the
+headers. Each batch is checked in the strongest way that what is retained permits:
 
     replayed    inputs are there from batch 0 on: the core answers them again. Count and digest are
-                the marker's; each message that is there is the replay's, byte for byte, and in its
-                order; what is not there was expired or compacted, and of a compacted topic nothing
+                the marker's; each message that is there is the replay's, byte for byte, in its
+                place; what is not there was expired or compacted, and of a compacted topic nothing
                 is gone but what a later message of the same key superseded. What the compacted
                 topics contain in the end is then the replay's state.
     digest      all its messages are there: count and digest are the marker's
     partly      some have expired or were compacted: those that are there are of this batch, whole
                 and in order, and Kafka's offsets have room for those that are not
 
-In each way: every message is of a batch that has a marker, is there once, and in the order of
-batches. Not visible, and no fault: that an older value of a compacted key is gone, or the oldest
-messages of any other topic; this is what compaction and retention do. Without the inputs only the
-digest distinguishes a map that compaction took from one that was lost.
+In each way: every message is of a batch that has a marker, is there once, in its partition, and in
+the order of batches. Not visible, and no fault: that an older value of a compacted key is gone, or
+the oldest messages of any other topic; this is what compaction and retention do. Without the inputs
+only the digest distinguishes a map that compaction took from one that was lost.
+
+An event without any answer (a copy of one that is remembered) leaves no message. Its place among
+the others follows from the inputs alone, in the order in which the job merges them; the replay
+merges them likewise, and the digest shows that it did.
 
 A batch of another release is not replayed, since other bytes may be right there (schemas, policies
 that changed); if its outputs have their digest, the replay continues from them.
@@ -27,43 +32,38 @@ events of the old topic cannot be told from those of the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.audit.verify.batch_walk import (
-    BatchInputs,
-    InputTopics,
-    OutputMessages,
-    OutputTopics,
-    Placed,
+from spu_assigner.stream.audit.verify.checks import Latest, PartitionOrder, Partitions
+from spu_assigner.stream.audit.verify.history import History, Output
+from spu_assigner.stream.audit.verify.marker_chain import (
+    MarkerChain,
+    positions_of,
+    read_chain,
+    reads_of,
 )
-from spu_assigner.stream.audit.verify.digest_order import (
-    STATE_KINDS,
-    Event,
-    expected_headers,
-    has_expected_headers,
-    order_by_digest,
-)
-from spu_assigner.stream.audit.verify.marker_chain import MarkerChain, read_chain
-from spu_assigner.stream.audit.verify.messages import Latest, Partitions, difference, fault, short
 from spu_assigner.stream.audit.verify.model import (
     COMPACTED,
     NOWHERE,
+    OUTPUTS,
     AuditReport,
     FindingKind,
-    History,
     How,
-    Read,
+    Place,
     VerifyError,
     Where,
+    difference,
 )
 from spu_assigner.stream.audit.verify.replay import Replay, ReplayError, wire_of
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
-from spu_assigner.stream.job.shard.bundle import KINDS, Message, MessageKind
-
-Reached = dict[tuple[str, int], int]  # by topic and partition: the last offset
+from spu_assigner.stream.job.batch_buffer import SHARD, BatchBuffer, summary_of
+from spu_assigner.stream.job.shard.bundle import KINDS, Message, MessageKind, message_bytes
+from spu_assigner.stream.job.shard.input_batch import Row
+from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 
 
 def verify(
@@ -76,23 +76,22 @@ def verify(
     """
     report = AuditReport(query=history.query)
     chain = read_chain(history, report)
-    others = [name.decode(errors="replace") for name in sorted(chain.others)]
-    if not chain.entries and history.audit.begin > 0:
+    if not chain.entries and history.spans[ASSIGNER_AUDIT, 0][0] > 0:
         report.not_checked("anything: all markers have expired, and no batch came since")
         return report
-    if others and not chain.entries:
+    if chain.others and not chain.entries:
+        others = ", ".join(name.decode(errors="replace") for name in sorted(chain.others))
         raise VerifyError(
-            f"there is no marker of query {history.query!r}; expected one of {', '.join(others)}: "
+            f"there is no marker of query {history.query!r}; expected one of {others}: "
             "name it with SPU_ASSIGNER_QUERY_NAME, or another prefix with --topic-prefix"
         )
-    for name in others:
-        report.not_checked(f"query {name!r} writes to the same topics; its batches are left out")
     if chain.renewed:
         report.not_checked(
             f"anything but the markers: {', '.join(sorted(chain.renewed))} was deleted and "
             "recreated, so events of the old topic and of the new one have the same ce_id"
         )
         return report
+    report.messages = history.output_count()
     audit = _Audit(history, chain, report)
     for index in range(chain.count):
         audit.check(index)
@@ -105,50 +104,64 @@ class _Audit:
     """Checks batch after batch."""
 
     def __init__(self, history: History, chain: MarkerChain, report: AuditReport) -> None:
-        self._query = history.query
+        self._history = history
         self._chain = chain
         self._report = report
         self._index = 0  # of the batch that is checked
-        self._outputs = OutputTopics(history, chain, report)
-        self._inputs = InputTopics(history, chain, report)
+        self._following: dict[Place, int] = {}  # up to where the inputs were read
+        self._order = PartitionOrder(history, report)
         self._partitions = Partitions(history, report)
-        self._replay = Replay(prefix=history.prefix)
+        self._latest = Latest(report)
+        self._replay = Replay(history)
         self._stopped: str | None = None  # why there is no replay any more
         if chain.entries and not chain.is_whole:
             self._stop("what was before is not known")
-        self._latest = Latest(report)
         self._has_gaps = False  # of some batch without a replay not all messages are there
+        for (topic, partition), (begin, _) in history.spans.items():
+            found = f"{topic}/{partition} begins at offset {begin}"
+            if begin > 0 and topic in (*COMPACTED, ASSIGNER_COMMITS):
+                expected = "0: it is compacted, nothing is ever deleted from its beginning"
+                report.add(FindingKind.DELETED, found, expected, Where(topic, partition))
+            elif begin > 0 and topic in OUTPUTS:
+                report.not_checked(f"{found}: what lay before has expired")
 
     def check(self, index: int) -> None:
         """Check the next batch."""
         self._index = index
         marker = self._chain.entries[index].marker
-        inputs = self._inputs.take(index)
+        inputs, lacking = self._inputs(marker)
         if index in self._chain.broken:
             self._stop("a marker before is missing")
-        with closing(self._outputs.take(index)) as messages:
-            placed = messages.all()
-            self._partitions.check(index, placed)
-            if marker.recovered_from is not None and not placed:
-                return  # The state stays as it is.
-            if marker.release != RELEASE:
-                said = f"not replayed: written by release {marker.release}"
-                self._report.not_checked(said, self._index)
-                order = self._without_replay(marker, messages, inputs)
-                self._restore(messages, order, marker.release)
-                return
-            if inputs.lacking is not None:
-                self._stop(inputs.lacking)
-            if self._stopped is None:
-                self._with_replay(marker, messages, inputs)
-            else:
-                self._report.not_checked(self._stopped, self._index)
-                self._without_replay(marker, messages, inputs)
+        placed = self._history.outputs(reads_of(marker, self._history.prefix).items())
+        if marker.recovered_from is not None and not placed:
+            return  # The state stays as it is.
+        outputs = self._once(placed)
+        if marker.release != RELEASE:
+            self._report.not_checked(f"not replayed: written by release {marker.release}", index)
+            is_proved = self._without_replay(marker, outputs)
+            self._restore(outputs, marker.release, is_proved=is_proved)
+            return
+        if lacking is not None:
+            self._stop(lacking)
+        if self._stopped is None:
+            self._with_replay(marker, outputs, inputs)
+        else:
+            self._report.not_checked(self._stopped, index)
+            self._without_replay(marker, outputs)
 
     def end(self) -> None:
         """Check what can be known only when everything was seen."""
-        for placed in self._outputs.rest(self._chain.count):
-            self._see(placed)
+        prefix, entries = self._history.prefix, self._chain.entries
+        for entry in entries[self._chain.count :]:
+            for output in self._history.outputs(reads_of(entry.marker, prefix).items()):
+                self._latest.found(output)
+        spans = [(place, (0, start - 1)) for place, start in self._chain.starts.items()]
+        for entry in entries:
+            spans += [(at, span[:2]) for at, span in reads_of(entry.marker, prefix).items()]
+        for output in self._history.strays(spans):
+            found = f"ce_id {output.ce_id[:300]!r}" if output.ce_id else "no ce_id"
+            expected = "the ce_id of an event that a marker's batch has read"
+            self._report.add(FindingKind.STRAY, found, expected, output.at)
         self._latest.end(has_gaps=self._has_gaps)
         self._partitions.end()
 
@@ -156,22 +169,73 @@ class _Audit:
         if self._stopped is None:
             self._stopped = f"not replayed: {why}"
 
-    def _with_replay(
-        self, marker: CommitMarker, messages: OutputMessages, inputs: BatchInputs
-    ) -> None:
+    def _inputs(self, marker: CommitMarker) -> tuple[list[Row], str | None]:
+        """What a batch has read, as far as it is still there; and why it is not all."""
+        rows: list[Row] = []
+        lacking: list[str] = []
+        reads = reads_of(marker, self._history.prefix)
+        positions = positions_of(marker, self._history.prefix)
+        for place in sorted(reads.keys() | positions):
+            name = f"{place[0]}/{place[1]}"
+            first, last, count = reads.get(place, (0, -1, 0))
+            position = max(last + 1, positions.get(place, 0))
+            begun = 0 if self._chain.is_whole else first if place in reads else position
+            known = self._following.get(place, begun)
+            self._following[place] = position
+            start = min(known, first) if place in reads else known
+            read = 0
+            for row in self._history.inputs(place, start, position - 1):
+                if first <= row[2] <= last:
+                    rows.append(row)
+                    read += 1
+                elif row[2] >= known and marker.recovered_from is None:
+                    expected = f"an answer; batch {marker.batch} read up to {position}"
+                    at = Where(*place, row[2], row[4])
+                    self._add(FindingKind.INPUT, "a message that no batch has read", expected, at)
+            begin = self._history.spans[place][0] if place in self._history.spans else None
+            if place in reads and (begin is None or begin > first):
+                what = "is not there" if begin is None else f"begins at {begin}"
+                lacking.append(f"inputs expired: {name} {what}, read from {first}")
+            elif read != count:
+                lacking.append(f"the inputs are not as they were read: {name}")
+                found = f"{read} messages from offset {first} to {last}"
+                expected = f"{count}, which the batch has read"
+                self._add(FindingKind.INPUT, found, expected, Where(*place, first))
+        return rows, lacking[0] if lacking else None
+
+    def _once(self, placed: Iterable[Output]) -> list[Output]:
+        """A batch's messages, each once; those with other headers are reported here."""
+        outputs: list[Output] = []
+        last: Output | None = None
+        for output in placed:
+            self._partitions.check(self._index, output)
+            if output.fault is not None:
+                expected = "those that this job writes"
+                self._add(FindingKind.ALTERED, output.fault, expected, output.at)
+            elif last and (last.shard, last.sequence) == (output.shard, output.sequence):
+                found = f"{_name(output)} again"
+                topic, partition, offset, _ = last.at
+                expected = f"once; it lies at {topic}/{partition}, offset {offset}"
+                self._add(FindingKind.TWICE, found, expected, output.at)
+                continue
+            else:
+                last = output
+            outputs.append(output)
+        return outputs
+
+    def _with_replay(self, marker: CommitMarker, outputs: list[Output], inputs: list[Row]) -> None:
         wire = wire_of(self._chain.entries[self._index].value)
         with BatchBuffer() as buffer:
             try:
-                self._replay.apply(marker, wire, inputs.messages, buffer)
+                self._replay.apply(marker, wire, inputs, buffer)
             except ReplayError as reason:
                 self._stop("the replay failed")
                 expected = "every batch can be applied again"
                 self._add(FindingKind.REPLAY, str(reason), expected)
-                self._without_replay(marker, messages, inputs)
+                self._without_replay(marker, outputs)
                 return
             summary = summary_of(buffer)
-            answers = (each for bundle in buffer.bundles() for each in bundle.messages())
-            self._compare(messages, answers)
+            self._compare(outputs, _answers(buffer))
         if summary.count != marker.count:
             found, expected = f"{marker.count} messages by the marker", f"{summary.count}"
             self._add(FindingKind.COUNT, found, f"{expected} by the replay")
@@ -180,134 +244,134 @@ class _Audit:
             self._add(FindingKind.DIGEST, found, f"{expected} by the replay")
         self._report.checked(self._index, How.REPLAYED)
 
-    def _compare(self, messages: OutputMessages, answers: Iterable[Message]) -> None:
-        """Compare each message with the replay's."""
-        found = {each.ce_id: each for each in messages.all()}
-        reached: Reached = {}
-        for answer in answers:
+    def _compare(
+        self, outputs: list[Output], answers: Iterable[tuple[tuple[int, int], Message]]
+    ) -> None:
+        """Compare each message with the replay's in its place."""
+        faulty = {output.ce_id for output in outputs if output.fault is not None}
+        found = {(each.shard, each.sequence): each for each in outputs if each.fault is None}
+        for place, answer in answers:
+            output = found.pop(place, None)
             topic = KINDS[MessageKind(answer.kind)][0]
-            placed = found.pop(answer.id, None)
-            if placed is not None:
-                if topic in COMPACTED:
-                    self._latest.found((topic, answer.key), is_gone=answer.value is None)
-                self._compare_one(answer, placed.read, messages.value(answer.id))
-                self._check_order(placed.read, reached)
+            if output is not None:
+                self._latest.found(output)
+                self._order.follow(self._index, output)
+                self._compare_one(answer, output)
+            elif answer.id in faulty:
+                continue  # It is reported.
             elif topic in COMPACTED:
                 self._latest.missing(self._index, topic, answer)
-            elif not self._outputs.has_expired(self._index, topic, answer.key, reached):
+            elif not self._order.may_have_expired(topic, answer.key):
                 expected, at = f"ce_id {answer.id.decode()}", Where(topic, key=answer.key)
                 self._add(FindingKind.MISSING, "no such message", expected, at)
-        for placed in found.values():
-            self._unexpected(placed, "no such message by the replay")
+        for output in found.values():
+            expected = "no such message by the replay"
+            self._add(FindingKind.UNEXPECTED, _name(output), expected, output.at)
 
-    def _compare_one(self, answer: Message, read: Read, value: bytes | None) -> None:
-        headers = expected_headers(self._query, answer.kind, answer.id, answer.time_ms)
+    def _compare_one(self, answer: Message, output: Output) -> None:
+        value = self._history.value(output)
         for what, found, expected in (
-            ("topic", read.topic, KINDS[MessageKind(answer.kind)][0]),
-            ("key", read.key, answer.key),
+            ("ce_id", output.ce_id, answer.id),
+            ("type", KINDS[MessageKind(output.kind)][1], KINDS[MessageKind(answer.kind)][1]),
+            ("key", output.at.key, answer.key),
             ("value", value, answer.value),
-            ("headers", read.headers, headers),
+            ("ce_time", output.time_ms, answer.time_ms),
         ):
             if found != expected:
                 one, other = difference(found, expected)
-                self._add(FindingKind.ALTERED, f"{what} {one}", f"{what} {other}", read)
+                self._add(FindingKind.ALTERED, f"{what} {one}", f"{what} {other}", output.at)
 
-    def _check_order(self, read: Read, reached: Reached) -> None:
-        place = (read.topic, read.partition)
-        last = reached.get(place, -1)
-        if read.offset < last:
-            found = f"before offset {last}"
-            self._add(FindingKind.MISPLACED, found, "behind it", read)
-        reached[place] = max(read.offset, last)
-
-    def _without_replay(
-        self, marker: CommitMarker, messages: OutputMessages, inputs: BatchInputs
-    ) -> list[Placed] | None:
-        """Check by count and digest, or message by message; gives the order if it is proved."""
-        placed, room = messages.all(), messages.room
-        for each in placed:
-            self._see(each)
-        events: dict[Event, Read] | None = None
-        if inputs.lacking is None:
-            events = {(source, at.partition, at.offset): at for source, at in inputs.messages}
-            for each in placed:
-                if each.origin[:3] not in events:
-                    self._unexpected(each, "an event of the inputs")
-            placed = [each for each in placed if each.origin[:3] in events]
-        is_faulty = self._check_each(placed, messages)
-        missing = marker.count - len(placed)
-        if missing < 0 or (missing > room and not self._outputs.may_have_lost(self._index)):
+    def _without_replay(self, marker: CommitMarker, outputs: list[Output]) -> bool:
+        """Check by count and digest, or message by message; whether the digest is the marker's."""
+        may_have_lost = self._order.may_have_expired()
+        before = self._order.reached()
+        for output in outputs:
+            self._latest.found(output)
+            if output.fault is None:
+                self._order.follow(self._index, output)
+        is_whole = all(output.fault is None for output in outputs)
+        missing = marker.count - len(outputs)
+        room = self._order.room(before, outputs) if missing else 0
+        if missing < 0 or (missing > room and not may_have_lost):
             expected = f"{marker.count}, as the marker says"
             if room:
                 expected += f"; at most {room} can have been compacted away"
-            self._add(FindingKind.COUNT, f"{len(placed)} messages", expected)
-        elif missing > 0:
+            self._add(FindingKind.COUNT, f"{len(outputs)} messages", expected)
+            return False
+        if missing:
             self._has_gaps = True
-            self._report.checked(self._index, How.PARTLY)
-            self._report.not_checked(
-                "count and digest: some messages have expired or were compacted away", self._index
-            )
-        elif is_faulty:
-            self._report.checked(self._index, How.PARTLY)
+            said = "count and digest: some messages have expired or were compacted away"
+            self._report.not_checked(said, self._index)
+        self._report.checked(self._index, How.DIGEST if is_whole and not missing else How.PARTLY)
+        if is_whole and not missing:
+            if (found := self._digest(outputs)) == marker.digest:
+                return True
+            expected = f"{marker.digest[:16]}… by the marker"
+            self._add(FindingKind.DIGEST, f"{found[:16]}… by the messages", expected)
+        for output in outputs:
+            self._check_value(output)
+        return False
+
+    def _check_value(self, output: Output) -> None:
+        """That a message's value can be read, and is of its type."""
+        value, kind = self._history.value(output), MessageKind(output.kind)
+        if output.fault is not None or (value is None and output.at.topic in COMPACTED):
+            return
+        expected = f"a {KINDS[kind][1]}"
+        if value is None:
+            found = "no value"
+        elif kind is MessageKind.TOPIC_RELEASED:
+            found, expected = f"a value of {len(value)} bytes", "a tombstone"
         else:
-            self._report.checked(self._index, How.DIGEST)
-            order = order_by_digest(messages, placed, marker, events)
-            reached: Reached = {}
-            for each in order or ():
-                self._check_order(each.read, reached)
-            if order is None:
-                found = "in no order do the messages have the marker's digest"
-                expected = f"{marker.digest[:16]}…"
-                self._add(FindingKind.DIGEST, found, expected)
-            return order
-        return None
+            try:
+                found = f"a {type_name_of(decode_record(value))}"
+            except AssignerError as error:
+                found = f"a value that cannot be read: {error}"
+        if found != expected:
+            self._add(FindingKind.ALTERED, found, expected, output.at)
 
-    def _check_each(self, placed: Sequence[Placed], messages: OutputMessages) -> bool:
-        """Each message by itself, and what holds in every order; whether headers are wrong."""
-        is_faulty = False
-        for each in placed:
-            if not has_expected_headers(each, self._query):
-                is_faulty = True
-                found = f"headers {short(each.read.headers)}"
-                self._add(FindingKind.ALTERED, found, "those that this job writes", each.read)
-            if (wrong := fault(each, messages.value(each.ce_id))) is not None:
-                self._add(FindingKind.ALTERED, *wrong, each.read)
-        reached: dict[object, tuple[int, int]] = {}
-        for each in placed:  # One cluster's messages of one input partition keep their order.
-            source, partition, offset, ordinal = each.origin
-            key = each.read.key or b""
-            cluster_id = key if each.kind is MessageKind.DEAD_LETTER else key.partition(b"/")[0]
-            is_state = each.kind in STATE_KINDS
-            at = (0, ordinal) if is_state else (offset, ordinal)
-            event = None if is_state else (source, partition)
-            line = (each.read.topic, each.read.partition, cluster_id, event)
-            if at < reached.get(line, at):
-                found, expected = f"behind a later one of {cluster_id!r}", "the order of the events"
-                self._add(FindingKind.MISPLACED, found, expected, each.read)
-            reached[line] = at
-        return is_faulty
+    def _digest(self, outputs: Iterable[Output]) -> str:
+        """The digest of a batch of which all messages are there."""
+        digest = hashlib.sha256()
+        last, following = None, 0
+        for each in outputs:
+            if each.shard != last:
+                digest.update(SHARD.pack(each.shard))
+                last, following = each.shard, 0
+            if each.sequence != following:
+                found, expected = f"sequence {each.sequence}", f"sequence {following}"
+                self._add(FindingKind.ALTERED, found, expected, each.at)
+            following = each.sequence + 1
+            value = self._history.value(each)
+            message = Message(each.kind, each.ce_id, each.at.key, value, each.time_ms)
+            for piece in message_bytes(message):
+                digest.update(piece)
+        return digest.hexdigest()
 
-    def _restore(self, messages: OutputMessages, order: list[Placed] | None, release: str) -> None:
+    def _restore(self, outputs: list[Output], release: str, *, is_proved: bool) -> None:
         """Continue the replay from what another release wrote."""
-        if self._stopped is None and order is None:
+        if self._stopped is None and not is_proved:
             self._stop(f"a batch of release {release} before is not all there")
         elif self._stopped is None:
             try:
-                self._replay.restore(messages, order or [])
+                self._replay.restore(outputs)
             except ReplayError as reason:
                 self._stop(f"what release {release} wrote makes no state ({reason})")
 
-    def _see(self, placed: Placed) -> None:
-        """A message that is not compared with a replay's."""
-        read = placed.read
-        if read.topic in COMPACTED:
-            self._latest.found((read.topic, read.key), is_gone=read.value is None)
-
-    def _add(
-        self, kind: FindingKind, found: str, expected: str, at: Read | Where = NOWHERE
-    ) -> None:
+    def _add(self, kind: FindingKind, found: str, expected: str, at: Where = NOWHERE) -> None:
         self._report.add(kind, found, expected, at, batch=self._index)
 
-    def _unexpected(self, placed: Placed, expected: str) -> None:
-        found = f"ce_id {placed.ce_id.decode()}"
-        self._add(FindingKind.UNEXPECTED, found, expected, placed.read)
+
+def _answers(buffer: BatchBuffer) -> Iterator[tuple[tuple[int, int], Message]]:
+    """A batch's messages with their shard, and their number in it."""
+    last, sequence = None, 0
+    for shard, bundle in buffer.placed():
+        if shard != last:
+            last, sequence = shard, 0
+        for message in bundle.messages():
+            yield (shard, sequence), message
+            sequence += 1
+
+
+def _name(output: Output) -> str:
+    return f"ce_id {output.ce_id.decode()}"

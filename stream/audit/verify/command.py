@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,7 +17,6 @@ from spu_assigner.stream.kafka.config.command_options import (
 if TYPE_CHECKING:
     from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
 
-WIDTH: Final = 160  # of tables, where there is no terminal to ask
 PROGRESS_SECONDS: Final = 2.0  # between two lines of progress
 KEY_SHOWN: Final = 300  # bytes
 
@@ -40,12 +37,12 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
     is reported.
 
     The job may run meanwhile: what it writes after this has begun is left out. Messages are put
-    into a temporary file (TMPDIR), packed.
+    into a temporary file (TMPDIR).
 
     Exit status: 0 all is right; 1 something is not; 2 wrong usage, or Kafka cannot be read.
     """
     from spu_assigner.stream.audit.verify.audit import verify as audit
-    from spu_assigner.stream.audit.verify.reading import Spool, read_history
+    from spu_assigner.stream.audit.verify.history import History, read_history
 
     settings = load_client_settings(flags)
     connection = settings.connection()
@@ -59,12 +56,11 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
             said = time.monotonic()
             click.echo(f"verify: {line}", err=True)
 
-    with Spool() as spool:
-        history = read_history(
+    with History(settings.query_name, connection.prefix) as history:
+        read_history(
             connection,
-            settings.query_name,
-            spool,
-            lambda: say(f"read {spool.count:,} messages, {spool.size / 1e6:,.0f} MB"),
+            history,
+            lambda: say(f"read {history.count:,} messages, {history.size / 1e6:,.0f} MB"),
         )
         report = audit(history, lambda done, count: say(f"checked {done:,} of {count:,} batches"))
     if output == "json":
@@ -75,25 +71,16 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
 
 
 def _show(report: AuditReport) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    table = Table(box=box.SIMPLE, show_header=False)
-    table.add_column()
-    table.add_column(overflow="fold")
-    table.add_row("query", printable(report.query))
+    rows = [("query", report.query)]
     if (last := report.last) is not None:
-        table.add_row("to", f"batch {last.batch} of checkpoint {printable(last.checkpoint_id)}")
-    table.add_row("messages", f"{report.messages:,}")
-    for how, count, which in report.how():
-        table.add_row("checked", f"{count:,} {how}: {which}")
-    for line in report.unchecked():
-        table.add_row("not checked", printable(line))
+        rows.append(("to", f"batch {last.batch} of checkpoint {last.checkpoint_id}"))
+    rows.append(("messages", f"{report.messages:,}"))
+    rows += [("checked", f"{count:,} {how}: {which}") for how, count, which in report.how()]
+    rows += [("not checked", line) for line in report.unchecked()]
     verdict = "all right" if report.is_right else f"{report.finding_count:,} findings"
-    table.add_row("verdict", verdict if report.labels else f"{verdict}; there is no batch")
-    console.print(table)
+    rows.append(("verdict", verdict if report.labels else f"{verdict}; there is no batch"))
+    for name, text in rows:
+        click.echo(f"{name:<12} {printable(text)}")
     for finding in report.findings:
         click.echo(printable(_line(finding)))
     if report.finding_count > len(report.findings):
@@ -101,13 +88,13 @@ def _show(report: AuditReport) -> None:
 
 
 def _line(finding: AuditFinding) -> str:
-    place = "/".join(str(each) for each in (finding.topic, finding.partition) if each is not None)
+    at, fix = finding.at, finding.kind.value
+    place = "/".join(str(each) for each in (at.topic, at.partition) if each is not None)
     where = [
-        "" if finding.batch is None else f"batch {finding.batch}",
-        place if finding.offset is None else f"{place} offset {finding.offset}",
-        "" if finding.key is None else f"key {_text(finding.key)}",
+        "" if finding.batch is None else f"batch {finding.batch.batch}",
+        place if at.offset is None else f"{place} offset {at.offset}",
+        "" if at.key is None else f"key {_text(at.key)}",
     ]
-    fix = finding.kind.value
     return (
         f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; expected "
         f"{finding.expected}. {fix[0].upper()}{fix[1:]}."
@@ -129,9 +116,13 @@ def _json(report: AuditReport) -> dict[str, Any]:
         "finding_count": report.finding_count,
         "findings": [
             {
-                **asdict(finding),
                 "kind": finding.kind.name,
-                "key": None if finding.key is None else _text(finding.key),
+                "batch": None if finding.batch is None else finding.batch.batch,
+                "checkpoint_id": None if finding.batch is None else finding.batch.checkpoint_id,
+                **finding.at._asdict(),
+                "key": None if finding.at.key is None else _text(finding.at.key),
+                "found": finding.found,
+                "expected": finding.expected,
                 "to_do": finding.kind.value,
             }
             for finding in report.findings

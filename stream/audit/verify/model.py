@@ -1,4 +1,4 @@
-"""What an audit reads and what it reports: messages as they lie in Kafka, findings, a report.
+"""What an audit reports: findings, and how far it has checked.
 
 A finding is something that must not be. What merely could not be checked (inputs that have expired,
 messages that compaction took) is no finding, but is reported as well, with the batches it holds
@@ -8,7 +8,7 @@ for: an audit never checks less without saying so.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from itertools import groupby
@@ -32,13 +32,25 @@ COMPACTED: Final = frozenset({REPLICA_MAP, ASSIGNER_STATE})
 FINDINGS_KEPT_MAX: Final = 1_000  # all are counted; nobody reads more of them
 CHECKPOINT_SHOWN: Final = 8  # letters of a checkpoint's id
 
+SHOWN_MAX: Final = 60  # bytes of a value in a finding
+
 Headers = tuple[tuple[str, bytes | None], ...]
+Place = tuple[str, int]  # a topic without the prefix, a partition
 
 
 class VerifyError(AssignerError):
     """There is nothing to verify."""
 
     exit_status = 2
+
+
+class Where(NamedTuple):
+    """Where a message is, or a finding that is at none."""
+
+    topic: str | None = None  # without the prefix
+    partition: int | None = None
+    offset: int | None = None
+    key: bytes | None = None
 
 
 class Read(NamedTuple):
@@ -52,47 +64,12 @@ class Read(NamedTuple):
     value: bytes | None
     headers: Headers
 
-
-class Where(NamedTuple):
-    """Where a finding is that is at no message."""
-
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    key: bytes | None = None
+    @property
+    def at(self) -> Where:
+        return Where(self.topic, self.partition, self.offset, self.key)
 
 
 NOWHERE: Final = Where()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One partition as it was read: committed messages, in the order of offsets."""
-
-    topic: str  # without the prefix
-    partition: int
-    begin: int  # the first offset that is not deleted
-    end: int  # the offset up to which it was read
-    messages: Iterable[Read]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """All that an audit looks at.
-
-    The parts may be gone through more than once. Outputs are read before the audit is read to its
-    `end`, so that each batch they hold has its marker there.
-    """
-
-    query: str
-    prefix: str
-    audit: Part
-    commits: Part
-    outputs: Sequence[Part]
-    inputs: Sequence[Part]
-    # Markers from this offset of the audit on are later than the audit's fixed end: their batches
-    # are not checked. None: all are.
-    end_offset: int | None = None
 
 
 class FindingKind(Enum):
@@ -139,21 +116,6 @@ class FindingKind(Enum):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFinding:
-    """One thing that must not be."""
-
-    kind: FindingKind
-    batch: int | None
-    checkpoint_id: str | None
-    topic: str | None  # without the prefix
-    partition: int | None
-    offset: int | None
-    key: bytes | None
-    found: str
-    expected: str
-
-
 class How(StrEnum):
     """How far a batch was checked."""
 
@@ -167,6 +129,16 @@ class Label(NamedTuple):
 
     checkpoint_id: str
     batch: int
+
+
+class AuditFinding(NamedTuple):
+    """One thing that must not be."""
+
+    kind: FindingKind
+    batch: Label | None
+    at: Where
+    found: str
+    expected: str
 
 
 @dataclass(slots=True)
@@ -195,29 +167,16 @@ class AuditReport:
         kind: FindingKind,
         found: str,
         expected: str,
-        at: Read | Where = NOWHERE,
+        at: Where = NOWHERE,
         *,
         batch: int | Label | None = None,
     ) -> None:
         """Add a finding, with its place and its batch (by index, or by name)."""
         self.finding_count += 1
-        if len(self.findings) == FINDINGS_KEPT_MAX:
-            return
         if isinstance(batch, int):
             batch = self.labels[batch] if 0 <= batch < len(self.labels) else None
-        self.findings.append(
-            AuditFinding(
-                kind=kind,
-                batch=None if batch is None else batch.batch,
-                checkpoint_id=None if batch is None else batch.checkpoint_id,
-                topic=at.topic,
-                partition=at.partition,
-                offset=at.offset,
-                key=at.key,
-                found=found,
-                expected=expected,
-            )
-        )
+        if len(self.findings) < FINDINGS_KEPT_MAX:
+            self.findings.append(AuditFinding(kind, batch, at, found, expected))
 
     def checked(self, index: int, how: How) -> None:
         self._how[how].append(index)
@@ -241,18 +200,36 @@ class AuditReport:
 
     def _ranges(self, indices: list[int]) -> str:
         """`batches 0–311, 313`, by checkpoint if there are several."""
-        spans: defaultdict[str, list[str]] = defaultdict(list)
-        labels = [self.labels[index] for index in indices]
-        # Within a checkpoint, batches that follow each other differ from their places alike.
-        for _, group in groupby(
-            enumerate(labels), lambda each: (each[1].checkpoint_id, each[1].batch - each[0])
-        ):
-            run = [label for _, label in group]
-            first, last = run[0].batch, run[-1].batch
-            spans[run[0].checkpoint_id].append(f"{first}" if first == last else f"{first}–{last}")
         several = len({label.checkpoint_id for label in self.labels}) > 1
-        texts = [
-            ", ".join(texts) + (f" of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else "")
-            for checkpoint_id, texts in spans.items()
-        ]
-        return f"{'batch' if len(indices) == 1 else 'batches'} {'; '.join(texts)}"
+        texts: defaultdict[str, list[str]] = defaultdict(list)
+        # Within a checkpoint, batches that follow each other differ from their places alike.
+        labels = enumerate(self.labels[index] for index in indices)
+        for (checkpoint_id, _), group in groupby(labels, lambda at: (at[1][0], at[1][1] - at[0])):
+            run = [label.batch for _, label in group]
+            texts[checkpoint_id].append(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}")
+        shown = (
+            ", ".join(spans) + (f" of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else "")
+            for checkpoint_id, spans in texts.items()
+        )
+        return f"{'batch' if len(indices) == 1 else 'batches'} {'; '.join(shown)}"
+
+
+def difference(found: object, expected: object) -> tuple[str, str]:
+    """Both; long bytes from where they differ on."""
+    if isinstance(found, bytes) and isinstance(expected, bytes):
+        pairs = enumerate(zip(found, expected, strict=False))
+        shorter, longer = sorted([len(found), len(expected)])
+        at = next((n for n, (one, other) in pairs if one != other), shorter)
+        if longer > SHOWN_MAX:
+            return _from(at, found), _from(at, expected)
+    return short(found), short(expected)
+
+
+def _from(at: int, data: bytes) -> str:
+    return f"of {len(data)} bytes, from {at} on {data[at : at + 16].hex()}"
+
+
+def short(value: object) -> str:
+    """A value in as many letters as anyone reads."""
+    text = repr(value)
+    return text if len(text) <= 4 * SHOWN_MAX else f"{text[: 4 * SHOWN_MAX]}…"

@@ -16,12 +16,12 @@ from typing import Final
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import CommitMarker, Wire
-from spu_assigner.stream.audit.verify.batch_walk import OutputMessages, Placed
-from spu_assigner.stream.audit.verify.model import COMPACTED, Read
+from spu_assigner.stream.audit.verify.history import History, Output
+from spu_assigner.stream.audit.verify.model import COMPACTED
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
-from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.topics import REPLICA_MAP
 
@@ -35,16 +35,12 @@ class ReplayError(AssignerError):
 class Replay:
     """The state of all clusters, and how batches change it."""
 
-    def __init__(self, *, prefix: str) -> None:
+    def __init__(self, history: History) -> None:
         self._clusters = Clusters()
-        self._prefix = prefix
+        self._history = history
 
     def apply(
-        self,
-        marker: CommitMarker,
-        wire: Wire,
-        messages: Sequence[tuple[int, Read]],
-        buffer: BatchBuffer,
+        self, marker: CommitMarker, wire: Wire, rows: Sequence[Row], buffer: BatchBuffer
     ) -> None:
         """Apply a batch's messages; the answers are in the buffer, in their order.
 
@@ -53,39 +49,33 @@ class Replay:
         """
         try:
             options = Options(
-                topic_prefix=self._prefix,
+                topic_prefix=self._history.prefix,
                 default_policy=Policy(marker.default_policy),
                 wire=wire,
             )
             labels = shard_labels(marker.shards)
-            shares: defaultdict[int, list[tuple[int, Read]]] = defaultdict(list)
-            for message in messages:
-                shares[labels[zlib.crc32(message[1].key or b"") % marker.shards]].append(message)
+            shares: defaultdict[int, list[Row]] = defaultdict(list)
+            for row in rows:
+                shares[labels[zlib.crc32(row[4] or b"") % marker.shards]].append(row)
             for label, share in shares.items():
-                batch = Batch.of_rows(
-                    [
-                        (source, read.partition, read.offset, read.time_ms, read.key, read.value)
-                        for source, read in share
-                    ]
-                )
-                bundles = ShardBatch(self._clusters, options).apply(batch)
+                bundles = ShardBatch(self._clusters, options).apply(Batch.of_rows(share))
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
         except (AssignerError, ValueError, ZeroDivisionError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
-    def restore(self, messages: OutputMessages, order: Sequence[Placed]) -> None:
-        """Take the state from a batch's outputs, where another release has decided it.
+    def restore(self, outputs: Sequence[Output]) -> None:
+        """Take the state from all outputs of a batch, where another release has decided it.
 
         Raises:
             ReplayError: they make no state.
         """
         try:
-            for placed in order:
-                if placed.read.topic in COMPACTED:
-                    named = map_key if placed.read.topic == REPLICA_MAP else state_key
-                    key = named(placed.read.key or b"")
-                    self._clusters.restore(key, messages.value(placed.ce_id))
+            for output in outputs:
+                if output.at.topic in COMPACTED:
+                    named = map_key if output.at.topic == REPLICA_MAP else state_key
+                    key = named(output.at.key or b"")
+                    self._clusters.restore(key, self._history.value(output))
         except (AssignerError, ValueError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 

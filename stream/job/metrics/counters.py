@@ -162,7 +162,7 @@ class Metrics(Collector):
             for tally in tallies:
                 for (_, status, _), count in tally.answers.items():
                     self._statuses[status] += count
-                self._statuses["dead letters"] += tally.dead_letters.total()
+                self._statuses["dead letters"] += sum(tally.dead_letters.values())
         self._batches.inc()
         self._messages.inc(report.messages)
         for topic, count in report.events.items():

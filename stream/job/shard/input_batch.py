@@ -85,19 +85,6 @@ class Batch:
             values=values,
         )
 
-    def to_bytes(self) -> bytes:
-        """What `of_bytes` reads, in one piece."""
-        sizes = [
-            [-1 if each is None else len(each) for each in column]
-            for column in (self.keys, self.values)
-        ]
-        longs = np.array(
-            [self.source, self.partition, self.offset, self.time_ms, *sizes], dtype="<i8"
-        )
-        pairs = zip(self.keys, self.values, strict=True)
-        body = b"".join((key or b"") + (value or b"") for key, value in pairs)
-        return _COUNT.pack(len(self.keys)) + longs.tobytes() + body
-
     def order(self) -> list[int]:
         """The indices of the messages in the order to apply them."""
         merged = merge_order(

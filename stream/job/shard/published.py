@@ -193,18 +193,10 @@ def read_published_cluster(connection: Connection, cluster_id: str) -> Published
         ClientError: Kafka cannot be reached, or topics are missing.
         ClusterUnknownError: there is nothing of this cluster.
     """
-    published, own, others = PublishedState(connection.prefix), f"{cluster_id}/".encode(), set()
-    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
-        for topic, message in reader.drain_messages():
-            key = message.key() or b""
-            if key.startswith(own):
-                place = int(message.partition() or 0), int(message.offset() or 0)
-                published.take(topic, key, message.value(), place=place)
-            elif not published.messages:
-                others.add(key.partition(b"/")[0])
-    if not published.messages:
-        where = topic_name(REPLICA_MAP, prefix=connection.prefix)
-        raise ClusterUnknownError(cluster_id, where, others)
+    published = PublishedState(connection.prefix)
+    for topic, key, message in _own_messages(connection, cluster_id):
+        place = int(message.partition() or 0), int(message.offset() or 0)
+        published.take(topic, key, message.value(), place=place)
     return published
 
 
@@ -217,15 +209,22 @@ def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[
     """
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
-    is_known, others = False, set[bytes]()
-    with Reader(connection, list(begins), from_beginning=True) as reader:
-        for name, message in reader.drain_messages():
-            key, begin = message.key() or b"", begins[name]
-            is_known = is_known or key.startswith(own)
-            if not is_known:
+    for name, key, message in _own_messages(connection, cluster_id):
+        if key.startswith(begins[name]):
+            yield name, key.removeprefix(begins[name]).decode("utf-8", "replace"), message
+
+
+def _own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:
+    """All messages of a cluster: topic, key, message."""
+    own, is_known, others = f"{cluster_id}/".encode(), False, set[bytes]()
+    with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
+        for topic, message in reader.drain_messages():
+            key = message.key() or b""
+            if key.startswith(own):
+                is_known = True
+                yield topic, key, message
+            elif not is_known:
                 others.add(key.partition(b"/")[0])
-            if key.startswith(begin):
-                yield name, key.removeprefix(begin).decode("utf-8", "replace"), message
     if not is_known:
         where = topic_name(REPLICA_MAP, prefix=connection.prefix)
         raise ClusterUnknownError(cluster_id, where, others)

@@ -53,13 +53,6 @@ class ShardFormatError(InvariantError):
     """The state is of a release that stores it otherwise."""
 
 
-class Store(Protocol):
-    """Where a shard is kept: Spark's state store, or a dict in a test."""
-
-    def get(self, key: str) -> bytes | None: ...
-    def write(self, key: str, value: bytes | None) -> None: ...
-
-
 class Copy(Protocol):
     """What is rebuilt from the entries: of one key they come in the order they were written."""
 

@@ -5,18 +5,15 @@ driver, and only once the batch is committed. So the numbers go the way the answ
 part of a batch's digest: what is looked at never decides whether a batch is the same.
 
 Rules: a batch costs what it touched, and no more than `MEASURED_MAX` clusters; what is left over
-comes with the shard's next batches. Bytes are JSON, since it is little, and read by this release
-alone.
+comes with the shard's next batches.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -83,30 +80,21 @@ REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
 Answered = tuple[str, str, str]  # request, status, code or ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one shard's part of a batch."""
 
     events: int = 0  # what is no event included
-    answers: Counter[Answered] = field(default_factory=Counter)  # messages of `topic-status`
-    dead_letters: Counter[str] = field(default_factory=Counter)  # by code
+    answers: dict[Answered, int] = {}  # messages of `topic-status`
+    dead_letters: dict[str, int] = {}  # by code
     repeated: int = 0  # events that were remembered, and changed nothing
-    clusters: Mapping[str, Figures] = field(default_factory=dict)  # measured after the batch
+    clusters: dict[str, Figures] = {}  # measured after the batch
     # Of these where SPUs have resources: the largest share that is used on an SPU, by resource.
-    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shares: dict[str, dict[str, float]] = {}
     cluster_count: int = 0  # that the shard knows
 
     def to_bytes(self) -> bytes:
-        counts = {
-            "events": self.events,
-            "answers": [[*answered, number] for answered, number in self.answers.items()],
-            "dead_letters": list(self.dead_letters.items()),
-            "repeated": self.repeated,
-            "clusters": {name: astuple(figures) for name, figures in self.clusters.items()},
-            "shares": self.shares,
-            "cluster_count": self.cluster_count,
-        }
-        return json.dumps(counts, separators=(",", ":")).encode()
+        """For the last bundle."""
+        return msgspec.msgpack.encode(self)
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Tally:
@@ -116,21 +104,6 @@ class Tally:
             InvariantError: they were not made by this release.
         """
         try:
-            counts: dict[str, Any] = json.loads(data)
-            return cls(
-                events=counts["events"],
-                answers=Counter({(a, b, c): number for a, b, c, number in counts["answers"]}),
-                dead_letters=Counter(dict(counts["dead_letters"])),
-                repeated=counts["repeated"],
-                clusters={
-                    name: Figures(**dict(zip(_FIGURES, numbers, strict=True)))
-                    for name, numbers in counts["clusters"].items()
-                },
-                shares=counts["shares"],
-                cluster_count=counts["cluster_count"],
-            )
-        except (ValueError, KeyError, TypeError) as reason:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as reason:
             raise InvariantError(f"{len(data)} bytes are no tally of a batch: {reason}") from reason
-
-
-_FIGURES: Final = tuple(Figures.__dataclass_fields__)

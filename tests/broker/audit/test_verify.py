@@ -96,7 +96,7 @@ def test_a_job_that_was_stopped_in_between_passes_and_damage_by_hand_is_found(
     status, report = audited(settings)
     [finding] = report["findings"]
     assert status == 1
-    assert (finding["kind"], finding["topic"]) == ("MISPLACED", "topic-status")
+    assert (finding["kind"], finding["topic"]) == ("TWICE", "topic-status")
     asked = next(
         marker for marker in markers if f"{settings.topic_prefix}topic-events" in marker.offsets
     )

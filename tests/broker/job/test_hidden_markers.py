@@ -13,7 +13,7 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.marker import PrefixTakenError, read_marker, read_placed_marker
+from spu_assigner.stream.job.marker import PrefixTakenError, read_marker
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
 from spu_assigner.stream.job.start_checks import CHECKPOINT, MARKER, StartLook, require
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -88,8 +88,8 @@ def test_a_marker_that_stays_hidden_is_a_named_error(
 ) -> None:
     """It names the partition, its offsets, and how a transaction that never ends is ended."""
     make_sink()._send_once(batch_buffer(b"a"), 0)
-    patient = partial(read_placed_marker, held_seconds=OPEN_SECONDS)  # only with transactions
-    monkeypatch.setattr(sink_module, "read_placed_marker", patient)
+    patient = partial(read_marker, held_seconds=OPEN_SECONDS)  # only with transactions
+    monkeypatch.setattr(sink_module, "read_marker", patient)
     with (
         open_transaction(settings.bootstrap_servers, commits),
         pytest.raises(OpenTransactionError, match=r"offsets \d+ to \d+ .*kafka-transactions\.sh"),

@@ -26,7 +26,6 @@ from spu_assigner.stream.job.ownership import FOLDER, Ownership
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
 from support.job.batch_buffers import batch_buffer
@@ -58,9 +57,7 @@ class Jobs:
         self.wait(lambda: IDLE in self.said(job), job, "to begin")
         return job
 
-    def begin(
-        self, *options: str, environ: dict[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def begin(self, *options: str) -> subprocess.Popen[bytes]:
         home = self._folder / f"job-{len(self._logs)}"
         home.mkdir()
         command = [
@@ -72,7 +69,7 @@ class Jobs:
             *options,
         ]
         log = home / "output"
-        with_master = {"SPU_ASSIGNER_MASTER": "local[2]", **(environ or {})}
+        with_master = {"SPU_ASSIGNER_MASTER": "local[2]"}
         job = self._stack.enter_context(running(command, log, with_master, cwd=home))
         self._logs[job.pid] = log
         return job
@@ -356,25 +353,17 @@ def successor(settings: Settings) -> Ownership:
 
 
 @pytest.mark.smoke
-def test_a_foreign_checkpoint_is_refused_before_a_jvm_starts_and_shuts_nobody_out(
-    jobs: Jobs, tmp_path: Path, java: Java
-) -> None:
-    """A Java that notes when it is run stands where Spark would find it."""
+def test_a_foreign_checkpoint_is_refused_and_shuts_nobody_out(jobs: Jobs) -> None:
+    """The marker is looked at before the transactional id is taken."""
     settings = jobs.settings
     owner = TransactionalSink(settings, shards=SHARDS)
     owner.open("one")
     owner.bind("one")
     owner._send_once(batch_buffer(b"a"), 0)
-    noted, home = tmp_path / "noted", tmp_path / "java"
-    (home / "bin").mkdir(parents=True)
-    wrapper = home / "bin/java"
-    wrapper.write_text(f'#!/bin/sh\ntouch {noted}\nexec {java.executable} "$@"\n')
-    wrapper.chmod(0o755)
-    job = jobs.begin(environ={"JAVA_HOME": str(home), "PATH": f"{home}/bin:{os.environ['PATH']}"})
+    job = jobs.begin()
     assert job.wait(PATIENCE_SECONDS) == 1
     (line,) = [line for line in jobs.said(job).splitlines() if line.startswith("spu-assigner: ")]
     assert "is of checkpoint one, and this is a new one" in line
-    assert not noted.exists()
     assert not Path(settings.checkpoint, FOLDER).exists()
     owner._send_once(batch_buffer(b"b", first=1), 1)
     owner.close()

@@ -32,7 +32,7 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit import rebuild as recover_module
 from spu_assigner.stream.audit.rebuild import recover
-from spu_assigner.stream.audit.verify.reading import Spool, read_history
+from spu_assigner.stream.audit.verify.history import History, read_history
 from spu_assigner.stream.clusters.follow import loop as follow_run
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
@@ -264,11 +264,9 @@ def create(settings: Settings) -> None:
 
 def audit(settings: Settings) -> None:
     """All that `verify` asks of Kafka; what it makes of it is not looked at."""
-    with Spool() as spool:
-        read_history(settings.connection(), settings.query_name, spool, lambda: None)
-        assert {topic for topic, _ in spool._pieces | spool._begun} == {
-            each.name for each in JOB_TOPICS
-        }
+    with History(settings.query_name, settings.topic_prefix) as history:
+        read_history(settings.connection(), history, lambda: None)
+        assert {topic for topic, _ in history.spans} == {each.name for each in JOB_TOPICS}
 
 
 def recover_all(settings: Settings) -> None:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.codec import encode_event, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
-from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, History, Part, Read
+from spu_assigner.stream.audit.verify.history import History
+from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters
-from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
@@ -61,24 +62,13 @@ class Topics:
 
     def history(self, query: str = "q") -> History:
         """What an audit would read."""
-        parts = {
-            log: Part(
-                topic=log[0],
-                partition=log[1],
-                begin=self.begins[log],
-                end=self.ends[log],
-                messages=reads,
-            )
-            for log, reads in self.logs.items()
-        }
-        return History(
-            query=query,
-            prefix=PREFIX,
-            audit=parts["assigner-audit", 0],
-            commits=parts["assigner-commits", 0],
-            outputs=[part for (name, _), part in parts.items() if name in OUTPUTS],
-            inputs=[part for (name, _), part in parts.items() if name in INPUTS],
-        )
+        history = History(query, PREFIX)
+        history.spans = {log: (self.begins[log], self.ends[log]) for log in self.logs}
+        for reads in self.logs.values():
+            for read in reads:
+                history.add(read)
+        history.close_additions()
+        return history
 
     def expire(self, draw: random.Random, names: Sequence[str]) -> None:
         """Delete the oldest messages of topics, as retention does."""
@@ -139,18 +129,19 @@ class Writer:
 
     def batch(self) -> None:
         """Answer all that was sent and not yet answered."""
-        shares: dict[int, list[Read]] = {}
+        shares: dict[int, list[Row]] = {}
         labels = shard_labels(self._shards)
         for log in self.topics.logs:
             if log[0] in INPUTS:
                 for read in self.topics.logs[log]:
                     if read.offset >= self._read.get(log, 0):
                         label = labels[zlib.crc32(read.key or b"") % self._shards]
-                        shares.setdefault(label, []).append(read)
+                        place = (INPUTS.index(log[0]), log[1], read.offset, read.time_ms)
+                        shares.setdefault(label, []).append((*place, read.key, read.value))
                 self._read[log] = self.topics.ends[log]
         with BatchBuffer() as buffer:
             for label, share in shares.items():
-                bundles = ShardBatch(self.clusters, self._options).apply(_batch(share))
+                bundles = ShardBatch(self.clusters, self._options).apply(Batch.of_rows(share))
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
             summary = summary_of(buffer)
@@ -221,22 +212,6 @@ class Writer:
             given = {"key": b"q", "value": value, "headers": headers}
             self.topics.append((name, 0), time_ms=self._clock, **given)
             self.topics.ends[name, 0] += 1
-
-
-def _batch(share: Sequence[Read]) -> Batch:
-    return Batch.of_rows(
-        [
-            (
-                INPUTS.index(each.topic),
-                each.partition,
-                each.offset,
-                each.time_ms,
-                each.key,
-                each.value,
-            )
-            for each in share
-        ]
-    )
 
 
 class Story:

@@ -1,7 +1,7 @@
 """A catalogue of hostile input: what may come, why somebody would send it, and what must follow.
 
 `MESSAGES` are bytes on the input topics, `LINES` lines for `simulate`, `FILES` replica assignments,
-`SETTINGS` settings files, `SCHEMAS` files of the registry. Each has a name of its own, which ends
+`SETTINGS` settings files. Each has a name of its own, which ends
 with the reason why it is here, and the one outcome that the product promises. Nothing is random.
 """
 
@@ -749,95 +749,3 @@ SETTINGS: Final = [
         )
     ),
 ]
-
-
-# Files of the schema registry.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schema:
-    """A file of the registry's folder, and what is said of it."""
-
-    name: str
-    file: str
-    content: bytes
-    says: str
-
-
-def _record(*types: Any, name: str = "TopicGrow") -> dict[str, Any]:
-    fields = [{"name": f"f{place}", "type": each} for place, each in enumerate(types)]
-    return {"type": "record", "name": name, "fields": fields}
-
-
-def _doubling(levels: int) -> dict[str, Any]:
-    """Each record holds the one before it twice: 2^levels parts when references are replaced."""
-    records: list[Any] = [_record("int", name="R0")]
-    records += [
-        _record(f"R{level - 1}", f"R{level - 1}", name=f"R{level}") for level in range(1, levels)
-    ]
-    return _record(*records)
-
-
-def _nested(depth: int) -> Any:
-    schema: Any = "int"
-    for _ in range(depth):
-        schema = {"type": "array", "items": schema}
-    return schema
-
-
-def _schemas() -> Iterator[Schema]:
-    for name, why, schema, says in (
-        ("a recursive schema", "no end", _record(_array_of("TopicGrow")), "is recursive"),
-        ("itself as a field", "no end", _record("TopicGrow"), "is recursive"),
-        ("items of no width", "a count of 2^40 in five bytes", _record(_array_of("null")), "zero"),
-        ("items of an empty record", "likewise", _record(_array_of(_record(name="E"))), "zero"),
-        ("a fixed of no width", "likewise", _record({**_fixed(0)}), "zero width"),
-        ("a schema of 2^30 parts", "1 kB that becomes gigabytes", _doubling(30), "2000 parts"),
-        ("a schema 200 deep", "one call each", _record(_nested(200)), "32 deep"),
-        ("an unknown type", "a file is missing", _record("Nothing"), "is not defined"),
-        ("a type we do not read", "floats", _record("double"), "unused here"),
-        ("no schema", "a list", [], "holds no object"),
-        ("half a schema", "fields without types", {**_record(), "fields": [1]}, "no name or no"),
-        ("a default of NaN", "no JSON", _record(), "nan"),
-    ):
-        content = json.dumps(schema).encode()
-        if name == "a default of NaN":
-            field = b'{"name":"a","type":"int","default":NaN}'
-            content = content.replace(b'"fields": []', b'"fields": [' + field + b"]")
-        yield Schema(name=f"{name}: {why}", file="TopicGrow.avsc", content=content, says=says)
-    for name, why, content, says in (
-        ("no JSON", "half a file", b"{", "is no JSON"),
-        ("no UTF-8", "another encoding", b"\xff", "is no JSON"),
-        ("lists 10,000 deep", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "is no JSON"),
-    ):
-        for file in ("TopicGrow.avsc", "registry.json"):
-            yield Schema(name=f"{name} in {file}: {why}", file=file, content=content, says=says)
-    whole = {
-        "id": 1,
-        "type_name": "TopicGrow",
-        "version": 1,
-        "fingerprint": "00" * 8,
-        "schema": _record("int"),
-    }
-    for name, why, changes, says in (
-        ("a schema id of 2^32", "the frame has 4 bytes", {"id": 2**32}, "an entry of"),
-        ("a schema id of -1", "the frame has no sign", {"id": -1}, "an entry of"),
-        ("a text for a schema id", "ids are compared", {"id": "1"}, "an entry of"),
-        ("a fingerprint that is none", "8 bytes", {"fingerprint": "../.."}, "an entry of"),
-        ("a recursive entry", "no end", {"schema": _record("TopicGrow")}, "is recursive"),
-        ("an entry of 2^30 parts", "gigabytes", {"schema": _doubling(30)}, "2000 parts"),
-        ("an unknown member", "of another release", {"more": 1}, "an entry of"),
-    ):
-        content = json.dumps({"schemas": [whole | changes]}).encode()
-        yield Schema(name=f"{name}: {why}", file="registry.json", content=content, says=says)
-
-
-def _array_of(items: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def _fixed(size: int) -> dict[str, Any]:
-    return {"type": "fixed", "name": "F", "size": size}
-
-
-SCHEMAS: Final = list(_schemas())

@@ -41,13 +41,11 @@ from spu_assigner.schemas.messages.wire import (
     MovesRun,
     Wire,
 )
-from spu_assigner.stream.audit.verify.digest_order import expected_headers
-from spu_assigner.stream.audit.verify.model import Headers
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.shard.batch import KINDS_GONE, SOURCE_KINDS
 from spu_assigner.stream.job.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
 from spu_assigner.stream.job.shard.clusters import output_key
-from spu_assigner.stream.kafka.cloud_events import marker_headers
+from spu_assigner.stream.kafka.cloud_events import Headers, marker_headers, output_headers
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
     ASSIGNER_AUDIT,
@@ -207,7 +205,7 @@ def _message(each: _Carried, key_schema: Mapping[str, Any], registry: Registry) 
         of_markers = each.kind is None
         message["headers"] = {
             "allOf": [
-                _reference("schemas", "MarkerHeaders" if of_markers else "CloudEventsHeaders"),
+                _reference("schemas", "MarkerHeaders" if of_markers else "OutputHeaders"),
                 {"properties": {"ce_type": {"const": headers["ce_type"]}}},
             ]
         }
@@ -240,10 +238,12 @@ def _example_headers(each: _Carried, example: object) -> dict[str, str]:
     """As the job writes them; none of events, nor of what `apply` writes."""
     headers: Headers = ()
     if each.kind is not None:
-        headers = expected_headers(EXAMPLE_QUERY, each.kind, EXAMPLE_PLACE, EXAMPLE_TIME_MS)
+        headers = output_headers(
+            EXAMPLE_QUERY, KINDS[each.kind][1], EXAMPLE_PLACE, EXAMPLE_TIME_MS, shard=0, sequence=0
+        )
     elif isinstance(example, CommitMarker):
         headers = marker_headers(example, EXAMPLE_TIME_MS)
-    return {name: (value or b"").decode() for name, value in headers}
+    return {name: value.decode() for name, value in headers}
 
 
 def _schemas(registry: Registry) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from spu_assigner.stream.job.shard.server import (
     WRITE,
     options_to_json,
 )
-from spu_assigner.stream.job.shard.state_log import HEAD, Store, segment_key, unpack_entries
+from spu_assigner.stream.job.shard.state_log import HEAD, segment_key, unpack_entries
+from support.shard.stores import DictStore, batch_bytes
 
 START_SECONDS_MAX: Final = 60.0
 
@@ -80,7 +81,7 @@ class ShardServer:
             self._connection.close()
             self._connection = None
 
-    def run(self, store: Store, *batches: Batch) -> Iterator[bytes]:
+    def run(self, store: DictStore, *batches: Batch) -> Iterator[bytes]:
         """A batch, in as many pieces: gives the bundles.
 
         Raises:
@@ -91,7 +92,7 @@ class ShardServer:
         try:
             connection.send_bytes(store.get(HEAD) or b"")
             for batch in batches:
-                connection.send_bytes(batch.to_bytes())
+                connection.send_bytes(batch_bytes(batch))
             connection.send_bytes(b"")
             for number in range(*NUMBERS.unpack(_body(connection.recv_bytes(), NEEDED))):
                 connection.send_bytes(store.get(segment_key(number)) or b"")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.job.shard.batch import Options, process
 from spu_assigner.stream.job.shard.bundle import InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
-from spu_assigner.stream.job.shard.state_log import HEAD, CopyT, Entries, Shard, Store, segment_key
+from spu_assigner.stream.job.shard.state_log import HEAD, CopyT, Entries, Shard, segment_key
 
 TIME_MS = 1_700_000_000_000
 
@@ -54,27 +55,27 @@ class DictStore:
         return sum(map(len, self.current.values()))
 
 
-def begin(shard: Shard[CopyT], store: Store) -> range:
+def begin(shard: Shard[CopyT], store: DictStore) -> range:
     """Hand a shard what it needs of the state before a batch: gives the segments."""
     numbers = shard.begin(store.get(HEAD))
     shard.take(store.get(segment_key(number)) or b"" for number in numbers)
     return numbers
 
 
-def write_ahead(shard: Shard[CopyT], store: Store, entries: Entries) -> None:
+def write_ahead(shard: Shard[CopyT], store: DictStore, entries: Entries) -> None:
     """Write a part of a batch's changes."""
     for key, value in shard.write_ahead(entries):
         store.write(key, value)
 
 
-def commit(shard: Shard[CopyT], store: Store, entries: Entries) -> None:
+def commit(shard: Shard[CopyT], store: DictStore, entries: Entries) -> None:
     """Write a batch's changes."""
     for key, value in shard.commit(entries):
         store.write(key, value)
 
 
 def run_batch(
-    shard: Shard[Clusters], store: Store, batch: Batch, options: Options
+    shard: Shard[Clusters], store: DictStore, batch: Batch, options: Options
 ) -> Iterator[bytes]:
     """A batch, as worker and shard server process it together: gives the bundles."""
     begin(shard, store)
@@ -100,3 +101,16 @@ def batch_of(events: Iterable[Event], first: int = 0, *, time_ms: int = TIME_MS)
             for number, event in enumerate(events)
         ]
     )
+
+
+def batch_bytes(batch: Batch) -> bytes:
+    """What `Batch.of_bytes` reads, in one piece."""
+    sizes = [
+        [-1 if each is None else len(each) for each in column]
+        for column in (batch.keys, batch.values)
+    ]
+    columns = [batch.source, batch.partition, batch.offset, batch.time_ms, *sizes]
+    pairs = zip(batch.keys, batch.values, strict=True)
+    body = b"".join((key or b"") + (value or b"") for key, value in pairs)
+    count = len(batch.keys).to_bytes(8, "little")
+    return count + np.array(columns, dtype="<i8").tobytes() + body

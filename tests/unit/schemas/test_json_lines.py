@@ -12,6 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core.base.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    Preference,
+    SpreadLevel,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     ClusterRebalance,
@@ -22,6 +31,7 @@ from spu_assigner.core.base.events import (
     SpuJoined,
     SpuLeft,
     TopicAdopted,
+    TopicConstraints,
     TopicCreate,
     TopicDelete,
     TopicDemand,
@@ -50,7 +60,48 @@ from spu_assigner.schemas.json_lines.lines import (
 from support.events.event_codecs import events
 from support.events.samples import RING
 
+WHOLE = Constraints(
+    tolerations=(Toleration("k", "v"), Toleration("k")),
+    require=("tier in (ssd,nvme)", "!spot"),
+    forbid=("zone in (c)",),
+    prefer=(Preference("tier in (nvme)", 10),),
+    spread=(SpreadLevel("zone", 1), SpreadLevel("rack")),
+    apart_from=("t2",),
+    together_with=("t3",),
+    leaders=("zone in (a)", "zone in (b)"),
+)
+WHOLE_JSON = (
+    '{"tolerations":[{"key":"k","value":"v"},{"key":"k"}],"require":["tier in (ssd,nvme)","!spot"],'
+    '"forbid":["zone in (c)"],"prefer":[{"select":"tier in (nvme)","weight":10}],'
+    '"spread":[{"label":"zone","max":1},{"label":"rack"}],"apart_from":["t2"],'
+    '"together_with":["t3"],"leaders":["zone in (a)","zone in (b)"]}'
+)
+TAINT = Taint("k", "v", TaintEffect.NO_NEW_REPLICAS)
+COMMON = {"event_id": "e1", "cluster_id": "c1"}
+
 CONTRACT: list[tuple[str, Event]] = [
+    (
+        '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0,"rack":null,"cores":1,'
+        '"capacity":null,"labels":{"zone":"a"},'
+        '"taints":[{"key":"k","value":"v","effect":"no_new_replicas"}]}',
+        SpuJoined(**COMMON, spu_id=0, labels={"zone": "a"}, taints=(TAINT,)),
+    ),
+    (
+        '{"type":"topic_create","event_id":"e1","cluster_id":"c1","topic":"t","partitions":1,'
+        '"replication_factor":1,"policy":null,"ignore_rack":false,"start_index":null,'
+        '"shift":null,"replicas":null,"validate_only":false,"on_shortage":"reject",'
+        f'"constraints":{WHOLE_JSON}}}',
+        TopicCreate(**COMMON, topic="t", constraints=WHOLE),
+    ),
+    (
+        '{"type":"topic_constraints","event_id":"e1","cluster_id":"c1","topic":"t",'
+        f'"constraints":{WHOLE_JSON}}}',
+        TopicConstraints(**COMMON, topic="t", constraints=WHOLE),
+    ),
+    (
+        '{"type":"topic_constraints","event_id":"e1","cluster_id":"c1","topic":"t","constraints":{}}',
+        TopicConstraints(**COMMON, topic="t", constraints=NO_CONSTRAINTS),
+    ),
     (
         '{"type":"spu_joined","event_id":"e1","cluster_id":"c1","spu_id":0,"rack":"a","cores":2,"capacity":100}',
         SpuJoined(event_id="e1", cluster_id="c1", spu_id=0, rack="a", cores=2, capacity=100),
@@ -149,6 +200,61 @@ def line_of(**changes: Any) -> str:
     return json.dumps(fields | changes)
 
 
+def rules_line(**members: Any) -> str:
+    """A create, or a join if it has taints."""
+    event = {"spu_id": 0} if "taints" in members else {"topic": "t"}
+    type_ = "spu_joined" if "taints" in members else "topic_create"
+    return json.dumps({"type": type_, **COMMON, **event, **members})
+
+
+def test_rules_that_are_null_or_absent_are_none() -> None:
+    asked = event_from_json(
+        rules_line(constraints={"require": None, "spread": [{"label": "zone"}]})
+    )
+    assert asked == TopicCreate(
+        **COMMON, topic="t", constraints=Constraints(spread=(SpreadLevel("zone"),))
+    )
+    assert event_from_json(rules_line(constraints=None)) == TopicCreate(**COMMON, topic="t")
+
+
+def test_both_limits_of_a_level_are_read_and_written() -> None:
+    text = '{"spread":[{"label":"zone","max":2,"min":1},{"label":"rack","min":1}]}'
+    asked = event_from_json(rules_line(constraints=json.loads(text)))
+    spread = (SpreadLevel("zone", 2, 1), SpreadLevel("rack", min=1))
+    assert asked == TopicCreate(**COMMON, topic="t", constraints=Constraints(spread=spread))
+    assert f'"constraints":{text}' in event_to_json(asked)
+
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    (
+        {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        'taints[0].effect is "NoSchedule"; expected one of no_new_replicas, no_leaders, evict',
+    ),
+    ({"taints": [{"key": "k", "effect": "evict"}]}, "taints[0].value is absent"),
+    ({"taints": [{"key": 1, "value": "", "effect": "evict"}]}, "taints[0].key is 1; expected a"),
+    ({"taints": ["k=v:evict"]}, 'taints[0] is "k=v:evict"; expected an object'),
+    ({"taints": {}}, "taints is an object; expected a list of objects with key, value, effect"),
+    ({"constraints": []}, "constraints is a list; expected an object that may have tolerations"),
+    ({"constraints": {"requires": []}}, 'constraints has an unknown field "requires"'),
+    ({"constraints": {"require": "a"}}, 'constraints.require is "a"; expected a list of texts'),
+    ({"constraints": {"require": [["a"]]}}, "constraints.require[0] is a list; expected a text"),
+    ({"constraints": {"require": ["\ud800"]}}, "half a surrogate pair is none"),
+    ({"constraints": {"prefer": [{"select": "a"}]}}, "constraints.prefer[0].weight is absent"),
+    (
+        {"constraints": {"prefer": [{"select": "a", "weight": 1.5}]}},
+        "constraints.prefer[0].weight is 1.5; expected a whole number",
+    ),
+    (
+        {"constraints": {"prefer": [{"select": "a", "weight": True}]}},
+        "constraints.prefer[0].weight is true; expected a whole number",
+    ),
+    ({"constraints": {"spread": [{"label": "a", "max": "1"}]}}, 'spread[0].max is "1"; expected'),
+    ({"constraints": {"spread": [{"label": "a", "min": 1.5}]}}, "spread[0].min is 1.5; expected"),
+    ({"constraints": {"spread": ["zone"]}}, 'constraints.spread[0] is "zone"; expected an object'),
+    ({"constraints": {"tolerations": [{}]}}, "constraints.tolerations[0].key is absent"),
+]
+
+
 # What every reader of JSON must refuse is among the poisons.
 REFUSED: list[tuple[str, str, str]] = [
     ("nothing", "", "expected one JSON object"),
@@ -194,7 +300,9 @@ REFUSED: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("line", "says"), [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
+    ("line", "says"),
+    [pytest.param(*case[1:], id=case[0]) for case in REFUSED]
+    + [(rules_line(**members), says) for members, says in BROKEN],
 )
 def test_what_is_no_event_is_refused_with_its_reason(line: str, says: str) -> None:
     """The operator fixes the line by the message alone."""
@@ -203,6 +311,15 @@ def test_what_is_no_event_is_refused_with_its_reason(line: str, says: str) -> No
     assert caught.value.code is DeadLetterCode.BAD_EVENT
     assert says in caught.value.message
     assert len(caught.value.message) <= 500
+
+
+def test_a_topics_constraints_must_be_there() -> None:
+    """What replaces the rules of a living topic is said, be it nothing."""
+    line = json.dumps({"type": "topic_constraints", **COMMON, "topic": "t"})
+    with pytest.raises(DecodeError, match="constraints is absent; a topic_constraints needs"):
+        event_from_json(line)
+    with pytest.raises(DecodeError, match="constraints is null; expected an object"):
+        event_from_json(line[:-1] + ',"constraints":null}')
 
 
 @given(st.one_of(st.text(), st.binary(), st.recursive(

@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import signal
 import threading
 import tracemalloc
@@ -32,7 +31,6 @@ from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
 from spu_assigner.core.explain.decisions import ExplainingAssigner, Explanation
-from spu_assigner.schemas.avro import registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
@@ -40,11 +38,9 @@ from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_
 from spu_assigner.schemas.messages.replica_lists import read_lists as read_replica_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client import assignment_file
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.explanation import explanation_text
 from spu_assigner.stream.client.simulate import answer_lines
-from spu_assigner.stream.common.plain_file import read_plain_file
 from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters
@@ -56,13 +52,11 @@ from support.events.poisons import (
     FILES,
     LINES,
     MESSAGES,
-    SCHEMAS,
     SETTINGS,
     SPU_EVENTS,
     File,
     Line,
     Poison,
-    Schema,
     create,
     join,
 )
@@ -103,16 +97,6 @@ def at_most(size: int) -> Iterator[None]:
     finally:
         tracemalloc.stop()
     assert peak <= size, f"{peak / MIB:.1f} MiB were allocated"
-
-
-def test_the_catalogue_has_at_least_forty_kinds_each_once_and_with_its_reason() -> None:
-    """A poison that overwrote another, or a name given twice, would be one less."""
-    for poisons in (MESSAGES, LINES, FILES, SETTINGS, SCHEMAS):
-        names = [poison.name for poison in poisons]
-        assert len(set(names)) == len(names)
-        assert all(": " in name for name in names)
-    assert len(MESSAGES) >= 100
-    assert sum(map(len, (LINES, FILES, SETTINGS, SCHEMAS))) >= 60
 
 
 # Messages from Kafka.
@@ -368,23 +352,6 @@ def test_a_folder_on_the_way_to_a_replica_assignment_may_be_a_link(tmp_path: Pat
     assert read_assignment(tmp_path / "link" / "lists") == []
 
 
-def test_a_file_that_is_exchanged_for_a_pipe_meanwhile_is_read_as_it_was_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was judged is what is read."""
-    path = tmp_path / "lists"
-    path.write_bytes(b"[]")
-    original = os.fstat
-
-    def exchange(descriptor: int) -> os.stat_result:
-        path.unlink()
-        os.mkfifo(path)
-        return original(descriptor)
-
-    monkeypatch.setattr(os, "fstat", exchange)
-    assert read_plain_file(path, size_max=10) == b"[]"
-
-
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_limit_and_no_further(
     tmp_path: Path,
 ) -> None:
@@ -406,42 +373,6 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_its_limit_and_no_further(
     finally:
         is_done.set()
         writer.join()
-
-
-def test_a_file_that_shrinks_while_it_is_read_is_half_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is refused as what it has become."""
-    path = tmp_path / "lists"
-    path.write_bytes(b'[{"id":0,"replicas":[0]}]')
-    original = os.fstat
-
-    def cut(descriptor: int) -> os.stat_result:
-        os.truncate(path, 10)
-        return original(descriptor)
-
-    monkeypatch.setattr(os, "fstat", cut)
-    with pytest.raises(AssignmentFileError, match="is no JSON at line 1"):
-        assignment_file.read_assignment(path)
-
-
-# The registry of schemas.
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
-def test_a_poisoned_schema_is_reported_and_nothing_is_written(
-    schema: Schema, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A schema that is accepted becomes a reader of every message after it."""
-    for path in (*registry.FOLDER.glob("*.avsc"), registry.FOLDER / registry.FILE_NAME):
-        shutil.copy(path, tmp_path)
-    (tmp_path / schema.file).write_bytes(schema.content)
-    before = (tmp_path / registry.FILE_NAME).read_bytes()
-    with at_most(16 * MIB):
-        assert registry.main(["--write", "--folder", str(tmp_path)]) == 1
-    assert schema.says in capsys.readouterr().err
-    assert registry.main(["--check", "--folder", str(tmp_path)]) == 1
-    assert (tmp_path / registry.FILE_NAME).read_bytes() == before
 
 
 # Values that only those who embed the core, or a command line, can give.

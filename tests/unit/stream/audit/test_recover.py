@@ -7,70 +7,32 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
-from spu_assigner.core.base.events import Event, OnShortage, Policy
-from spu_assigner.core.base.records import EntryGone, ReplicaMap
-from spu_assigner.core.decision.machine import step
-from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
-from spu_assigner.stream.audit import rebuild as recover_module
 from spu_assigner.stream.audit.rebuild import write_state
+from spu_assigner.stream.audit.verify.model import COMPACTED
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, starting_offsets
-from spu_assigner.stream.job.shard.clusters import Clusters, entry_key, read_shards
+from spu_assigner.stream.job.shard.clusters import Clusters, read_shards
 from spu_assigner.stream.job.shard.published import DamagedOutputError, PublishedState
 from spu_assigner.stream.job.source import shard_labels
-from support.events.builders import Events
+from support.events.histories import written
 from support.model.pictures import picture
-
-CLUSTERS = 20
-TOPICS = {b"m": "replica-map", b"s": "assigner-state"}
-
-
-def life(number: int) -> list[Event]:
-    events = Events(f"c{number}")
-    return [
-        *events.joins(0, 1, 2, capacity=30),
-        *[events.create(f"t{topic}", 2, 2, policy=Policy.FLUVIO) for topic in range(number)],
-        events.create("w", 1, 8, on_shortage=OnShortage.WAIT),
-        events.delete("t0"),
-    ]
-
-
-def publish(clusters: Clusters, event: Event) -> list[tuple[str, bytes, bytes | None]]:
-    """The messages of an event on both topics."""
-    state = clusters.of(event.cluster_id)
-    messages: list[tuple[str, bytes, bytes | None]] = []
-    for record in step(state, event, default_policy=Policy.BALANCED):
-        if isinstance(record, ReplicaMap):
-            value = None if record.replicas is None else encode_record(record)
-            messages.append(("replica-map", entry_key(record)[1:], value))
-    for entry in state.take_entries():
-        if isinstance(entry, EntryGone):
-            key = f"{entry.cluster_id}/{entry.kind}/{entry.name}".encode()
-            messages.append(("assigner-state", key, None))
-        else:
-            messages.append(("assigner-state", entry_key(entry)[1:], encode_record(entry)))
-    return messages
 
 
 @pytest.fixture
 def lived() -> tuple[Clusters, PublishedState]:
-    clusters, published = Clusters(), PublishedState("p.")
-    for number in range(CLUSTERS):
-        for event in life(number):
-            for offset, message in enumerate(publish(clusters, event)):
-                published.take(*message, place=(0, offset))
-    return clusters, published
+    """What a job has decided, and what it has published of it."""
+    writer, published = written(3, batches=12), PublishedState("p.")
+    for (topic, partition), reads in writer.topics.logs.items():
+        for read in reads if topic in COMPACTED else ():
+            published.take(topic, read.key or b"", read.value, place=(partition, read.offset))
+    return writer.clusters, published
 
 
 @pytest.mark.parametrize("shards", [1, 3, 8])
 def test_each_cluster_is_in_the_shard_where_the_job_looks(
-    lived: tuple[Clusters, PublishedState],
-    tmp_path: Path,
-    shards: int,
-    monkeypatch: pytest.MonkeyPatch,
+    lived: tuple[Clusters, PublishedState], tmp_path: Path, shards: int
 ) -> None:
-    """All states are equal, whatever the number of shards and of pieces."""
-    monkeypatch.setattr(recover_module, "PIECE_SIZE", 1_000)
+    """All states are equal, whatever the number of shards."""
     clusters, published = lived
     write_state(tmp_path / "state", published, shards=shards)
     table = pq.read_table(tmp_path / "state")
@@ -87,7 +49,7 @@ def test_what_is_checked_is_the_state_itself(lived: tuple[Clusters, PublishedSta
     """In any order of keys: the latest value counts."""
     clusters, published = lived
     assert published.cluster_ids == sorted(clusters)
-    for name in Random(1).sample(published.cluster_ids, CLUSTERS):
+    for name in Random(1).sample(published.cluster_ids, len(clusters)):
         assert picture(published.restored(name)) == picture(clusters[name])
 
 

@@ -11,7 +11,6 @@ from spu_assigner.stream.job.marker_check import (
     ForeignCheckpointError,
     MarkerGapError,
     check_checkpoint,
-    is_early,
     is_sent,
 )
 
@@ -104,49 +103,3 @@ def test_a_count_that_differs_is_refused_as_a_digest_is() -> None:
     """Both are held against the marker."""
     with pytest.raises(DigestMismatchError):
         is_sent(replace(SENT, count=4), SENT, topic="t")
-
-
-SITES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
-
-
-@pytest.fixture
-def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*SITES, "PYSPARK_SUBMIT_ARGS"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [("/c", True), ("file:///c", True), ("file:/c", True), ("hdfs://h/c", False)],
-)
-@pytest.mark.usefixtures("no_site")
-def test_what_is_on_this_machine_is(place: str, expected: bool) -> None:
-    assert is_early(place) is expected
-
-
-@pytest.mark.parametrize("name", SITES)
-@pytest.mark.usefixtures("no_site")
-def test_a_path_that_a_sites_settings_may_put_elsewhere_is_not(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder that is not on this machine's disk would pass for a new checkpoint."""
-    monkeypatch.setenv(name, "1")
-    assert not is_early("/c")
-    assert is_early("file:///c")
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--conf spark.sql.streaming.pollingDelay=50ms pyspark-shell", True),
-        ("--conf spark.hadoop.fs.defaultFS=hdfs://h pyspark-shell", False),
-        ("--properties-file site.conf pyspark-shell", False),
-        ("--driver-class-path /etc/hadoop pyspark-shell", False),
-    ],
-)
-@pytest.mark.usefixtures("no_site")
-def test_options_of_spark_count_if_they_can_name_a_file_system(
-    options: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", options)
-    assert is_early("/c") is expected

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.stream.job.shard.input_batch import Batch, merge_order
+from support.shard.stores import batch_bytes
 
 Row = tuple[int, int, int, int]  # source, partition, offset, time
 
@@ -74,7 +75,7 @@ _MESSAGES = st.lists(
 @given(st.lists(_MESSAGES, min_size=1, max_size=3))
 def test_a_batch_comes_back_from_its_bytes_in_any_number_of_pieces(pieces: list[Any]) -> None:
     """No key is another thing than an empty one."""
-    batch = Batch.of_bytes([Batch.of_rows(piece).to_bytes() for piece in pieces])
+    batch = Batch.of_bytes([batch_bytes(Batch.of_rows(piece)) for piece in pieces])
     columns = (batch.source, batch.partition, batch.offset, batch.time_ms)
     longs = zip(*(column.tolist() for column in columns), strict=True)
     rows = [

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import get_args
 
 import pytest
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuEvent, SpuId
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
-from spu_assigner.schemas.messages.codec import decode_record, encode_event, encode_record
-from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.stream.job.shard import batch as shard_batch_module
-from spu_assigner.stream.job.shard.batch import Options
-from spu_assigner.stream.job.shard.bundle import KINDS, Bundle, InputSource, Message, MessageKind
+from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters
-from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import Entries, Shard, Write
 from spu_assigner.stream.job.shard.tally import REQUESTS
-from spu_assigner.stream.kafka.topics import ASSIGNER_STATE
 from support.events.builders import Events
 from support.model.pictures import picture
-from support.shard.stores import DictStore, begin, run_batch
+from support.shard.one_shard import OneShard
+from support.shard.stores import begin
 
-OPTIONS = Options(
-    topic_prefix="",
-    default_policy=Policy.FLUVIO,
-    wire=Wire.CONFLUENT,
-)
 WAITING = Waiting(
     cluster_id="c1",
     topic="t",
@@ -53,38 +44,16 @@ SPU = SpuChanged(
 )
 
 
-class Runner:
-    """A shard and its store; each call of `send` is a batch."""
+def sent(shard: OneShard, *events: Event) -> list[Message]:
+    """What one batch of these is answered with."""
+    return [message for bundle in shard.bundles(events) for message in bundle.messages()]
 
-    def __init__(self) -> None:
-        self.store = DictStore()
-        self.shard = Shard(Clusters())
-        self._offsets = itertools.count()
 
-    def send(self, *sent: Event) -> list[Message]:
-        batch = Batch.of_rows(
-            [
-                (
-                    InputSource.SPU_EVENTS
-                    if isinstance(event, SpuEvent)
-                    else InputSource.TOPIC_EVENTS,
-                    0,
-                    offset := next(self._offsets),
-                    offset,
-                    event.cluster_id.encode(),
-                    encode_event(event),
-                )
-                for event in sent
-            ]
-        )
-        bundles = run_batch(self.shard, self.store, batch, OPTIONS)
-        return [message for data in bundles for message in Bundle(data).messages()]
-
-    def reloaded(self) -> Clusters:
-        """What another worker would read from the store."""
-        clusters = Clusters()
-        begin(Shard(clusters), self.store)
-        return clusters
+def reloaded(shard: OneShard) -> Clusters:
+    """What another worker would read from the store."""
+    clusters = Clusters()
+    begin(Shard(clusters), shard.store)
+    return clusters
 
 
 def state_messages(messages: list[Message], kind: MessageKind) -> dict[bytes | None, object]:
@@ -98,31 +67,33 @@ def state_messages(messages: list[Message], kind: MessageKind) -> dict[bytes | N
 
 def test_a_waiting_create_is_kept_until_it_is_served() -> None:
     """Another worker goes on with it after a crash, and the topic holds no served request."""
-    runner, events = Runner(), Events()
-    sent = runner.send(
-        events.join(0), events.create("t", 2, 2, on_shortage=OnShortage.WAIT, policy=Policy.FLUVIO)
+    shard, events = OneShard(), Events()
+    answers = sent(
+        shard,
+        events.join(0),
+        events.create("t", 2, 2, on_shortage=OnShortage.WAIT, policy=Policy.FLUVIO),
     )
-    found = state_messages(sent, MessageKind.WAITING_STATE)
+    found = state_messages(answers, MessageKind.WAITING_STATE)
     assert list(found) == [b"c1/waiting/t"]
     waiting = found[b"c1/waiting/t"]
     assert isinstance(waiting, Waiting)
     assert (waiting.topic, waiting.kind, waiting.partitions) == ("t", Wait.CREATE, 2)
-    assert runner.reloaded()["c1"].waiting == {"t": waiting}
-    sent = runner.send(events.join(1))
-    assert state_messages(sent, MessageKind.WAITING_STATE) == {b"c1/waiting/t": None}
-    assert MessageKind.REPLICA_MAP in {message.kind for message in sent}
-    again = runner.reloaded()["c1"]
+    assert reloaded(shard)["c1"].waiting == {"t": waiting}
+    answers = sent(shard, events.join(1))
+    assert state_messages(answers, MessageKind.WAITING_STATE) == {b"c1/waiting/t": None}
+    assert MessageKind.REPLICA_MAP in {message.kind for message in answers}
+    again = reloaded(shard)["c1"]
     assert again.waiting == {}
     assert list(again.topics) == ["t"]
 
 
 def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
     """It is forgotten, in the state and in the topic."""
-    runner, events = Runner(), Events()
-    runner.send(*events.joins(0, 7))
-    sent = runner.send(events.leave(7, mode=LeaveMode.DECOMMISSION))
-    assert state_messages(sent, MessageKind.SPU_STATE)[b"c1/spu/7"] is None
-    assert sorted(runner.reloaded()["c1"].spus) == [0]
+    shard, events = OneShard(), Events()
+    sent(shard, *events.joins(0, 7))
+    answers = sent(shard, events.leave(7, mode=LeaveMode.DECOMMISSION))
+    assert state_messages(answers, MessageKind.SPU_STATE)[b"c1/spu/7"] is None
+    assert sorted(reloaded(shard)["c1"].spus) == [0]
 
 
 def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +109,15 @@ def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.Mon
         return commit(self, entries)
 
     monkeypatch.setattr(Shard, "commit", noting)
-    runner, events = Runner(), Events()
-    runner.send(*events.joins(*range(4), capacity=10**8))
-    runner.send(*[events.create(f"t{number}", 100_000, 3) for number in range(10)])
-    assert runner.store.size > 5 * held
+    shard, events = OneShard(), Events()
+    sent(shard, *events.joins(*range(4), capacity=10**8))
+    sent(
+        shard,
+        *[events.create(f"t{number}", 100_000, 3, policy=Policy.FLUVIO) for number in range(10)],
+    )
+    assert shard.store.size > 5 * held
     assert 0 < most < held
-    assert picture(runner.reloaded()["c1"]) == picture(runner.shard.copy["c1"])
+    assert picture(reloaded(shard)["c1"]) == picture(shard.clusters["c1"])
 
 
 def test_entries_and_their_tombstones_are_taken_over_in_the_order_they_were_written() -> None:
@@ -166,48 +140,27 @@ def test_a_tombstone_of_what_cannot_go_is_refused(key: bytes) -> None:
         Clusters().restore(key, None)
 
 
-def test_every_kind_of_message_has_a_topic() -> None:
-    """The sink looks it up by the kind's number."""
-    assert sorted(KINDS) == list(MessageKind)
-    assert KINDS[MessageKind.WAITING_STATE] == (ASSIGNER_STATE, "WaitingState")
-
-
 def test_each_kind_of_event_is_counted_under_a_name_of_its_own() -> None:
     """An answer to an event without one would end the job."""
     assert set(REQUESTS) == set(get_args(Event))
     assert len(set(REQUESTS.values())) == len(REQUESTS)
 
 
-def test_a_shard_keeps_what_spus_have_and_topics_need() -> None:
-    """A shard that is loaded again knows what is used of each resource, and what waits for it."""
-    runner, events = Runner(), Events()
-    runner.send(*(events.join(spu_id, resources={"disk": 10}) for spu_id in range(2)))
-    need = {"demand": {"disk": 4}, "leader_demand": {"disk": 5}}
-    waits = events.create("u", 3, 2, on_shortage=OnShortage.WAIT, policy=Policy.BALANCED, **need)
-    runner.send(events.create("t", 1, 2, policy=Policy.BALANCED, **need), waits)
-    before = runner.shard.copy.of("c1")
-    after = runner.reloaded()["c1"]
-    assert picture(after) == picture(before)
-    assert {spu_id: dict(after.ledger.used(spu_id)) for spu_id in (0, 1)} in (
-        {0: {"disk": 4}, 1: {"disk": 5}},
-        {0: {"disk": 5}, 1: {"disk": 4}},
-    )
-    assert after.waiting["u"].need == after.topics["t"].need
-
-
-def test_a_shard_keeps_taints_and_constraints() -> None:
-    """A shard that is loaded again keeps replicas away from whom it did before."""
-    runner, events = Runner(), Events()
+def test_a_shard_keeps_what_spus_have_and_what_topics_need() -> None:
+    """A shard that is loaded again knows what is used of each resource, what waits for it, and
+    from whom it keeps replicas away."""
+    shard, events = OneShard(), Events()
     taint = Taint("pool", "pay", TaintEffect.EVICT)
-    runner.send(*events.joins(0, 1), events.join(2, taints=(taint,)))
+    spus = [events.join(spu_id, resources={"disk": 10}) for spu_id in range(2)]
+    sent(shard, *spus, events.join(2, taints=(taint,)))
     rules = Constraints(require=("spu_id notin (0)",), spread=(SpreadLevel("rack"),))
-    given = {"policy": Policy.BALANCED, "constraints": rules}
+    need = {"demand": {"disk": 4}, "leader_demand": {"disk": 5}}
+    given = {"policy": Policy.BALANCED, "constraints": rules, **need}
     waits = events.create("u", 1, 2, on_shortage=OnShortage.WAIT, **given)
-    runner.send(events.create("t", 1, 1, **given), waits)
-    before = runner.shard.copy.of("c1")
-    after = runner.reloaded()["c1"]
+    sent(shard, events.create("t", 1, 1, **given), waits)
+    before, after = shard.clusters.of("c1"), reloaded(shard)["c1"]
     assert picture(after) == picture(before)
     assert after.spus[SpuId(2)].taints == (taint,)
-    assert after.ring.ids.tolist() == [0, 1]
-    assert after.topics["t"].replicas.lists().tolist() == [[1]]
+    assert dict(after.ledger.used(1)) == {"disk": 5}
     assert after.topics["t"].constraints == rules == after.waiting["u"].constraints
+    assert after.waiting["u"].need == after.topics["t"].need

@@ -1,0 +1,154 @@
+"""What holds over all batches: order and partition of each message, the last value of each key."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from typing import Final
+
+from spu_assigner.stream.audit.verify.history import History, Output
+from spu_assigner.stream.audit.verify.model import (
+    COMPACTED,
+    OUTPUTS,
+    AuditReport,
+    FindingKind,
+    Place,
+    Where,
+)
+from spu_assigner.stream.job.shard.bundle import Message
+
+GROWN_MIN: Final = 16  # messages in other partitions that are taken for no fault
+
+Key = tuple[str, bytes | None]  # a compacted topic, a key
+
+
+class PartitionOrder:
+    """Kafka's order in each partition is that of batches, shards and sequences.
+
+    What was deleted or compacted is known by where the order has come to.
+    """
+
+    def __init__(self, history: History, report: AuditReport) -> None:
+        self._history = history
+        self._report = report
+        self._reached: dict[Place, int] = {}  # the offset of the last message
+        self._begins = {
+            place: begin for place, (begin, _) in history.spans.items() if place[0] in OUTPUTS
+        }
+
+    def follow(self, index: int, output: Output) -> None:
+        """The next message."""
+        offset = output.at.offset or 0
+        last = self._reached.get(output.place, -1)
+        if offset < last:
+            found, expected = f"before offset {last}", "behind it"
+            self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
+        self._reached[output.place] = offset
+
+    def may_have_expired(self, topic: str | None = None, key: bytes | None = None) -> bool:
+        """Whether the next message, of a topic and key if they are known, may be one that retention
+        has deleted: then nothing of its partition was seen yet."""
+        own = [place for place in self._begins if topic in (None, place[0])]
+        if key:
+            own = [place for place in own if place[1] == zlib.crc32(key) % len(own)]
+        return any(
+            self._begins[place] > 0 and place[0] not in COMPACTED and place not in self._reached
+            for place in own
+        )
+
+    def reached(self) -> dict[Place, int]:
+        """The last message of each partition so far."""
+        return dict(self._reached)
+
+    def room(self, before: dict[Place, int], outputs: list[Output]) -> int:
+        """How many more messages of a batch may have been compacted away.
+
+        Kafka's offsets have no holes but for the mark that ends a transaction, and what was aborted
+        or compacted.
+        """
+        counts = Counter(output.place for output in outputs)
+        room = 0
+        for place, begin in self._begins.items():
+            if place[0] in COMPACTED:
+                end = self._history.next_offset(place, self._reached.get(place, begin - 1))
+                marks = (place in before) + (counts[place] > 0)
+                hole = end - before.get(place, begin - 1) - 1 - counts[place] - marks
+                room += max(0, hole)
+        return room
+
+
+class Partitions:
+    """Is each message in the partition that its key belongs to?
+
+    Where many are not, partitions were added to the topic: what was written before lies as in
+    fewer.
+    """
+
+    def __init__(self, history: History, report: AuditReport) -> None:
+        self._report = report
+        self._counts = Counter(topic for topic, _ in history.spans)
+        self._misfits: defaultdict[str, list[tuple[int, Output]]] = defaultdict(list)
+
+    def check(self, index: int, output: Output) -> None:
+        """Look at the next message; one without a key may lie anywhere."""
+        topic, partition = output.place
+        if output.at.key and zlib.crc32(output.at.key) % self._counts[topic] != partition:
+            misfits = self._misfits[topic]
+            if len(misfits) < GROWN_MIN:
+                misfits.append((index, output))
+
+    def end(self) -> None:
+        """Report what lies wrong."""
+        for topic, misfits in self._misfits.items():
+            count = self._counts[topic]
+            if len(misfits) == GROWN_MIN:
+                self._report.not_checked(
+                    f"{topic} does not lie as in {count} partitions: some were added"
+                )
+                continue
+            for index, output in misfits:
+                number = zlib.crc32(output.at.key or b"") % count
+                found = f"in partition {output.at.partition}"
+                expected = f"partition {number}, of {count}, by its key"
+                self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
+
+
+class Latest:
+    """Of each key of the compacted topics: is the last value of the replay the last in Kafka?"""
+
+    def __init__(self, report: AuditReport) -> None:
+        self._report = report
+        self._held: set[Key] = set()  # keys of which some value is there
+        self._missing: dict[Key, tuple[int, bytes, bool]] = {}  # batch, ce_id, is a tombstone
+
+    def found(self, output: Output) -> None:
+        """A message is there."""
+        if (topic := str(output.at.topic)) in COMPACTED:
+            key = (topic, output.at.key)
+            self._missing.pop(key, None)
+            (self._held.discard if output.is_gone else self._held.add)(key)
+
+    def missing(self, index: int, topic: str, message: Message) -> None:
+        """The replay has it, and it is not there; a tombstone goes when it has done its work."""
+        key = (topic, message.key)
+        self._missing.pop(key, None)
+        if message.value is not None or key in self._held:
+            self._missing[key] = (index, message.id, message.value is None)
+
+    def end(self, *, has_gaps: bool) -> None:
+        """Report what is missing, now that nothing can supersede it any more.
+
+        Args:
+            has_gaps: batches behind the replay are not all there: a tombstone may have been in
+                them, and gone when it had done its work.
+        """
+        if has_gaps and self._missing:
+            self._report.not_checked(
+                f"{len(self._missing):,} keys of compacted topics, whose last value by the replay "
+                "is gone: what came behind the replay and was compacted may have deleted them"
+            )
+            return
+        for (topic, key), (index, ce_id, is_tombstone) in self._missing.items():
+            found = f"{'the tombstone' if is_tombstone else 'the latest value'} of the key is gone"
+            expected, at = f"ce_id {ce_id.decode()}", Where(topic, key=key)
+            self._report.add(FindingKind.MISSING, found, expected, at, batch=index)

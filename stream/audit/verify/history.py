@@ -1,0 +1,286 @@
+"""All messages of a job's topics, in a temporary database: what an audit looks at.
+
+Kafka gives messages partition by partition, an audit goes batch by batch. A marker names the input
+offsets that its batch has read, and the `ce_id` of an output names the event it follows from; so
+both are kept by the event, and a batch is what lies between the marker's offsets.
+
+The order of reading gives one picture of topics that grow meanwhile. First the audit: its last
+marker is the fixed end. Then all outputs, inputs and `assigner-commits`, each to where it ends by
+then. Then the audit again, so that every batch of which a message was seen has its marker.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from spu_assigner.stream.audit.verify.model import (
+    INPUTS,
+    OUTPUTS,
+    Place,
+    Read,
+    VerifyError,
+    Where,
+    short,
+)
+from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
+from spu_assigner.stream.job.shard.input_batch import Row
+from spu_assigner.stream.kafka.client import Reader
+from spu_assigner.stream.kafka.cloud_events import output_headers, rfc3339
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
+
+SETTLE_SECONDS: Final = (
+    5.0  # a transaction's end is everywhere within milliseconds, a dead one's not
+)
+REPORTED_EVERY: Final = 10_000  # messages
+_WRITTEN_TOGETHER: Final = 1_000  # messages
+
+_TABLES: Final = """
+    PRAGMA journal_mode = OFF;
+    CREATE TABLE inputs (source INT, partition INT, position INT, time_ms INT, key, value);
+    CREATE TABLE outputs (
+        id INTEGER PRIMARY KEY, source INT, event_partition INT, event_position INT, value,
+        shard INT, sequence INT, kind INT, ce_id, time_ms INT, fault,
+        topic, partition INT, position INT, key
+    );
+    CREATE TABLE reads (source INT, partition INT, first INT, last INT);
+"""
+_INDEXES: Final = """
+    CREATE INDEX inputs_read ON inputs (source, partition, position);
+    CREATE INDEX outputs_of_events ON outputs (source, event_partition, event_position);
+    CREATE INDEX outputs_read ON outputs (topic, partition, position);
+"""
+_COLUMNS: Final = (
+    "id, value IS NULL, shard, sequence, kind, ce_id, time_ms, fault, topic, partition, position, "
+    "key"
+)
+_NUMBER: Final = rb"(0|[1-9]\d{0,17})"
+_CE_ID: Final = re.compile(rb"([^/]+)/" + _NUMBER + b"/" + _NUMBER + b"/" + _NUMBER)
+_KINDS: Final[dict[tuple[str, bytes | None], MessageKind]] = {
+    (topic, f"io.spuassigner.v1.{name}".encode()): kind for kind, (topic, name) in KINDS.items()
+}
+
+
+class Output(NamedTuple):
+    """A message of an output topic, without its value."""
+
+    row: int  # in the history
+    is_gone: bool  # a tombstone
+    shard: int
+    sequence: int
+    kind: int
+    ce_id: bytes
+    time_ms: int
+    fault: str | None  # its headers are not such as the job writes; then the fields above may lie
+    at: Where
+
+    @property
+    def place(self) -> Place:
+        return str(self.at.topic), int(self.at.partition or 0)
+
+
+class History:
+    """Messages by batch; `add` all, then `close_additions`."""
+
+    def __init__(self, query: str, prefix: str) -> None:
+        self.query = query
+        self.prefix = prefix
+        self.count = 0  # messages added
+        self.size = 0  # of their keys and values
+        self.markers: list[Read] = []  # of the audit, in its order
+        self.commits: list[Read] = []
+        # Of each topic, without the prefix, and partition: the first offset that is not deleted,
+        # and the offset up to which it was read.
+        self.spans: dict[Place, tuple[int, int]] = {}
+        # Markers from this offset of the audit on are later than the audit's fixed end: their
+        # batches are not checked. None: all are.
+        self.end_offset: int | None = None
+        self._sources = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
+        self._rows: dict[str, list[tuple[Any, ...]]] = {"inputs": [], "outputs": []}
+        self._database = sqlite3.connect("")  # a file that is unlinked
+        self._database.executescript(_TABLES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._database.close()
+
+    def add(self, read: Read) -> None:
+        """Keep a message; those of a partition come in the order of offsets."""
+        self.count += 1
+        self.size += len(read.key or b"") + len(read.value or b"")
+        if read.topic == ASSIGNER_AUDIT:
+            self.markers.append(read)
+        elif read.topic == ASSIGNER_COMMITS:
+            self.commits.append(read)
+        elif read.topic in INPUTS:
+            place = (INPUTS.index(read.topic), read.partition, read.offset)
+            self._put("inputs", (*place, read.time_ms, read.key, read.value))
+        else:
+            self._put("outputs", self._output_row(read))
+
+    def close_additions(self) -> None:
+        """Make ready for reading."""
+        for table in self._rows:
+            self._write(table)
+        with _room():
+            self._database.executescript(_INDEXES)
+
+    def output_count(self) -> int:
+        """How many messages the output topics have."""
+        [(count,)] = self._database.execute("SELECT count(*) FROM outputs")
+        return int(count)
+
+    def inputs(self, place: Place, first: int, last: int) -> list[Row]:
+        """The messages of an input partition between two offsets, in their order."""
+        asked = "SELECT * FROM inputs WHERE source = ? AND partition = ? AND position BETWEEN ? "
+        given = (INPUTS.index(place[0]), place[1], first, last)
+        return self._database.execute(asked + "AND ? ORDER BY position", given).fetchall()
+
+    def outputs(self, reads: Iterable[tuple[Place, tuple[int, int, int]]]) -> list[Output]:
+        """What follows from the events of these ranges (first, last, count), in its order."""
+        found: list[Output] = []
+        for (topic, partition), (first, last, _) in reads:
+            asked = "WHERE source = ? AND event_partition = ? AND event_position BETWEEN ? AND ?"
+            found += self._select(asked, INPUTS.index(topic), partition, first, last)
+        found.sort(key=lambda each: (each.shard, each.sequence, each.at.offset))
+        return found
+
+    def strays(self, reads: Iterable[tuple[Place, tuple[int, int]]]) -> Iterator[Output]:
+        """All that follows from no event of these ranges (first, last), which are all there are."""
+        rows = ((INPUTS.index(topic), partition, *span) for (topic, partition), span in reads)
+        self._database.executemany("INSERT INTO reads VALUES (?, ?, ?, ?)", rows)
+        self._database.execute("CREATE INDEX reads_first ON reads (source, partition, first)")
+        return self._select(
+            "WHERE event_position > coalesce((SELECT last FROM reads WHERE "
+            "reads.source = outputs.source AND reads.partition = event_partition "
+            "AND first <= event_position ORDER BY first DESC LIMIT 1), -1)"
+        )
+
+    def value(self, output: Output) -> bytes | None:
+        """The value of a message."""
+        asked = "SELECT value FROM outputs WHERE id = ?"
+        [(value,)] = self._database.execute(asked, (output.row,))
+        return value  # type: ignore[no-any-return]
+
+    def next_offset(self, place: Place, offset: int) -> int:
+        """Where the next message of an output partition is; its end if there is none."""
+        asked = "SELECT min(position) FROM outputs WHERE topic = ? AND partition = ? AND "
+        [(found,)] = self._database.execute(asked + "position > ?", (*place, offset))
+        return self.spans[place][1] if found is None else int(found)
+
+    def _select(self, where: str, *given: int) -> Iterator[Output]:
+        for row in self._database.execute(f"SELECT {_COLUMNS} FROM outputs {where}", given):
+            yield Output._make((*row[:8], Where._make(row[8:])))
+
+    def _output_row(self, read: Read) -> tuple[Any, ...]:
+        headers = dict(read.headers)
+        ce_id, kind = headers.get("ce_id") or b"", _KINDS.get((read.topic, headers.get("ce_type")))
+        match = _CE_ID.fullmatch(ce_id)
+        source, *event = -1, 0, 0
+        if match is not None and match[1] in self._sources:
+            source, event = self._sources[match[1]], [int(match[2]), int(match[3])]
+        shard, sequence = _number(headers.get("shard")), _number(headers.get("sequence"))
+        time_ms = time_ms_of(headers.get("ce_time"))
+        fault = None
+        if (
+            kind is None
+            or time_ms is None
+            or read.headers
+            != output_headers(
+                self.query, KINDS[kind][1], ce_id, time_ms, shard=shard, sequence=sequence
+            )
+        ):
+            fault = f"headers {short(read.headers)}"
+        return (
+            *(None, source, *event, read.value),
+            *(shard, sequence, kind or 0, ce_id, time_ms, fault),
+            *(read.topic, read.partition, read.offset, read.key),
+        )
+
+    def _put(self, table: str, row: tuple[Any, ...]) -> None:
+        rows = self._rows[table]
+        rows.append(row)
+        if len(rows) == _WRITTEN_TOGETHER:
+            self._write(table)
+
+    def _write(self, table: str) -> None:
+        if rows := self._rows[table]:
+            marks = ", ".join("?" * len(rows[0]))
+            with _room(), self._database:
+                self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            rows.clear()
+
+
+def read_history(connection: Connection, history: History, progress: Callable[[], None]) -> None:
+    """Read everything; `progress` is called now and then.
+
+    Raises:
+        VerifyError: Kafka cannot be reached, or topics are missing.
+    """
+
+    def drain(reader: Reader) -> None:
+        for topic, message in reader.drain_messages():
+            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+            headers: Any = tuple(message.headers() or ())
+            read = (message.timestamp()[1], message.key(), message.value(), headers)
+            history.add(Read(topic, partition, offset, *read))
+            if history.count % REPORTED_EVERY == 0:
+                progress()
+
+    rest = [*OUTPUTS, *INPUTS, ASSIGNER_COMMITS]
+    try:
+        with Reader(connection, [ASSIGNER_AUDIT], from_beginning=True) as audit:
+            drain(audit)
+            history.end_offset = audit.spans()[ASSIGNER_AUDIT, 0][1]
+            with Reader(connection, rest, from_beginning=True) as others:
+                others.settle(SETTLE_SECONDS)
+                drain(others)
+                history.spans |= others.spans()
+            audit.settle(SETTLE_SECONDS)
+            drain(audit)
+            history.spans |= audit.spans()
+    except ClientError as reason:
+        raise VerifyError(str(reason)) from reason
+    history.close_additions()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Report a disk that is full as such."""
+    try:
+        yield
+    except sqlite3.OperationalError as reason:
+        raise VerifyError(
+            f"the messages cannot be put into a temporary file ({reason}); name a folder that has "
+            "room for what the topics hold with TMPDIR"
+        ) from reason
+
+
+def _number(text: bytes | None) -> int:
+    return int(text) if text is not None and text.isdigit() and len(text) < 10 else -1
+
+
+@lru_cache(maxsize=4_096)
+def time_ms_of(ce_time: bytes | None) -> int | None:
+    """A `ce_time` in milliseconds; None: it is no time as this job writes it."""
+    try:
+        moment = datetime.fromisoformat((ce_time or b"").decode())
+        time_ms = round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return time_ms if rfc3339(time_ms) == ce_time else None
