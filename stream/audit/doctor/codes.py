@@ -78,9 +78,9 @@ def code_of(error: AssignerError) -> str:
 
 
 def describe() -> str:
-    """The table of all rules in Markdown."""
-    lines = ["| code | name | what is found | what to do |", "| --- | --- | --- | --- |"]
+    """The table of all rules in Markdown; what to do is said with each finding."""
+    lines = ["| code | name | what is found |", "| --- | --- | --- |"]
     for rule in rules().values():
         weight = "" if rule.severity == "fault" else " (a warning)"
-        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} | {rule.fix} |")
+        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} |")
     return "\n".join(lines)
