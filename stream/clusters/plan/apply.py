@@ -25,6 +25,8 @@ from spu_assigner.stream.clusters.plan.model import (
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 
+OTHERS_SECONDS_MAX: Final = 5.0  # for another run to record what it has made
+POLL_SECONDS: Final = 0.05
 BATCH_SECONDS_MAX: Final = 5.0  # from the controller's answer to what a broker shows: milliseconds
 SEEN_SECONDS_MAX: Final = 30.0  # the same once all was sent
 CHANGES_MAX: Final = 50  # topics of a request that makes them: reported and recorded together
@@ -90,8 +92,8 @@ class _ApplyRun:
                 self._ledger.record([self._record(each, Origin.INTENT, None) for each in batch])
             failures = self._target.send(batch)
             self.failed |= {failure.topic: failure for failure in failures}
-            if is_create:  # Kafka refuses them, or another run, or somebody else, has made them.
-                self._ledger.withdraw(failure.topic for failure in failures)
+            if is_create:  # Kafka refuses them.
+                self._ledger.withdraw(each.topic for each in failures if not each.is_overtaken)
             accepted = [each for each in batch if each.topic not in self.failed]
             self._show(accepted, BATCH_SECONDS_MAX)
 
@@ -105,6 +107,15 @@ class _ApplyRun:
         for each in left:
             failure = TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
             self.failed.setdefault(each.topic, failure)
+        self._settle([topic for topic, failure in failed if failure.is_overtaken])
+
+    def _settle(self, overtaken: Iterable[str]) -> None:
+        """Withdraw intents of topics that others have made; another run's intent has the same key,
+        so it is left until that run has recorded its topic."""
+        topics, deadline = set(overtaken), time.monotonic() + OTHERS_SECONDS_MAX
+        while topics - self._ledger.read().records.keys() and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self._ledger.withdraw(topics)
 
     def _show(self, changes: Sequence[TopicChange], seconds: float) -> None:
         """Record and report what a broker shows to be done within so many seconds."""

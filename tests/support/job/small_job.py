@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -17,6 +18,7 @@ from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
@@ -32,8 +34,9 @@ class SmallJob:
 
     def __init__(self, settings: Settings, sink: TransactionalSink, admin: AdminClient) -> None:
         self.streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
-        self.clusters = Clusters()
-        self._shard, self._store = Shard(self.clusters), DictStore()
+        self._clusters = [Clusters() for _ in range(SHARDS_LEFT)]
+        stored = [(Shard(each), DictStore()) for each in self._clusters]
+        self._shards = [*zip(shard_labels(SHARDS_LEFT), stored, strict=True)]
         self._options = Options(
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
@@ -102,18 +105,19 @@ class SmallJob:
             self._run(rows)
 
     def _run(self, rows: Sequence[Row]) -> None:
-        batch = Batch.of_rows(rows)
         with BatchBuffer() as buffer:
-            bundles = run_batch(self._shard, self._store, batch, self._options)
-            for sequence, bundle in enumerate(bundles):
-                buffer.add(0, sequence, bundle)
+            for number, (label, (shard, store)) in enumerate(self._shards):
+                own = [row for row in rows if zlib.crc32(row[4] or b"") % SHARDS_LEFT == number]
+                bundles = run_batch(shard, store, Batch.of_rows(own), self._options)
+                for sequence, bundle in enumerate(bundles if own else ()):
+                    buffer.add(label, sequence, bundle)
             self._sink._send_once(buffer, self._batch)
         settled(self._admin, self._outputs)
         self._batch += 1
 
     def states(self) -> dict[str, ClusterState]:
         """What it knows."""
-        return dict(self.clusters)
+        return {name: state for each in self._clusters for name, state in each.items()}
 
 
 @contextmanager

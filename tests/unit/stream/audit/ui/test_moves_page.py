@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -57,14 +58,19 @@ def pages(run: MovesRun | None) -> tuple[FlaskClient, Still]:
     return make_app(still.as_live()).test_client(), still
 
 
-ENDED = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=())
+def ended() -> MovesRun:
+    return replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=())
+
+
+def killed() -> MovesRun:
+    return under_way(SILENT_SECONDS + 60)
 
 
 @pytest.mark.parametrize(
     ("run", "shown", "not_shown"),
     [
         (
-            under_way(),
+            under_way,
             [
                 "Run of cluster c1 running process 7 on admin",
                 "Partitions moved 2 5 pending, 1 failed",
@@ -79,7 +85,7 @@ ENDED = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=(
             ["Nothing was recorded"],
         ),
         (  # Who looks the day after sees what was done, and how long it took.
-            ENDED,
+            ended,
             [
                 "Last run of cluster c1 stopped",
                 "no throttle is set",
@@ -88,7 +94,7 @@ ENDED = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=(
             ["Wave 2", "Nothing was recorded"],
         ),
         (  # A kill leaves a wave to Kafka, and a throttle: somebody must run it again.
-            under_way(SILENT_SECONDS + 60),
+            killed,
             [
                 "Nothing was recorded since",
                 "run spu-assigner apply --moves to finish it",
@@ -100,9 +106,11 @@ ENDED = replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=(
     ],
     ids=["under way", "ended", "killed"],
 )
-def test_a_run_is_shown(run: MovesRun, shown: list[str], not_shown: list[str]) -> None:
+def test_a_run_is_shown(
+    run: Callable[[], MovesRun], shown: list[str], not_shown: list[str]
+) -> None:
     """State, numbers, speed, the throttle, and each partition with both lists."""
-    text = read(pages(run)[0], "/moves").text
+    text = read(pages(run())[0], "/moves").text
     assert [words for words in shown if words not in text] == []
     assert [words for words in not_shown if words in text] == []
 
