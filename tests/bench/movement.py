@@ -159,7 +159,8 @@ def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> I
         bands = bands_of(before, cluster.racks)
         at_least = least_of_join(before, bands)
         cluster.apply(cluster.events.rebalance(PLENTY))
-        assert least_of_join(cluster.maps, bands) == 0
+        # Of the others' lists some are repaired first, which changes what racks permit.
+        assert policy is not Policy.BALANCED or least_of_join(cluster.maps, bands) == 0
     yield described(
         cluster, before, cluster.maps, at_least=at_least, incident=incident, by="spu-assigner"
     )
