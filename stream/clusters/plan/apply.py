@@ -112,8 +112,10 @@ class _ApplyRun:
     def _settle(self, overtaken: Iterable[str]) -> None:
         """Withdraw intents of topics that others have made; another run's intent has the same key,
         so it is left until that run has recorded its topic."""
-        topics, deadline = set(overtaken), time.monotonic() + OTHERS_SECONDS_MAX
-        while topics - self._ledger.read().records.keys() and time.monotonic() < deadline:
+        topics, deadline = sorted(overtaken), time.monotonic() + OTHERS_SECONDS_MAX
+        while topics and time.monotonic() < deadline:
+            if self._ledger.read().records.keys() >= {*topics}:
+                break
             time.sleep(POLL_SECONDS)
         self._ledger.withdraw(topics)
 
