@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import LeaderKeys, Numbers
+from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Counts, Takeovers
 
@@ -28,7 +28,7 @@ STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
-NEARBY: Final = (1, -1, 2, -2, 3, -3)  # lists after or before one that may exchange followers
+NEARBY: Final = 4  # lists after one that may exchange followers with it
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
 Node = TypeVar("Node")
@@ -39,11 +39,24 @@ class KeptKeys(LeaderKeys):
 
     keys: Numbers  # the levels of each SPU with one list more
 
+    def __init__(self, led: Numbers, capacities: Numbers, whole: int = 0) -> None:
+        super().__init__(led, capacities, whole)
+        self.lasts: dict[int, int] = {}  # of SPUs that have got a list
+
+    def last(self, spu: int) -> int:
+        """Levels 1 to 3 before the last of its lists."""
+        known = self.lasts.get(spu)
+        return super().last(spu) if known is None else known
+
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
         self.led[spu] += more
         if self.lists:
             self.of_topic[spu] = self.of_topic.get(spu, 0) + more
+        if more > 0:
+            self.lasts[spu] = self.keys[spu] >> SHARE_SHIFT << SHARE_SHIFT
+        else:
+            self.lasts.pop(spu, None)
         self.keys[spu] = self.key_now(spu)
 
 
@@ -74,7 +87,7 @@ class LedLists:
         counts, rows = self.counts, self.rows
         if len(rows) > SWEPT_MIN:
             self._sweep()
-        least = min([counts.keys[spu] for spu in {spu for row in rows for spu in row}], default=0)
+        least = min([counts.keys[spu] for row in rows for spu in row], default=0)
         heap = [(-counts.last(spu), spu) for spu in self.led]
         heapify(heap)
         done: set[int] = set()
@@ -163,14 +176,14 @@ def order_failovers(rows: Sequence[list[int]], field: PlacementField, counted: T
                 least, place = share, row.index(at)
         if not place:
             continue
-        for step in NEARBY:
-            other = rows[number + step] if 0 <= number + step < len(rows) else row
-            for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
-                if kind_of[at] in own:
+        for other in rows[number + 1 : number + 1 + NEARBY]:
+            for at in other[1:]:
+                kind = kind_of[at]
+                if kind in own:
                     spu = ids[at]
                     share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
-                    if share < least and at not in row and own[kind_of[at]] not in other:
-                        least, way = share, (other, at, own[kind_of[at]])
+                    if share < least and at not in row and own[kind] not in other:
+                        least, way = share, (other, at, own[kind])
         if way is not None:
             other, at, given = way
             place = row.index(given)

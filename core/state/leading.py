@@ -62,7 +62,7 @@ class LeaderKeys:
         held = self.of_topic.get(spu, 0) + more - 1
         if held > 0:
             key += min(held, TOPIC_MAX) << TOPIC_SHIFT
-            if held >= self.twice_fair_share(spu, self.lists):
+            if held * self.whole >= 2 * self.lists * self.capacities[spu]:
                 key += TWOFOLD
         if self.rank is not None:
             key += self.rank(spu) << RANK_SHIFT
