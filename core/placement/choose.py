@@ -141,10 +141,10 @@ class Chooser:
             key = self._best_of_tiers(counts, taken)
         if key == NEVER:
             return None
-        cells_of_key = field.kinds[self._kind_of_key(key)].cells
-        if is_demanded and all(counts[cell] >= field.mins[cell] for cell in cells_of_key):
+        at = self.at_of_key(key)
+        if is_demanded and all(counts[i] >= field.mins[i] for i in field.kind_at(at).cells):
             return None
-        return field.id_list[self.at_of_key(key)]
+        return field.id_list[at]
 
     def _best_of_tiers(self, counts: Sequence[int], taken: Collection[int]) -> int:
         for tier, _ in self.field.turn(tuple(counts)).tiers:
@@ -205,9 +205,6 @@ class Chooser:
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
         return self._positions.at[key & POSITION_MASK]
-
-    def _kind_of_key(self, key: int) -> int:
-        return self.field.kind_of[self.at_of_key(key)]
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""

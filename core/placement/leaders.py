@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain
 from typing import Final, TypeVar
 
 from spu_assigner.core.placement.eligibility import PlacementField
@@ -23,8 +22,6 @@ from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Counts, Takeove
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
-SWEPT_MIN: Final = 512  # lists, of which each is passed on by itself first,
-STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
@@ -84,10 +81,8 @@ class LedLists:
 
     def even_out(self) -> None:
         """Let the sum over SPUs of lists led squared ÷ capacity be the least that there is."""
-        counts, rows = self.counts, self.rows
-        if len(rows) > SWEPT_MIN:
-            self._sweep()
-        least = min([counts.keys[spu] for row in rows for spu in row], default=0)
+        counts = self.counts
+        least = min([counts.keys[spu] for row in self.rows for spu in row], default=0)
         heap = [(-counts.last(spu), spu) for spu in self.led]
         heapify(heap)
         done: set[int] = set()
@@ -101,19 +96,6 @@ class LedLists:
             self.pass_on(path)
             for each in (spu, path[-1][1]) if path else ():
                 heappush(heap, (-counts.last(each), each))
-
-    def _sweep(self) -> None:
-        """Let each list be led by the member of the least key, in turns over all topics."""
-        counts, keys = self.counts, self.counts.keys
-        lasts = {spu: counts.last(spu) for spu in self.led}
-        self.looks -= len(self.rows)
-        for number in chain(*[range(at, len(self.rows), STRIDE) for at in range(STRIDE)]):
-            row, giver = self.rows[number], self.rows[number][0]
-            if min([keys[spu] for spu in row]) < lasts[giver]:
-                topic = self._topics[number]
-                best = min(row, key=lambda spu: (keys[spu], self.led_of(spu, topic)))
-                self.pass_on([(number, best)])
-                lasts[giver], lasts[best] = counts.last(giver), counts.last(best)
 
     def _way_down(self, start: int, most: int, done: set[int]) -> list[Hop]:
         """A shortest path to an SPU of a smaller key; none: all that it reaches are done, since

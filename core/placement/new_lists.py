@@ -28,9 +28,8 @@ from spu_assigner.core.placement.preference import (
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
 
-AHEAD_MAX: Final = 2**20  # shares that are known before they are needed,
-KEPT_SHARES: Final = 32  # of each SPU so many for the next requests,
-KEPT_SHARES_MAX: Final = 2_048  # and of all no more
+AHEAD_MIN: Final = 2**11  # shares that are known before they are needed,
+AHEAD_MAX: Final = 2**20  # also for the next requests
 
 
 class ListChooser(Chooser):
@@ -42,9 +41,8 @@ class ListChooser(Chooser):
         self, state: ClusterState, field: PlacementField, need: Need | None, *, replicas: int
     ) -> None:
         """`replicas`: about so many are to come."""
-        size = max(field.size, 1)
-        ahead = max(replicas, min(KEPT_SHARES * size, KEPT_SHARES_MAX))
-        super().__init__(state, field, need, ahead=1 + min(ahead, AHEAD_MAX) // size)
+        ahead = min(max(replicas, AHEAD_MIN), AHEAD_MAX) // max(field.size, 1)
+        super().__init__(state, field, need, ahead=1 + ahead)
         self._floor = min(filter(None, map(self.room, range(field.size))), default=0)
         self._is_spent = False  # an SPU has got more replicas than shares are known
 
@@ -201,10 +199,12 @@ class ListChooser(Chooser):
     def _first_of(self, kinds: Sequence[int], tops: Sequence[int], length: int) -> int:
         """The SPU of these kinds, with these best keys, for the first place of a new list: of those
         kinds that come to be in it, and of equal SPUs of each, the one that leads least."""
+        if len(kinds) > length:
+            most = sorted(tops)[length]
+            kinds = [kind for kind, top in zip(kinds, tops, strict=True) if top < most]
         keys, at_position, best = self.keys, self.leads.at, POSITION_MASK
-        most = NEVER if len(kinds) <= length else sorted(tops)[length]
-        for kind, top in zip(kinds, tops, strict=False):
-            heap = self._lead_heaps[kind] if top < most else ()
+        for kind in kinds:
+            heap = self._lead_heaps[kind]
             while heap:
                 entered = heap[0]
                 position = entered & POSITION_MASK

@@ -99,7 +99,7 @@ def place_lists(
         error.given = len(rows)
         raise
     lists = ReplicaLists(field.ids[np.array(rows)])
-    placing.note(lists, state.ledger)
+    placing.given, placing.version = lists, state.ledger.version
     return lists
 
 
@@ -123,21 +123,17 @@ class _NewLists:
         self.leads = KeptKeys(led, field.capacity_list, field.whole)  # by place in the field
         if field.ranks != (0,):
             self.leads.rank = [field.kinds[kind].rank for kind in field.kind_of].__getitem__
-        self._given: ReplicaLists | None = None  # the last lists, until it is known if they are,
-        self._version = -1  # and of the ledger before them
+        self.given: ReplicaLists | None = None  # the last lists, until it is known if they are,
+        self.version = -1  # and of the ledger before them
 
     def can_go_on(self, ledger: Ledger, asked: ListsRequest) -> bool:
         """Whether nothing has changed but that the last lists were given, which leave room."""
-        is_next = ledger.newest is self._given is not None and ledger.version == self._version + 1
+        is_next = ledger.newest is self.given is not None and ledger.version == self.version + 1
         return is_next and asked.need == self._need and self._chooser.can_go_on(asked.partitions)
-
-    def note(self, lists: ReplicaLists, ledger: Ledger) -> None:
-        """These lists are counted next, if they are given."""
-        self._given, self._version = lists, ledger.version
 
     def begin(self, state: ClusterState, asked: ListsRequest, work: Work) -> None:
         """Begin a request."""
-        self._asked, self._work, self._given = asked, work, None
+        self._asked, self._work, self.given = asked, work, None
         field, chooser, replicas, lists = (
             self._field,
             self._chooser,
