@@ -70,9 +70,15 @@ def _planned(
     """What is to change, the repairs included."""
     moving = MovingRules(state, names)
     spus = sorted(state.spus.items())
-    open_ids = [i for i, spu in spus if spu.online and (not spu.is_closed or i in moving.opened)]
+    ids = [int(i) for i, spu in spus if spu.online and (not spu.is_closed or i in moving.opened)]
     _check_size(state, names)
-    loads = state.loads(np.array(open_ids, dtype=np.int32))
+    open_ids, ledger = np.array(ids, dtype=np.int32), state.ledger
+    loads = Loads(
+        ids=open_ids,
+        capacities=ledger.capacities(open_ids),
+        replicas=ledger.counts(open_ids),
+        leaders=ledger.leaders(open_ids),
+    )
     matrices = [state.topics[name].replicas.matrix() for name in names]
     repairs = repair_lists(
         state,
@@ -84,7 +90,6 @@ def _planned(
         max_moves=event.max_moves,
         max_bytes=event.max_bytes,
     )
-    ids = loads.ids.tolist()
     held, led = [[count[i] for i in ids] for count in (repairs.changes[None], repairs.leads)]
     loads = replace(loads, replicas=loads.replicas + held, leaders=loads.leaders + led)
     plan = plan_rebalance(

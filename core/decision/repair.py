@@ -1,22 +1,15 @@
 """Repair: replicas leave SPUs that are decommissioned or evict them, short lists are filled; who
 leads after an SPU is demoted or undemoted.
 
-A replica goes to the best SPU for its list by the order of preference (`core.placement`), beside
-the replicas that stay; to one that may lead, where none of these can. A replica that is evicted
-stays until another can be had.
+Where replicas go, `list_repair` says; one that is evicted stays until another can be had. A lost
+leader is succeeded by one that is online and has data, as `leading` chooses; where there is none
+the order stays. What comes goes to the end: it has no data. The only copy of a partition stays on
+an SPU that is offline.
 
-A lost leader is succeeded by one that is online and has data, as `leading` chooses; where there is
-none the order stays. What comes goes to the end: it has no data. The only copy of a partition stays
-on an SPU that is offline: there is nothing to copy it from.
-
-Where an SPU is demoted or undemoted no data move:
-
-- Demoted SPUs stand last in their lists and lead nothing that another can (`leading`). Lists are
-  put in this order when an SPU is demoted, when one that could lead what a demoted SPU leads joins
-  or is undemoted, and with what earlier events have left. Manual topics are no exception.
-- An SPU that is undemoted takes back lists that it is in, until it leads its share: from the SPU
-  that leads most of its capacity, of the topic in which that leads the most more. Lists that were
-  placed by hand or are pinned stay, and so do those whose leader the topic's rules prefer.
+Where an SPU is demoted or undemoted no data move. Demoted SPUs stand last in their lists, manual
+ones too, and lead nothing that another can. One that is undemoted takes back lists that it is in,
+until it leads its share: from the SPU that leads most of its capacity, of the topic in which that
+leads the most more; but none of those placed by hand, pinned, or whose leader rules prefer.
 
 One event does as much as `RETRY_LOOKS_MAX` permits, one list at least. What is left waits, and the
 cluster's next events go on with it (`waiting`).
@@ -242,7 +235,7 @@ def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str
     if not choice.can_lead(spu_id):
         return taken
     led, ways = _lists_of_others(state, spu_id, choice, run)
-    most = {name: choice.twice_fair_share(spu_id, of.total()) for name, of in led.items()}
+    twice = {name: 2 * choice.capacities[spu_id] * of.total() for name, of in led.items()}
     leaders = [(-choice.key_now(leader), leader) for leader in ways]
     heapify(leaders)
     while leaders and run.looks > 0:
@@ -253,7 +246,7 @@ def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str
         orders = [
             (led[name][spu_id] - led[name][leader], name)
             for name, lists in ways[leader].items()
-            if lists and led[name][spu_id] < most[name]
+            if lists and led[name][spu_id] * choice.whole < twice[name]
         ]
         if not orders:
             heappop(leaders)

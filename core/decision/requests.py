@@ -198,8 +198,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
         lists = lists_of_rounds(state, asked)
         mode = mode if lists is None else Mode.BALANCED_ROUNDS
     if lists is None:
-        matrix = place_lists(state, field, asked, work or Work())
-        lists = None if matrix is None else ReplicaLists(matrix)
+        lists = place_lists(state, field, asked, work or Work())
     if lists is None:
         if work is not None:
             raise Rejection(Code.INSUFFICIENT_CAPACITY, "there is still no room")

@@ -31,6 +31,7 @@ from spu_assigner.core.placement.preference import (
     TOPIC_MAX,
     TWOFOLD,
     Positions,
+    chain_positions,
     share,
     shares,
     slot_share,
@@ -41,7 +42,6 @@ from spu_assigner.core.state.ledger import CountArray
 from spu_assigner.core.state.ring import Ring
 
 KINDS_SCANNED_MAX: Final = 256  # one by one, for new lists; those of others differ more
-AHEAD_MAX: Final = 2**20  # replicas of SPUs whose share is known before they are handed out
 
 Changes = Mapping[str | None, Mapping[int, int]]  # of each resource, None: of replicas; by SPU
 
@@ -65,51 +65,43 @@ class Chooser:
         field: PlacementField,
         need: Need | None,
         *,
-        start: int = 0,
         changes: Changes | None = None,
-        lists: int = 0,
-        replicas: int = 0,
-        led: CountArray | None = None,
+        ahead: int = 0,
     ) -> None:
-        """Of the SPUs of a field, by positions from a chain index on.
+        """Of the SPUs of a field; it chooses after `begin`.
 
         Args:
             need: what a replica takes; there is room for it as a leader, too, but for new lists.
             changes: of what SPUs hold, since the state was as it is.
-            lists, replicas: how many new lists there are at most, and how long they are,
-            led: and the share of its capacity that each SPU leads, see `turn_on`.
+            ahead: lists are new, and of each SPU so many shares are known before they are needed.
         """
         self.filled: list[int] = []  # SPUs that became saturated, in this order
         self.field = field
-        self._state = state
         self._looks = 0
-        self._is_new = lists > 0  # lists are new
+        self._is_new = ahead > 0
         self._is_plain = need is None
-        self._resources, used, has = self._all_resources(need, changes, as_follower=lists > 0)
+        self._resources, used, has = self._all_resources(state, need, changes)
         self._first = self._resources[0].used  # replicas on each SPU before,
         self._counts = self._first.copy()  # and now
         self.leads: Positions | None = None  # in the order in which SPUs are to lead
-        if led is None:
-            self._positions = Positions(field.size, start)
-        else:
-            self._take_positions(start, 0, led)
         self._of_topic: dict[int, int] = {}  # replicas of the topic on SPUs that have some
         self._twice = 0  # replicas of the topic, of which an SPU holds a fair share by capacity
-        ahead = 1
-        if all(each.takes == each.leader for each in self._resources):
-            ahead += min(2 * lists * replicas, AHEAD_MAX) // max(field.size, 1)
-        levels, has_few = self._all_levels(used, has, ahead, lists)
+        is_known = ahead and all(each.takes == each.leader for each in self._resources)
         # Level 5 of each SPU, as a part of its key, after it got so many; `NEVER`: it has no room.
-        self._ahead: list[list[int]] = levels.tolist()
-        self.is_scarce = lists > 0 and has_few  # some SPU with room has none for all lists
-        self._most = (lists + 1) * replicas if lists and not has_few else None
+        self._ahead = self._levels(used, has, ahead if is_known else 1)
+        self._shared = self._ahead[0].copy()  # and now
+        self._most: int | None = None  # SPUs of a kind that can come to be chosen
         self.keys: list[int] = []  # levels 4 to 8 of each SPU; `NEVER`: it has no room
         self._entered = 0  # keys that fell, since heaps were made
         self._heaps: list[list[int]] = []  # of each kind
         self._lead_heaps: list[list[int]] = []  # likewise, of new lists
         self._fronts: list[int] = []  # of each kind its best key, for `take_list`
         self.table: KindTable | None = None  # if there are very many kinds
-        self._take_keys(levels[0])
+
+    def begin(self, start: int) -> None:
+        """Choose by positions from this chain index on."""
+        self._positions = Positions(chain_positions(self.field.size, start))
+        self._take_keys(np.array(self._shared, dtype=np.int64))
 
     def bind(self, of_topic: Mapping[int, int], total: int) -> None:
         """Choose for another topic from now on: SPUs hold so many of its replicas, by id, of a
@@ -149,10 +141,10 @@ class Chooser:
             key = self._best_of_tiers(counts, taken)
         if key == NEVER:
             return None
-        cells_of_key = field.kinds[self._kind_of_key(key)].cells
-        if is_demanded and all(counts[cell] >= field.mins[cell] for cell in cells_of_key):
+        at = self.at_of_key(key)
+        if is_demanded and all(counts[i] >= field.mins[i] for i in field.kind_at(at).cells):
             return None
-        return field.id_list[self.at_of_key(key)]
+        return field.id_list[at]
 
     def _best_of_tiers(self, counts: Sequence[int], taken: Collection[int]) -> int:
         for tier, _ in self.field.turn(tuple(counts)).tiers:
@@ -198,11 +190,6 @@ class Chooser:
         looks, self._looks = self._looks, 0
         return looks
 
-    def _take_positions(self, start: int, turn: int, led: CountArray) -> None:
-        size, ranks = self.field.size, self.field.rank_array
-        self._positions = Positions(size, start, turn, [-led])
-        self.leads = Positions(size, start, turn, [led] if ranks is None else [ranks, led])
-
     def _take_keys(self, levels: CountArray) -> None:
         """Levels 4 to 6 of each SPU, to which the position is added; `NEVER`: it has no room."""
         has_room, levels = levels != NEVER, levels & ~POSITION_MASK
@@ -218,9 +205,6 @@ class Chooser:
     def at_of_key(self, key: int) -> int:
         """The place in the field of the SPU that has this key."""
         return self._positions.at[key & POSITION_MASK]
-
-    def _kind_of_key(self, key: int) -> int:
-        return self.field.kind_of[self.at_of_key(key)]
 
     def front(self, kind: int, taken: Collection[int]) -> int:
         """The key of the best SPU of a kind that is none of these; `NEVER`: it has none."""
@@ -254,6 +238,7 @@ class Chooser:
             used[at] += more * (leader - takes)
 
     def _rekey(self, at: int) -> None:
+        self._shared[at] = self._share(at)
         before, now = self.keys[at], self._key(at)
         self.keys[at] = now
         if now < before:
@@ -276,7 +261,7 @@ class Chooser:
 
     def _key(self, at: int) -> int:
         """Levels 4 to 8 of an SPU as it is now."""
-        shared, held = self._share(at), self._of_topic.get(at, 0)
+        shared, held = self._shared[at], self._of_topic.get(at, 0)
         if shared == NEVER:
             return NEVER
         low = min(held, TOPIC_MAX) << POSITION_BITS | self._positions.of[at]
@@ -284,12 +269,12 @@ class Chooser:
         return (shared | low) + (TWOFOLD if is_twofold else 0)
 
     def _all_resources(
-        self, need: Need | None, changes: Changes | None, *, as_follower: bool
+        self, state: ClusterState, need: Need | None, changes: Changes | None
     ) -> tuple[list[_Resource], CountArray, CountArray]:
         """Replica slots and, where a topic needs some, every other resource of the SPUs: also what
         a replica does not take counts as a share. With what is used, and what there is of them;
         shape (resources, SPUs)."""
-        field, state = self.field, self._state
+        field = self.field
         takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
         by_name = () if need is None else need.by_name()
         takes |= {name: (follower, leader) for name, follower, leader in by_name}
@@ -307,25 +292,18 @@ class Chooser:
         resources = []
         for name, of_spus, has_list in zip(names, used.tolist(), has.capacity_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
-            asks = follower if as_follower else max(follower, leader)
+            asks = follower if self._is_new else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
         return resources, used, has.capacities
 
-    def _all_levels(
-        self, used: CountArray, has: CountArray, ahead: int, lists: int
-    ) -> tuple[CountArray, bool]:
-        """Level 5 of each SPU after it got 0, 1, … replicas, shape (ahead, SPUs); and whether one
-        with room has none for so many lists."""
-        asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, np.newaxis]
-        most = np.where(asks > 0, has - (asks - takes), NEVER)  # used, with a replica more
-        after = used[:, np.newaxis] + takes[:, np.newaxis] * np.arange(1, ahead + 1)[:, np.newaxis]
-        largest = (slot_shares if self._is_plain else shares)(after, has[:, np.newaxis]).max(axis=0)
-        levels = largest << SHARE_SHIFT
-        if (used + takes * max(lists, ahead) <= most).all():
-            return levels, False
-        is_full = (after > most[:, np.newaxis]).any(axis=0)
-        has_few = ((used + takes * lists > most).any(axis=0) & ~is_full[0]).any()
-        return np.where(is_full, NEVER, levels), bool(has_few)
+    def _levels(self, used: CountArray, has: CountArray, count: int) -> list[list[int]]:
+        """Level 5 of each SPU after it got 0, 1, … of so many replicas."""
+        asks, takes = np.array([each[:2] for each in self._resources]).T[:, :, None, None]
+        after = used[:, None] + takes * np.arange(1, count + 1)[:, None]
+        is_full = ((asks > 0) & (after + asks - takes > has[:, None])).any(axis=0)
+        levels = (slot_shares if self._is_plain else shares)(after, has[:, None]).max(axis=0)
+        found: list[list[int]] = np.where(is_full, NEVER, levels << SHARE_SHIFT).tolist()
+        return found
 
     def _all_heaps(self, keys: CountArray) -> list[list[int]]:
         """The keys of each kind, ascending; of no more SPUs than can come to be chosen."""
@@ -335,8 +313,8 @@ class Chooser:
             of_kind = by_kind[begin:end]
             if most is not None and end - begin > 2 * most:
                 of_kind = np.partition(of_kind, most)[: most + 1]
+            of_kind.sort()
             heap: list[int] = of_kind.tolist()
-            heap.sort()
             while heap and heap[-1] == NEVER:
                 heap.pop()
             heaps.append(heap)
@@ -354,7 +332,8 @@ def topic_chooser(
     else:
         field = ruled_field(state, name, constraints, ignore_rack=topic.ignore_rack)
     start = state.chain_index(Order.BALANCED) if state.ring.size else 0
-    chooser = Chooser(state, field, topic.need, start=start, changes=changes)
+    chooser = Chooser(state, field, topic.need, changes=changes)
+    chooser.begin(start)
     bind_topic(chooser, state, name)
     return chooser
 

@@ -111,6 +111,7 @@ class PlacementField:
         self.looks_a_turn = len(self.kinds) * (1 + len(levels)) or 1
         self._turns: dict[tuple[int, ...], Turn] = {}
         self._resources: dict[Collection[str], Resources] = {}
+        self.placing: object = None  # what the last request for new lists has left, see `request`
         self.first_turn = self.turn((0,) * len(maxes))
 
     def of_id(self, spu_id: int) -> AlikeSpus:

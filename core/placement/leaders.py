@@ -12,23 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import chain
 from typing import Final, TypeVar
 
 from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.core.state.leading import LeaderKeys, Numbers
+from spu_assigner.core.state.leading import SHARE_SHIFT, LeaderKeys, Numbers
 from spu_assigner.core.state.ring import Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, NEVER, Counts, Takeovers
 
 # Without racks only SPUs fail: with more of them than this nearly all follow each in turn.
 SPUS_MAX_WITHOUT_RACKS: Final = 16
-SWEPT_MIN: Final = 512  # lists, of which each is passed on by itself first,
-STRIDE: Final = 97  # and then one so far after it
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
-NEARBY: Final = (1, -1, 2, -2, 3, -3)  # lists after or before one that may exchange followers
+NEARBY: Final = 4  # lists after one that may exchange followers with it
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
 Node = TypeVar("Node")
@@ -39,11 +36,24 @@ class KeptKeys(LeaderKeys):
 
     keys: Numbers  # the levels of each SPU with one list more
 
+    def __init__(self, led: Numbers, capacities: Numbers, whole: int = 0) -> None:
+        super().__init__(led, capacities, whole)
+        self.lasts: dict[int, int] = {}  # of SPUs that have got a list
+
+    def last(self, spu: int) -> int:
+        """Levels 1 to 3 before the last of its lists."""
+        known = self.lasts.get(spu)
+        return super().last(spu) if known is None else known
+
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
         self.led[spu] += more
         if self.lists:
             self.of_topic[spu] = self.of_topic.get(spu, 0) + more
+        if more > 0:
+            self.lasts[spu] = self.keys[spu] >> SHARE_SHIFT << SHARE_SHIFT
+        else:
+            self.lasts.pop(spu, None)
         self.keys[spu] = self.key_now(spu)
 
 
@@ -71,10 +81,8 @@ class LedLists:
 
     def even_out(self) -> None:
         """Let the sum over SPUs of lists led squared ÷ capacity be the least that there is."""
-        counts, rows = self.counts, self.rows
-        if len(rows) > SWEPT_MIN:
-            self._sweep()
-        least = min([counts.keys[spu] for spu in {spu for row in rows for spu in row}], default=0)
+        counts = self.counts
+        least = min([counts.keys[spu] for row in self.rows for spu in row], default=0)
         heap = [(-counts.last(spu), spu) for spu in self.led]
         heapify(heap)
         done: set[int] = set()
@@ -88,19 +96,6 @@ class LedLists:
             self.pass_on(path)
             for each in (spu, path[-1][1]) if path else ():
                 heappush(heap, (-counts.last(each), each))
-
-    def _sweep(self) -> None:
-        """Let each list be led by the member of the least key, in turns over all topics."""
-        counts, keys = self.counts, self.counts.keys
-        lasts = {spu: counts.last(spu) for spu in self.led}
-        self.looks -= len(self.rows)
-        for number in chain(*[range(at, len(self.rows), STRIDE) for at in range(STRIDE)]):
-            row, giver = self.rows[number], self.rows[number][0]
-            if min([keys[spu] for spu in row]) < lasts[giver]:
-                topic = self._topics[number]
-                best = min(row, key=lambda spu: (keys[spu], self.led_of(spu, topic)))
-                self.pass_on([(number, best)])
-                lasts[giver], lasts[best] = counts.last(giver), counts.last(best)
 
     def _way_down(self, start: int, most: int, done: set[int]) -> list[Hop]:
         """A shortest path to an SPU of a smaller key; none: all that it reaches are done, since
@@ -163,14 +158,14 @@ def order_failovers(rows: Sequence[list[int]], field: PlacementField, counted: T
                 least, place = share, row.index(at)
         if not place:
             continue
-        for step in NEARBY:
-            other = rows[number + step] if 0 <= number + step < len(rows) else row
-            for at in other[2:] if step < 0 else other[1:]:  # Targets that are found stay.
-                if kind_of[at] in own:
+        for other in rows[number + 1 : number + 1 + NEARBY]:
+            for at in other[1:]:
+                kind = kind_of[at]
+                if kind in own:
                     spu = ids[at]
                     share = (of_rack[spu] + of_spu[spu] + PART) * parts[at]
-                    if share < least and at not in row and own[kind_of[at]] not in other:
-                        least, way = share, (other, at, own[kind_of[at]])
+                    if share < least and at not in row and own[kind] not in other:
+                        least, way = share, (other, at, own[kind])
         if way is not None:
             other, at, given = way
             place = row.index(given)

@@ -11,11 +11,9 @@ of which each takes at most so many replicas of a list and is to have so many, a
 together can be divided into lists (integer decomposition of laminar systems; Baum and Trotter
 1978). Else one list is searched for after the other, by branch and bound.
 
-Why no list can be given: rules that conflict, of which none can be spared. A rule that excludes too
-much by itself is named alone. Else rules are left out one by one, the last given first, as long as
-it is sure that the rest conflicts; where `STEPS_MAX` ends first, some that could be spared are
-named too. What `min` of a level demands stays what all rules together make it, so no rule that is
-left out makes a set conflict.
+Of rules that conflict none can be spared: one that excludes too much is named alone, else they are
+left out one by one, the last given first, as long as the rest surely conflicts. Where `STEPS_MAX`
+ends first, some that could be spared are named too.
 """
 
 from __future__ import annotations

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
 import numpy as np
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.work import Work
 from spu_assigner.core.placement.choose import Chooser
+from spu_assigner.core.placement.eligibility import PlacementField
 from spu_assigner.core.placement.preference import (
     NEVER,
     POSITION_BITS,
@@ -19,15 +22,41 @@ from spu_assigner.core.placement.preference import (
     TOPIC_MAX,
     TWOFOLD,
     Positions,
+    chain_positions,
     share,
 )
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ledger import CountArray
+
+AHEAD_MIN: Final = 2**11  # shares that are known before they are needed,
+AHEAD_MAX: Final = 2**20  # also for the next requests
 
 
 class ListChooser(Chooser):
     """Chooses SPUs for the new lists of one topic."""
 
     leads: Positions
+
+    def __init__(
+        self, state: ClusterState, field: PlacementField, need: Need | None, *, replicas: int
+    ) -> None:
+        """`replicas`: about so many are to come."""
+        ahead = min(max(replicas, AHEAD_MIN), AHEAD_MAX) // max(field.size, 1)
+        super().__init__(state, field, need, ahead=1 + ahead)
+        self._floor = min(filter(None, map(self.room, range(field.size))), default=0)
+        self._is_spent = False  # an SPU has got more replicas than shares are known
+
+    def begin_lists(self, start: int, lists: int, replicas: int, led: CountArray) -> None:
+        """Choose for so many lists of this length; `led`: see `turn_on`."""
+        self._of_topic, self._twice = {}, 0
+        self.is_scarce = self._floor < lists  # some SPU with room has none for all lists
+        self._most = None if self.is_scarce else (lists + 1) * replicas
+        self._floor -= lists
+        self._turn(start, 0, led, self._shared)
+
+    def can_go_on(self, lists: int) -> bool:
+        """Whether it may begin so many lists more, after what it has handed out was given."""
+        return self._floor >= lists and not self._is_spent
 
     def take_list(self, length: int, work: Work, first: Sequence[int] = ()) -> list[int] | None:
         """The best list of this length that begins so, as places in the field; None: too few SPUs
@@ -99,12 +128,17 @@ class ListChooser(Chooser):
         counts, of_topic, first, whole = self._counts, self._of_topic, self._first, self.field.whole
         keys, heaps, fronts, position_of = self.keys, self._heaps, self._fronts, self._positions.of
         kind_of, ahead, twice = self.field.kind_of, self._ahead, self._twice
+        all_shared = self._shared
         capacities, twofold = self.field.capacity_list, self._least_twofold
         for at in row:
             counts[at] = count = counts[at] + 1
             of_topic[at] = held = of_topic.get(at, 0) + 1
             given = count - first[at]
-            shared = ahead[given][at] if given < len(ahead) else self._share(at)
+            if given < len(ahead):
+                shared = ahead[given][at]
+            else:
+                shared, self._is_spent = self._share(at), len(ahead) > 1
+            all_shared[at] = shared
             if shared == NEVER:
                 keys[at] = NEVER
                 continue
@@ -123,8 +157,13 @@ class ListChooser(Chooser):
         `led`: the share of its capacity that each SPU leads. Of equal SPUs the one that leads least
         comes first for the first place of a list, the one that leads most for the others.
         """
-        self._take_positions(start, turn, led)
-        self._take_keys(np.array(self.keys, dtype=np.int64))
+        self._turn(start, turn, led, self.keys)
+
+    def _turn(self, start: int, turn: int, led: CountArray, keys: list[int]) -> None:
+        positions, ranks = chain_positions(self.field.size, start, turn), self.field.rank_array
+        self._positions = Positions(positions, -led)
+        self.leads = Positions(positions, *(() if ranks is None else (ranks,)), led)
+        self._take_keys(np.array(keys, dtype=np.int64))
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""
@@ -160,10 +199,12 @@ class ListChooser(Chooser):
     def _first_of(self, kinds: Sequence[int], tops: Sequence[int], length: int) -> int:
         """The SPU of these kinds, with these best keys, for the first place of a new list: of those
         kinds that come to be in it, and of equal SPUs of each, the one that leads least."""
+        if len(kinds) > length:
+            most = sorted(tops)[length]
+            kinds = [kind for kind, top in zip(kinds, tops, strict=True) if top < most]
         keys, at_position, best = self.keys, self.leads.at, POSITION_MASK
-        most = NEVER if len(kinds) <= length else sorted(tops)[length]
-        for kind, top in zip(kinds, tops, strict=False):
-            heap = self._lead_heaps[kind] if top < most else ()
+        for kind in kinds:
+            heap = self._lead_heaps[kind]
             while heap:
                 entered = heap[0]
                 position = entered & POSITION_MASK

@@ -25,7 +25,6 @@ SPUs (`eligibility`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Final
@@ -51,10 +50,8 @@ _STEP_BITS: Final = 10  # numbers below 2**53 can be shifted by these
 
 
 def share(used: int, capacity: int) -> int:
-    """A part of a capacity, in units of 2**-31, rounded down."""
-    if capacity <= 0:
-        return SHARE_MAX if used > 0 else 0
-    return min((used << FRACTION_BITS) // capacity, SHARE_MAX)
+    """A part of a capacity, at least of 1, in units of 2**-31, rounded down."""
+    return min((used << FRACTION_BITS) // (capacity if capacity > 0 else 1), SHARE_MAX)
 
 
 def slot_share(count: int, capacity: int) -> int:
@@ -74,55 +71,51 @@ def slot_shares(counts: CountArray, capacities: CountArray) -> CountArray:
 
 def shares(used: CountArray, capacities: CountArray) -> CountArray:
     """The same of each SPU; numbers are below 2**53."""
-    has_all = bool(capacities.min(initial=1) > 0)
-    divisors = capacities if has_all else np.maximum(capacities, 1)
-    if int(used.max(initial=0)) < _NARROW_MAX:
-        found = (used << FRACTION_BITS) // divisors
-    else:  # Digit by digit, as 64 bits do not hold the product.
+    divisors = np.maximum(capacities, 1)
+    if used.size and used.max() >= _NARROW_MAX:  # 64 bits do not hold the product.
         found, rest = np.divmod(used, divisors)
-        found = np.minimum(found, SHARE_MAX)
         left = FRACTION_BITS
         while left:
             bits = min(left, _STEP_BITS)
             digits, rest = np.divmod(rest << bits, divisors)
-            found = np.minimum(found << bits, SHARE_MAX) + digits
+            found = (np.minimum(found, SHARE_MAX) << bits) + digits
             left -= bits
-    found = np.minimum(found, SHARE_MAX)
-    if has_all:
-        return found
-    return np.where(capacities > 0, found, np.where(used > 0, SHARE_MAX, 0))
+    else:
+        found = (used << FRACTION_BITS) // divisors
+    return np.minimum(found, SHARE_MAX)
+
+
+def chain_positions(count: int, start: int, turn: int = 0) -> CountArray:
+    """The position of each of so many SPUs by ascending id, for a chain that stands at an index.
+
+    The SPU at the index modulo the count is the first. In each cycle of the chain, and `turn` of a
+    long request, another stride leads to the next, so that other SPUs are neighbours.
+    """
+    modulo = max(count, 1)
+    cycle, first = divmod(start, modulo)
+    of_count = strides(modulo)
+    positions = np.arange(-first, count - first)
+    positions *= of_count[(cycle + turn) % len(of_count)]
+    positions %= modulo
+    return positions
 
 
 class Positions:
-    """The position of each of so many SPUs by ascending id, for a chain that stands at an index.
-
-    The SPU at the index modulo the count is the first. In each cycle of the chain another stride
-    leads to the next, so that other SPUs are neighbours.
-    """
+    """The SPUs of a field in an order: by these levels, the most important first, then by these
+    positions."""
 
     __slots__ = ("array", "at", "of")
 
-    def __init__(
-        self, count: int, start: int, turn: int = 0, levels: Sequence[CountArray] = ()
-    ) -> None:
-        """`turn`: of a long request, in which other SPUs are to be neighbours; `levels`: what
-        comes before the position, for each SPU, the most important first."""
-        modulo = max(count, 1)
-        cycle, first = divmod(start, modulo)
-        of_count = strides(modulo)
-        array: CountArray = np.arange(-first, count - first)
-        array *= of_count[(cycle + turn) % len(of_count)]
-        array %= modulo
+    def __init__(self, positions: CountArray, *levels: CountArray) -> None:
+        """Every array has shape (SPUs,)."""
         if len(levels) == 1:
-            order = ((levels[0] << POSITION_BITS) + array).argsort()
+            order = ((levels[0] << POSITION_BITS) + positions).argsort()
         else:
-            order = np.lexsort((array, *reversed(levels))) if levels else np.argsort(array)
-        if levels:
-            array = np.empty(count, dtype=np.int64)
-            array[order] = np.arange(count)
-        self.array = array
-        self.of: list[int] = array.tolist()  # of each SPU
+            order = np.lexsort((positions, *reversed(levels)))
         self.at: list[int] = order.tolist()  # the SPU at each position
+        self.array = np.empty_like(positions)
+        self.array[order] = np.arange(len(order))
+        self.of: list[int] = self.array.tolist()  # of each SPU
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.replica_lists import IdMatrix, tally
+from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need
 from spu_assigner.core.constraints.rule_table import BARRED
 from spu_assigner.core.constraints.work import TooMuchWorkError, Work
@@ -44,7 +44,7 @@ from spu_assigner.core.placement.new_lists import ListChooser
 from spu_assigner.core.placement.preference import NEVER, slot_shares
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.leading import SHARE_SHIFT
-from spu_assigner.core.state.ledger import CountArray
+from spu_assigner.core.state.ledger import CountArray, Ledger
 from spu_assigner.core.state.topic import Topic
 
 # What is counted as looks, by measurement.
@@ -77,15 +77,19 @@ class ListsRequest(NamedTuple):
 
 def place_lists(
     state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
-) -> IdMatrix | None:
-    """The lists, one a row, leader first; None: they do not fit.
+) -> ReplicaLists | None:
+    """The lists, leader first; None: they do not fit.
 
-    Cost: O(n) in numpy, then O(replicas * log n).
+    Cost: O(n) in numpy, then O(replicas * log n). What is known of SPUs after them serves the next
+    request, if these lists are all that has changed until then.
 
     Raises:
         TooMuchWorkError: they take more than one request may; it says how many lists do not.
     """
-    placing = _NewLists(state, field, asked, work)
+    placing = field.placing
+    if not (isinstance(placing, _NewLists) and placing.can_go_on(state.ledger, asked)):
+        placing = field.placing = _NewLists(state, field, asked)
+    placing.begin(state, asked, work)
     rows: list[Row] = []
     try:
         if not placing.fill(rows):
@@ -94,8 +98,9 @@ def place_lists(
     except TooMuchWorkError as error:
         error.given = len(rows)
         raise
-    found: IdMatrix = field.ids[np.array(rows)]
-    return found
+    lists = ReplicaLists(field.ids[np.array(rows)])
+    placing.given, placing.version = lists, state.ledger.version
+    return lists
 
 
 def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
@@ -104,45 +109,59 @@ def slack(rooms: Sequence[int], lists: int, replicas: int) -> int:
 
 
 class _NewLists:
-    """A request on the way."""
+    """Requests for lists of a field, one after the other, whose replicas need the same."""
 
-    def __init__(
-        self, state: ClusterState, field: PlacementField, asked: ListsRequest, work: Work
-    ) -> None:
-        self._field, self._asked, self._work = field, asked, work
-        replicas, lists = asked.replicas, asked.partitions
+    def __init__(self, state: ClusterState, field: PlacementField, asked: ListsRequest) -> None:
+        self._field, self._need = field, asked.need
         by_name = () if asked.need is None else asked.need.by_name()
         self.leads_alike = all(follower == leader for _, follower, leader in by_name)
         self._are_alike = self.leads_alike and field.ranks == (0,)
-        led = state.ledger.leaders(field.ids)
-        shares = slot_shares(led + 1, field.capacities)
-        self._chooser = chooser = ListChooser(
-            state, field, asked.need, start=asked.start, lists=lists, replicas=replicas, led=shares
+        self._is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
+        replicas = asked.partitions * asked.replicas
+        self._chooser = ListChooser(state, field, asked.need, replicas=2 * replicas)
+        led: list[int] = state.ledger.leaders(field.ids).tolist()
+        self.leads = KeptKeys(led, field.capacity_list, field.whole)  # by place in the field
+        if field.ranks != (0,):
+            self.leads.rank = [field.kinds[kind].rank for kind in field.kind_of].__getitem__
+        self.given: ReplicaLists | None = None  # the last lists, until it is known if they are,
+        self.version = -1  # and of the ledger before them
+
+    def can_go_on(self, ledger: Ledger, asked: ListsRequest) -> bool:
+        """Whether nothing has changed but that the last lists were given, which leave room."""
+        is_next = ledger.newest is self.given is not None and ledger.version == self.version + 1
+        return is_next and asked.need == self._need and self._chooser.can_go_on(asked.partitions)
+
+    def begin(self, state: ClusterState, asked: ListsRequest, work: Work) -> None:
+        """Begin a request."""
+        self._asked, self._work, self.given = asked, work, None
+        field, chooser, replicas, lists = (
+            self._field,
+            self._chooser,
+            asked.replicas,
+            asked.partitions,
         )
+        shares = self._lead_shares()
+        chooser.begin_lists(asked.start, lists, replicas, shares)
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)
         work.look(field.size)
-        self.leads = self._leads(led, shares)
+        leads, positions = self.leads, chooser.leads
+        leads.of_topic = {field.at_of[i]: n for i, n in asked.led.items() if i in field.at_of}
+        leads.lists, leads.positions, leads.lasts = asked.lists + lists, positions.of, {}
+        leads.keys = (shares << SHARE_SHIFT | positions.array).tolist()
+        for at in leads.of_topic if leads.rank is None else range(field.size):
+            leads.keys[at] = leads.key_now(at)
         self._failovers = counted_failovers(state, ignore_rack=asked.ignore_rack, replicas=replicas)
         can_lead = None if self.leads_alike else chooser.can_lead
         self._search = ListSearch(field, replicas, work, can_lead)
-        is_ruled = field.is_limited or field.is_demanding or BARRED in field.ranks
-        self._is_short = chooser.is_scarce and is_ruled
+        self._is_short = chooser.is_scarce and self._is_ruled
         self._rooms: NDArray[np.int32] | None = None  # of each SPU, where some may be critical
-        if chooser.is_scarce and not is_ruled:
+        if chooser.is_scarce and not self._is_ruled:
             self._rooms = np.array([*map(chooser.room, range(field.size))], dtype=np.int32)
 
-    def _leads(self, led: CountArray, shares: CountArray) -> KeptKeys:
-        """How many lists each SPU of the field leads; `shares`: of its capacity, with one more."""
-        field, asked, positions = self._field, self._asked, self._chooser.leads
-        leads = KeptKeys(led.tolist(), field.capacity_list, field.whole)
-        leads.of_topic = {field.at_of[i]: n for i, n in asked.led.items() if i in field.at_of}
-        leads.lists, leads.positions = asked.lists + asked.partitions, positions.of
-        leads.keys = (shares << SHARE_SHIFT | positions.array).tolist()
-        if field.ranks != (0,):
-            leads.rank = [field.kinds[kind].rank for kind in field.kind_of].__getitem__
-        for at in leads.of_topic if leads.rank is None else range(field.size):
-            leads.keys[at] = leads.key_now(at)
-        return leads
+    def _lead_shares(self) -> CountArray:
+        """Of its capacity what each SPU leads with one list more."""
+        led = np.array(self.leads.led, dtype=np.int64)
+        return slot_shares(led + 1, self._field.capacities)
 
     def fill(self, rows: list[Row]) -> bool:
         """Append the lists, leader first; whether all of them fit."""
@@ -152,8 +171,7 @@ class _NewLists:
         while (done := len(rows)) < asked.partitions:
             left = asked.partitions - done
             if done and done % a_turn == 0 and 2 * left >= a_turn and chooser.table is None:
-                led = slot_shares(np.array(self.leads.led) + 1, field.capacities)
-                chooser.turn_on(asked.start + done, done // a_turn, led)
+                chooser.turn_on(asked.start + done, done // a_turn, self._lead_shares())
             row = self._next(left)
             if field.is_nested and not self._is_short:
                 if row is None:

@@ -136,12 +136,7 @@ class _TopicLists(LedLists):
     def _making_up_for(self, end: int, seen: Collection[Node]) -> list[Node]:
         """The SPUs that lead so much that, where one leads less, another may lead more."""
         self.looks -= len(self.led)
-        least, leading = (
-            self.counts.keys[end],
-            [spu for spu in self.led if any(self.led[spu].values())],
-        )
-        return [
-            (spu, FREE)
-            for spu in leading
-            if (spu, FREE) not in seen and self.counts.last(spu) >= least
-        ]
+        least = self.counts.keys[end]
+        leading = [spu for spu in self.led if any(self.led[spu].values())]
+        nodes = [(spu, FREE) for spu in leading if self.counts.last(spu) >= least]
+        return [node for node in nodes if node not in seen]

@@ -35,9 +35,8 @@ from spu_assigner.core.base.records import (
     Waiting,
     WaitingSettled,
 )
-from spu_assigner.core.base.replica_lists import IdArray
 from spu_assigner.core.state.core_weights import weights_after
-from spu_assigner.core.state.ledger import Ledger, Loads
+from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
 from spu_assigner.core.state.ring import START, Ring
 from spu_assigner.core.state.takeovers import COUNTS_MAX, Takeovers
@@ -151,15 +150,6 @@ class ClusterState:
     def _drop_name(self, topic: str) -> None:
         if "." in topic and topic not in self.topics and topic not in self.waiting:
             self._dotted.pop(topic.replace(".", "_"), None)
-
-    def loads(self, ids: IdArray) -> Loads:
-        """What a rebalance weighs of these SPUs, which are given by ascending id."""
-        return Loads(
-            ids=ids,
-            capacities=self.ledger.capacities(ids),
-            replicas=self.ledger.counts(ids),
-            leaders=self.ledger.leaders(ids),
-        )
 
     def parts(self) -> tuple[ReplicaMap | Entry, ...]:
         """All that makes the state, in a fixed order, maps last: `restore` makes it again of them.

@@ -51,10 +51,6 @@ class LeaderKeys:
         """Levels 1 to 3 before the last of its lists, which one with a smaller key should lead."""
         return self.key_now(spu, 0) >> SHARE_SHIFT << SHARE_SHIFT
 
-    def twice_fair_share(self, spu: int, lists: int) -> int:
-        """Twice the share of so many lists that an SPU leads in all fairness, rounded up."""
-        return -(-2 * lists * self.capacities[spu] // self.whole)
-
     def key_now(self, spu: int, more: int = 1) -> int:
         """The levels of an SPU with so many lists more, as one integer."""
         led = 2 * (self.led[spu] + more) - 1
@@ -62,7 +58,7 @@ class LeaderKeys:
         held = self.of_topic.get(spu, 0) + more - 1
         if held > 0:
             key += min(held, TOPIC_MAX) << TOPIC_SHIFT
-            if held >= self.twice_fair_share(spu, self.lists):
+            if held * self.whole >= 2 * self.lists * self.capacities[spu]:
                 key += TWOFOLD
         if self.rank is not None:
             key += self.rank(spu) << RANK_SHIFT

@@ -22,6 +22,7 @@ from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
     SHARE_MAX,
     Positions,
+    chain_positions,
     share,
     shares,
 )
@@ -123,7 +124,7 @@ class Case:
         for level in () if rules is None else rules.spread:
             levels = levels[level.label == "rack" :]
             levels.append((level.label, level.max, level.min))
-        place_of = dict(zip(able, Positions(len(able), 0).of, strict=False))
+        place_of = dict(zip(able, Positions(chain_positions(len(able), 0)).of, strict=False))
         options = []
         for i in able:
             if i in row or not self.has_room(i):
@@ -208,13 +209,13 @@ def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
     """Exact, however large the numbers are."""
     [found] = shares(np.array([used]), np.array([capacity])).tolist()
     assert found == share(used, capacity)
-    if capacity:
+    if capacity:  # One without any counts as one of 1.
         assert found == min(Fraction(used, capacity) * 2**FRACTION_BITS // 1, SHARE_MAX)
 
 
 @given(st.integers(1, 300), st.integers(0, 10**30))
 def test_each_spu_has_one_position_and_the_start_the_first(count: int, start: int) -> None:
-    positions = Positions(count, start)
+    positions = Positions(chain_positions(count, start))
     found = positions.of
     assert [positions.at[place] for place in found] == list(range(count))
     assert sorted(found) == list(range(count))
