@@ -118,17 +118,6 @@ def test_a_build_removes_what_it_leaves_without_a_name(
     assert not [call for call in asked if "prune" in call and "label=" not in call]
 
 
-def test_every_stage_that_is_no_image_can_be_found_again() -> None:
-    """By its label; the last stage has none of it, or a cleaning would take the image along."""
-    text = (DOCKER / "job.Dockerfile").read_text(encoding="utf-8")
-    stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
-    named = [stage.splitlines()[0] for stage in stages if "LABEL spu-assigner.builder=" in stage]
-    assert named == ["system AS packages"]
-    assert [stage.splitlines()[0] for stage in stages] == [
-        *("${BASE} AS system", "system AS packages", "packages AS product", "system")
-    ]
-
-
 def test_every_published_port_is_on_the_loopback() -> None:
     """A line that is added later must not open a page that asks nobody who he is."""
     ports = [port for service in services().values() for port in service.get("ports", ())]
@@ -157,17 +146,6 @@ def test_an_image_ends_as_a_user_without_rights_and_reports_its_health(image: st
     assert user not in {"USER root", "USER 0", "USER 0:0"}
     assert any(line.startswith("HEALTHCHECK ") for line in last)
     assert "FROM ${BASE} AS system" in lines or "FROM ${BASE}" in lines
-
-
-def test_both_images_share_the_layer_of_java_and_python() -> None:
-    """It is the largest but one; a word of difference would store it twice."""
-    steps = []
-    for image in IMAGES:
-        text = (DOCKER / f"{image}.Dockerfile").read_text(encoding="utf-8")
-        steps.append(re.search(r"^RUN apt-get(?:.*\\\n)*.*$", text, re.MULTILINE))
-    assert steps[0] is not None
-    assert steps[1] is not None
-    assert steps[0][0] == steps[1][0]
 
 
 def test_the_image_gets_what_the_product_needs_and_no_more() -> None:

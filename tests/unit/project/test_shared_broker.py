@@ -70,16 +70,6 @@ def test_a_container_without_an_engine_is_a_failure(tmp_path: Path) -> None:
         pass
 
 
-def test_an_engine_that_keeps_silent_is_given_up(tmp_path: Path) -> None:
-    """A choice that hangs would be worse than either broker."""
-    path = tmp_path / "silent.sock"
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        with pytest.raises(ContainerError, match="no Docker engine answers"):
-            find_image({"DOCKER_HOST": f"unix://{path}"})
-
-
 def test_an_image_that_is_not_there_is_not_pulled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,8 +130,3 @@ def test_no_file_is_written_raw(path: Path) -> None:
         )
     ]
     assert raw == []
-
-
-def test_no_module_of_tests_has_the_name_of_one_of_python() -> None:
-    """A program in its folder would import it in place of Python's own."""
-    assert [path for path in _TESTS if path.stem in sys.stdlib_module_names] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +16,8 @@ from spu_assigner.core import Assigner, SpuJoined, TopicCreate
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import encode_record
 from support.bench.curves import draw, drawable
-from support.bench.figures import STORED, commit_of, slope
-from support.bench.tables.bench_table import count, kept, lines_missed, markdown, show
+from support.bench.figures import STORED
+from support.bench.tables.bench_table import count, kept, lines_missed, show
 from support.bench.targets import Target, Verdict, read_results, targets
 
 _BENCH = Path(__file__).parents[3] / "bench"
@@ -87,30 +86,6 @@ def test_a_part_that_fails_takes_nothing_from_the_others(
     assert (tmp_path / "run" / "a.log").read_text() == "here is a\n"
 
 
-def test_a_part_that_wrote_nothing_has_failed(tmp_path: Path, stored: Path) -> None:
-    """Its former result would be taken for this run's."""
-    outcomes = run.run_parts(
-        [part("a", writes=False), part("b")], tmp_path / "run", quick=False, stored=stored
-    )
-    assert run.status_of(outcomes) == run.FAILED
-    assert names(stored) == ["b.json"]
-
-
-def test_a_run_that_is_stopped_keeps_what_it_has(tmp_path: Path, stored: Path) -> None:
-    """Ctrl-C after half an hour."""
-
-    def until_b(each: Any, folder: Path, *, quick: bool) -> Any:
-        if each.name == "b":
-            raise KeyboardInterrupt
-        return run.run_part(each, folder, quick=quick)
-
-    parts = [part(name) for name in "abc"]
-    outcomes = run.run_parts(parts, tmp_path / "run", quick=False, run=until_b, stored=stored)
-    assert [outcome.part.name for outcome in outcomes] == ["a", "b"]
-    assert run.status_of(outcomes) == run.FAILED
-    assert names(stored) == ["a.json"]
-
-
 def test_a_quick_run_is_not_put_over_what_is_stored(tmp_path: Path, stored: Path) -> None:
     """Small sizes give other figures."""
     outcomes = run.run_parts([part("a")], tmp_path / "run", quick=True, stored=stored)
@@ -138,24 +113,6 @@ def test_targets_and_the_quick_run_name_neighbours_that_there_are() -> None:
 def held(value: float | None, *, at_most: bool = False) -> Verdict:
     target = Target(what="w", policy="p", ours=("f", "a"), at_most=at_most, reach=2.0)
     return target.verdict(value, target.reach)
-
-
-def test_a_commit_is_dirty_by_what_is_not_written_by_a_run(tmp_path: Path) -> None:
-    """A result has the commit it was measured on, or that it was none."""
-    files = [tmp_path / "core" / "a.py", tmp_path / "tests" / "bench" / "results" / "a.json"]
-    for file in files:
-        file.parent.mkdir(parents=True)
-        file.write_text("1")
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "a"]):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    code, result = files
-    result.write_text("2")
-    result.with_name("new.json").write_text("3")
-    clean = commit_of(tmp_path)
-    assert len(clean) == 12
-    code.write_text("2")
-    assert commit_of(tmp_path) == f"{clean}-dirty"
 
 
 def test_a_line_is_met_missed_or_not_measured() -> None:
@@ -191,31 +148,6 @@ def test_the_table_has_every_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert len(kept(results)) == len(targets(results))
         assert json.loads(json.dumps(kept(results)))
     assert count({})["reach"][Verdict.MET] == 0
-
-
-def test_readmes_table_shows_what_is_missed() -> None:
-    """In bold; a star has what is more than must be."""
-    figures = {
-        "spu-assigner fluvio": {"latency_ms": {"p50": 70.0, "p99": 301.0}},
-        "spu-assigner balanced": {"latency_ms": {"p50": 150.0}},
-    }
-    lines = markdown({"neighbours": {"figures": figures}}).splitlines()
-    assert "| one create at a time, p50 | **150** | 70 ★ |  | ms | ≤ 140 | ≤ 80 |" in lines
-    assert "| one create at a time, p99 | not measured | **301** |  | ms | ≤ 300 |  |" in lines
-
-
-def test_the_slope_is_that_of_the_end_where_it_is_steeper() -> None:
-    """Linear is 1 and flat 0; what turns upwards at last is not hidden by a flat beginning."""
-    sizes = (1, 10, 100)
-    assert slope(sizes, [1, 10, 100]) == pytest.approx(1)
-    assert slope(sizes, [5, 5, 5]) == pytest.approx(0)
-    assert slope(sizes, [1, 1, 100]) == pytest.approx(2)
-
-
-def test_the_rounds_of_all_passes_count() -> None:
-    """Size by size: what disturbed one pass may not have disturbed the other."""
-    passes = [{"create": [[1.0, 2.0], [3.0]]}, {"create": [[4.0], [5.0]]}]
-    assert core_growth.joined(passes) == {"create": [[1.0, 2.0, 4.0], [3.0, 5.0]]}
 
 
 @pytest.mark.thorough

@@ -6,11 +6,8 @@ does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import pytest
-from support.bench.core_speed import CASES, Case, Work, slower_than
+from support.bench.core_speed import CASES, Case, slower_than
 from support.bench.figures import STORED
 from support.bench.targets import figure, read_results
 
@@ -33,27 +30,3 @@ def stored(case: Case) -> float:
 def test_the_core_is_not_slower_than_the_stored_ratio(case: Case) -> None:
     """A fast path that is lost breaks no other test."""
     assert slower_than(case, stored(case), TIMES_MAX) is None
-
-
-@each_case
-def test_a_core_that_does_its_work_many_times_over_is_caught(case: Case) -> None:
-    """In each case, so that none is there for nothing. So many that memory that others use as well,
-    which moves a ratio, is no way out.
-    """
-
-    def prepare() -> Callable[[int], Work]:
-        ready = case.prepare()
-
-        def many_times(number: int) -> Work:
-            works = [ready(number * SLOWED + turn) for turn in range(SLOWED)]
-
-            def work() -> None:
-                for each in works:
-                    each()
-
-            return work
-
-        return many_times
-
-    slowed = replace(case, prepare=prepare)
-    assert slower_than(slowed, stored(case), TIMES_MAX, attempts=1, rounds=2) is not None

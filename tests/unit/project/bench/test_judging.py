@@ -8,7 +8,6 @@ from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import ReplicaMap, RingEvent
 from spu_assigner.schemas.messages.codec import encode_record
 from support.bench.judging import MAPS, RING_EVENTS, STATUSES, Tally, Verdict
-from support.bench.memory import role_of
 from support.events.builders import Events
 
 GOOD = Verdict(lost=0, repeated=0, different=0, dead_letters=0)
@@ -86,12 +85,3 @@ def test_an_event_without_any_answer_is_lost() -> None:
     """Counted by its place in the input."""
     found = [each for each in answers() if not each[3].startswith(b"topic/0/5/")]
     assert judge(found).lost == 1
-
-
-def test_processes_are_distinguished_by_their_command_lines() -> None:
-    """Else one's leak would hide in another's size."""
-    assert role_of("/usr/bin/java -cp x org.apache.spark.deploy.SparkSubmit") == "jvm"
-    assert role_of("python -m spu_assigner.stream.job.shard.server 3 123") == "keeper 3"
-    assert role_of("python -m pyspark.daemon pyspark.worker") == "workers"
-    assert role_of("python -m spu_assigner.stream.cli run") == "driver"
-    assert role_of("/bin/sh") == "other"

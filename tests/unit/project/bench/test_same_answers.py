@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core.base.events import Policy
-from support.job.same_answers import WrongAnswerError, check, expected_copies, expected_maps
+from support.job.same_answers import WrongAnswerError, check, expected_maps
 
 TOTAL = 60
 
@@ -41,12 +41,3 @@ def test_a_missing_repeated_or_other_answer_is_found() -> None:
     ):
         with pytest.raises(WrongAnswerError, match=message):
             check(given, expected, by_value=False)  # type: ignore[arg-type]
-
-
-def test_copies_are_distinguished_by_their_values() -> None:
-    """All events of a cluster have one key."""
-    expected = expected_copies(TOTAL)
-    copies = [Answer(b"c", value) for value in expected]
-    check(copies, expected, by_value=True)  # type: ignore[arg-type]
-    with pytest.raises(WrongAnswerError, match="1 wrong answers"):
-        check(copies[1:], expected, by_value=True)  # type: ignore[arg-type]

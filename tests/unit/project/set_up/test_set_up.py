@@ -6,8 +6,6 @@ writes down how it is called. `make run` and `make test` show it with the real o
 
 from __future__ import annotations
 
-import ast
-import json
 import os
 import shutil
 import subprocess
@@ -17,7 +15,6 @@ from typing import Final
 
 import pytest
 from support.project import set_up
-from support.project.locks import read_lock
 
 ROOT: Final = Path(__file__).parents[4]
 PROGRAM: Final = Path("tests/support/project/set_up.py")
@@ -203,27 +200,11 @@ def test_pip_installs_where_uv_cannot(checkout: Checkout) -> None:
     assert f"pip install {options} docker/requirements.lock" in checkout.called()
 
 
-def test_a_failure_shows_the_end_of_the_log(checkout: Checkout) -> None:
-    """All of it stays in the file."""
-    done = checkout.run("run", FAILING="python pip*")
-    assert done.returncode == 1
-    assert done.stderr.startswith("setup: pip failed; the end of .venv/setup.log:\nno: pip install")
-    assert "no: pip" in (checkout.folder / ".venv/setup.log").read_text(encoding="utf-8")
-
-
 def test_java_is_tried_again_while_something_is_missing(checkout: Checkout) -> None:
     """Without the archive of Spark's classes the job works, and starts more slowly."""
     assert checkout.calls("run", INCOMPLETE="1")[-1] == JAVA
     assert checkout.calls("run") == [JAVA]
     assert checkout.calls("run") == []
-
-
-def test_asked_for_by_name_it_looks_whether_java_and_jars_are_still_there(
-    checkout: Checkout,
-) -> None:
-    """Somebody may have emptied the cache."""
-    checkout.calls("develop")
-    assert checkout.calls("--look", "develop") == [JAVA]
 
 
 @pytest.mark.parametrize(
@@ -278,25 +259,6 @@ def test_only_locked_versions_of_spark_can_be_named(checkout: Checkout) -> None:
     assert checkout.called() == []
 
 
-def test_damaged_notes_are_as_none(checkout: Checkout) -> None:
-    """A full disk may have cut them."""
-    checkout.calls("run")
-    notes = checkout.folder / ".venv/set-up.json"
-    assert set(json.loads(notes.read_text(encoding="utf-8"))) == {
-        "packages to run",
-        "wheel",
-        "java",
-    }
-    notes.write_text("{", encoding="utf-8")
-    assert checkout.calls("run")[0] == UV
-
-
-def test_the_lock_pins_the_installer() -> None:
-    """Of the real lock: one package with its hashes, and nothing else."""
-    pin = set_up.pin_of("uv", (ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    assert list(read_lock(pin)) == ["uv"]
-
-
 def test_each_lock_is_written_by_make_lock() -> None:
     """A lock that nothing writes gets old."""
     listed = subprocess.run(
@@ -305,8 +267,3 @@ def test_each_lock_is_written_by_make_lock() -> None:
     written = [call[call.index("--output-file") + 1] for call in set_up.lock_calls()]
     written += [f"tests/spark/pyspark-{spark}.lock" for spark in set_up.SPARKS]
     assert sorted(written) == sorted(listed)
-
-
-def test_an_older_python_can_start_it() -> None:
-    """`python3` of a machine may be older than the one that fits, which is found by its name."""
-    ast.parse((ROOT / PROGRAM).read_text(encoding="utf-8"), feature_version=(3, 8))
