@@ -103,11 +103,7 @@ _NO_EVENTS: Final = {
 }
 WARNINGS: Final = {
     "REPEATED_EVENT": Advice("remove it: it changes nothing and is not answered"),
-    "EVENT_ID_REUSED_LATE": Advice("give it an id of its own"),
     "FIELD_LOST": Advice("give it again: a join describes its SPU whole"),
-    "UNREAD_COUNT": Advice("remove it: the replica lists say it"),
-    "COLLIDING_NAMES": Advice("rename one: Kafka refuses the second"),
-    "RACKS_ON_SOME": Advice("give all SPUs a rack, or none"),
     "RULES_BROKEN": _later("", "move the replicas, or relax the rules"),
     "STILL_WAITING": _later("", "add SPUs or capacity"),
 }

@@ -15,8 +15,8 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
+from spu_assigner.stream.client.check.cluster_check import CheckFault
 from spu_assigner.stream.client.check.codes import WARNINGS
-from spu_assigner.stream.client.check.faults import CheckFault
 from spu_assigner.stream.client.check.file_check import FileCheck, faults_of_line
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from support.events.builders import Events
@@ -113,8 +113,7 @@ def errors_of(lines: list[bytes], policy: Policy) -> tuple[list[CheckFault], lis
     check = FileCheck(policy)
     for number, line in enumerate(lines, start=1):
         check.take(number, line)
-    faults, _, _, running = check.result()
-    return [fault for fault in faults if fault.code not in WARNINGS], running
+    return [fault for fault in check.faults() if fault.code not in WARNINGS], check.running
 
 
 def code_of(answers: tuple[Answer, ...], event: Event) -> str | None:
