@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import shutil
 import threading
@@ -61,14 +60,6 @@ def test_the_lock_holds_every_root_with_a_hash() -> None:
         assert all(re.fullmatch(r"[0-9a-f]{64}", jar.sha256) for jar in lock[group])
         assert len({jar.file_name for jar in lock[group]}) == len(lock[group])
     assert len(lock["broker"]) == 46  # Kafka's 45 and what makes it log
-
-
-def test_a_damaged_lock_is_refused(tmp_path: Path) -> None:
-    """Without the lock nothing may be run."""
-    path = tmp_path / "lock.json"
-    path.write_text(json.dumps({"groups": {_GROUP: [{"coordinate": "a:b:1"}]}}), encoding="utf-8")
-    with pytest.raises(JarError, match="is no lock of jars"):
-        read_lock(path)
 
 
 def test_a_jar_is_fetched_once_and_then_found(environ: dict[str, str], tmp_path: Path) -> None:
