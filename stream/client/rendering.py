@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, assert_never
 
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
@@ -104,10 +105,9 @@ def _reason(answer: TopicStatus | RingEvent) -> str:
 def _lists(replicas: ReplicaLists | None, cores: ReplicaLists | None) -> Iterator[str]:
     if not replicas:
         return
-    shown_cores = None if cores is None else _first(cores)
-    for number, row in enumerate(_first(replicas)):
-        on_cores = "" if shown_cores is None else f" on cores {shown_cores[number]}"
-        yield f"          {number:>5}  {row}{on_cores}"
+    on_cores = [] if cores is None else _first(cores)
+    for number, (row, of_row) in enumerate(zip_longest(_first(replicas), on_cores)):
+        yield f"          {number:>5}  {row}{'' if of_row is None else f' on cores {of_row}'}"
     if len(replicas) > LISTS_SHOWN:
         yield f"          … {len(replicas) - LISTS_SHOWN} more (all with --output json)"
 
