@@ -99,23 +99,15 @@ class AnnouncedOfCluster:
         kind, _, name = rest.partition("/")
         if kind != _STATE:
             return
-        is_ours = cluster_id == self.cluster_id
-        try:
-            value = message.value()
-            record = None if value is None else decode_record(value)
-        except DecodeError:
-            if is_ours:
-                raise
-            record = None  # Another cluster's is not what this command is about.
-        spu = record if isinstance(record, SpuChanged) else None
-        if is_ours and spu is None:
+        value = message.value()
+        if cluster_id != self.cluster_id:
+            self._take_elsewhere(cluster_id, name, value)
+            return
+        record = None if value is None else decode_record(value)
+        if record is None:
             self._kept.pop(int(name), None)
-        elif is_ours and spu is not None:
-            self._kept[spu.spu_id] = spu
-        elif spu is not None and LABEL in (labels := dict(spu.labels)):
-            self._elsewhere[cluster_id, name] = labels[LABEL]
-        else:
-            self._elsewhere.pop((cluster_id, name), None)
+        elif isinstance(record, SpuChanged):
+            self._kept[record.spu_id] = record
 
     def take_event(self, message: Message) -> None:
         """A message of `spu-events`."""
@@ -146,10 +138,9 @@ class AnnouncedOfCluster:
 
     def by_spu(self) -> Mapping[int, Announced]:
         """What was announced last of each SPU."""
-        return {
-            spu_id: self._of_event(spu_id) if spu_id in self._last else self._of_state(spu_id)
-            for spu_id in sorted({*self._kept, *self._last})
-        }
+        by_state = {spu_id: self._of_state(kept) for spu_id, kept in self._kept.items()}
+        by_events = {spu_id: self._of_event(spu_id, by_state.get(spu_id)) for spu_id in self._last}
+        return dict(sorted({**by_state, **by_events}.items()))
 
     def clusters_of(self, kafka_cluster: str) -> list[str]:
         """The other clusters that have brokers of this Kafka cluster as SPUs."""
@@ -176,8 +167,16 @@ class AnnouncedOfCluster:
         elif isinstance(event, SpuLeft) or not is_online:
             self._own.pop(spu_id, None)
 
-    def _of_state(self, spu_id: int) -> Announced:
-        spu = self._kept[spu_id]
+    def _take_elsewhere(self, cluster_id: str, spu: str, value: bytes | None) -> None:
+        self._elsewhere.pop((cluster_id, spu), None)
+        try:
+            record = None if value is None else decode_record(value)
+        except DecodeError:
+            return  # Not of this cluster, so not what this command is about.
+        if isinstance(record, SpuChanged) and LABEL in (labels := dict(record.labels)):
+            self._elsewhere[cluster_id, spu] = labels[LABEL]
+
+    def _of_state(self, spu: SpuChanged) -> Announced:
         described = _described(spu)
         is_own = LABEL in described.labels and not spu.leaving
         return Announced(
@@ -189,15 +188,17 @@ class AnnouncedOfCluster:
             place=self._origin,
         )
 
-    def _of_event(self, spu_id: int) -> Announced:
+    def _of_event(self, spu_id: int, of_state: Announced | None) -> Announced:
         place, event = self._last[spu_id]
-        joined = self._joins[spu_id][1] if spu_id in self._joins else self._kept.get(spu_id)
+        described = None if of_state is None else of_state.described
+        if spu_id in self._joins:
+            described = _described(self._joins[spu_id][1])
         return Announced(
             online=isinstance(event, SpuJoined),
             is_decommissioned=isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION,
             is_own=spu_id in self._own,
             kafka_cluster=self._own.get(spu_id),
-            described=None if joined is None else _described(joined),
+            described=described,
             place=f"{self._origin.partition('.')[0]}.{place.partition}.{place.offset}",
         )
 
