@@ -181,14 +181,10 @@ class BrokerProcess:
             raise
 
     def stop(self) -> None:
-        """Let the broker end cleanly: nothing that was acknowledged is lost.
-
-        Past STOP_SECONDS_MAX it is killed.
-        """
+        """Let the broker end cleanly: nothing acknowledged is lost. Past a time it is killed."""
         if self._supervisor is None:
             return
-        with suppress(BrokenPipeError):
-            self._supervisor.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+        self._close_pipe()
         try:
             self._supervisor.wait(STOP_SECONDS_MAX + 5.0)
         except subprocess.TimeoutExpired:
@@ -204,9 +200,13 @@ class BrokerProcess:
                 with suppress(ProcessLookupError):
                     kill(number, signal.SIGKILL)
         self._supervisor.wait()
+        self._close_pipe()
+        self._supervisor = self.pid = None
+
+    def _close_pipe(self) -> None:
+        """The supervisor's sign to end the broker."""
         with suppress(BrokenPipeError):
             self._supervisor.stdin.close()  # type: ignore[union-attr]  # it is a pipe
-        self._supervisor = self.pid = None
 
     def _folder_lock(self) -> IO[str]:
         """Lock the folder, or find that another broker runs on it, or is still about to end."""
@@ -216,6 +216,7 @@ class BrokerProcess:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
             except BlockingIOError as reason:
                 if time.monotonic() > deadline:
                     lock.close()
@@ -223,8 +224,6 @@ class BrokerProcess:
                         f"another broker runs on {self.folder}; stop it or name another folder"
                     ) from reason
                 time.sleep(POLL_SECONDS)
-            else:
-                return lock
 
     def _wait_until_started(self, log_begin: int) -> None:
         deadline = time.monotonic() + READY_SECONDS_MAX
