@@ -17,6 +17,7 @@ import click
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.client.produce_options import (
     Option,
     choice,
@@ -89,6 +90,8 @@ def _command(name: str, about: str, *options: Option) -> None:
     def send(connection: Connection, output: Form, wait: float | None, **given: Any) -> int:
         if given.pop("keep", False):
             given |= with_kept(connection, given)
+        if isinstance(file := given.get("replicas"), Path):
+            given["replicas"] = read_assignment(file)
         named = {field: value for field, value in given.items() if value is not None}
         try:
             event = _KINDS[name](occurred_at=time.time_ns() // 1_000_000, **named)

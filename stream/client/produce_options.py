@@ -12,7 +12,6 @@ from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
-from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -110,7 +109,6 @@ manual_lists: Final = click.option(
     "--replica-assignment",
     "replicas",
     type=click.Path(path_type=Path),
-    callback=lambda _ctx, _parameter, file: None if file is None else read_assignment(file),
     metavar="FILE",
     help="Manual replica lists: a JSON list of {id, replicas}, or {partitions: that list}.",
 )
