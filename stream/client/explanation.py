@@ -173,43 +173,27 @@ def _balanced(decision: PlacementDecision) -> list[str]:
 
 
 def _changed(decision: PlacementDecision) -> list[str]:
-    before = decision.before
+    before, leader = decision.before, decision.replicas[0]
     lines = [] if before is None else [f"before: {list(before)}"]
     lines += [_move(decision, move) for move in decision.moves]
-    if decision.reason.mode is Mode.DEMOTION:
-        leader = decision.replicas[0]
-        if before is not None and before[0] == leader:
-            lines.append("demoted SPUs stand last now: no data moves")
-        else:
-            instead = "" if before is None else f" instead of SPU {before[0]}"
-            lines.append(f"SPU {leader} leads now{instead}: no data moves")
-    elif not decision.moves:
-        lines.append("the same SPUs in another order, so that leaders are even: no data moves")
-    elif before and decision.replicas and decision.replicas[0] != before[0]:
-        lines.append(f"SPU {decision.replicas[0]} leads now instead of SPU {before[0]}")
+    at_rest = "" if decision.moves else ": no data moves"
+    if before is not None and before[0] != leader:
+        lines.append(f"SPU {leader} leads now instead of SPU {before[0]}{at_rest}")
+    elif at_rest:
+        lines.append(f"the same SPUs in another order{at_rest}")
     return lines
 
 
 def _move(decision: PlacementDecision, move: Move) -> str:
-    mode, gone, taken = decision.reason.mode, move.gone, move.taken
-    leaves = "is decommissioned and goes" if mode is Mode.REPAIR else "goes"
-    if mode is Mode.REPLICATION and taken is None:
-        what = f"SPU {gone} goes: the list is to be shorter"
-    elif mode is Mode.REPLICATION:
-        what = f"SPU {taken} comes: the list is to be longer"
-    elif taken is None:
-        what = f"SPU {gone} {leaves}, and no SPU comes: the list is short"
-    elif gone is None:
-        what = f"SPU {taken} fills the short list"
-    else:
-        what = f"SPU {gone} {leaves}, SPU {taken} comes"
+    gone, taken = move.gone, move.taken
+    leaves = "is decommissioned" if decision.reason.mode is Mode.REPAIR else "goes"
+    parts = [] if gone is None else [f"SPU {gone} {leaves}"]
+    if taken is None:
+        return f"{parts[0]}, no SPU comes: the list is shorter"
     loads = [load for each in (gone, taken) for load in decision.loads if load.spu_id == each]
-    if mode is Mode.REBALANCE and len(loads) == 2:
-        what += " to even the loads"
-    if taken is None or not loads:
-        return what
     shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in loads)
-    return f"{what}: {shares}"
+    what = ", ".join([*parts, f"SPU {taken} comes"])
+    return f"{what}: {shares}" if shares else what
 
 
 def _share(load: Load, decision: PlacementDecision) -> str:

@@ -42,9 +42,6 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     # After a crash the next broker waits until the old one's session is over: 3 s, not 9.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",

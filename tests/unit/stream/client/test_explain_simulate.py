@@ -82,7 +82,7 @@ def test_a_repair_is_reported_in_words_with_the_shares_that_decided() -> None:
     assert repair["text"].split("; ") == [
         "repair of what a decommission took away",
         "before: [1, 0]",
-        "SPU 1 is decommissioned and goes, SPU 2 comes: SPU 1 held 1 of 10, SPU 2 held 0 of 10",
+        "SPU 1 is decommissioned, SPU 2 comes: SPU 1 held 1 of 10, SPU 2 held 0 of 10",
         "SPU 0 leads now instead of SPU 1",
         "not in the ring: SPU 1, leaving",
     ]
