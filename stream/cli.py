@@ -90,25 +90,11 @@ class Commands(SharedOptionsGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *more: Any, **named: Any) -> Any:
         """Run, and exit with the status that the module's docstring names."""
         try:
-            status = super().main(
-                args,
-                prog_name or PROGRAM,
-                complete_var,
-                standalone_mode=False,
-                windows_expand_args=windows_expand_args,
-                **extra,
-            )
+            given = {"prog_name": PROGRAM, **named, "standalone_mode": False}
+            status = super().main(args, *more, **given)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             status = 2
