@@ -115,11 +115,6 @@ class EmbeddedBroker(BrokerProcess):
         self._has_run = True
         return self
 
-    def restart(self) -> Self:
-        """Stop cleanly and start again on the same data and ports."""
-        self.stop()
-        return self.start()
-
     def close(self) -> None:
         """Stop, and remove the data folder if it was a temporary one."""
         self.stop()

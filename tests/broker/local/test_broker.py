@@ -92,7 +92,8 @@ def test_records_outlive_a_stop_and_a_crash_on_the_same_address(tmp_path: Path) 
     with EmbeddedBroker(tmp_path) as broker:
         address = broker.bootstrap_servers
         _send(broker, "kept", b"one")
-        broker.restart()
+        broker.stop()
+        broker.start()
         _send(broker, "kept", b"two")
         broker.kill()
         assert not broker.is_running
