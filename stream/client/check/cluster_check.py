@@ -47,13 +47,10 @@ class CheckFault(NamedTuple):
 
     line: int
     code: str
-    message: str
-    """What was found, and what was expected."""
-    field: str = ""
-    """As in `replicas[3].id`; empty: the line as a whole."""
+    message: str  # what was found, and what was expected
+    field: str = ""  # as in `replicas[3].id`; empty: the line as a whole
     cluster_id: str | None = None
-    is_by_history: bool = False
-    """Whether it depends on the SPUs and topics that were there before the line."""
+    is_by_history: bool = False  # it depends on the SPUs and topics that were there before the line
 
 
 class ClusterCheck:
