@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from spu_assigner.core.base.events import (
@@ -125,17 +125,14 @@ class Awaited:
         """
         deadline = time.monotonic() + seconds
         while True:
-            while self._is_due() and time.monotonic() < deadline:
-                self._take_all(reader.poll(), report)
-                check()
-            self._take_all(reader.drain(), report)  # What came with the last answer; it may wait.
-            if not self._is_due() or time.monotonic() >= deadline:
+            ends = not self._is_due() or time.monotonic() >= deadline
+            # What came with the last answer is read too; it may say that something waits.
+            for received in reader.drain() if ends else reader.poll():
+                if self.take(received):
+                    report(received)
+            if ends and (not self._is_due() or time.monotonic() >= deadline):
                 return not self._is_due()
-
-    def _take_all(self, found: Iterable[Received], report: Callable[[Received], None]) -> None:
-        for received in found:
-            if self.take(received):
-                report(received)
+            check()
 
     def _is_due(self) -> bool:
         return bool(self._open or self._waiting)

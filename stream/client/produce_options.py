@@ -132,12 +132,6 @@ def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any
     from spu_assigner.stream.client.spu_description import described_over
 
     before = read_described(connection, given["cluster_id"], given["spu_id"])
-    return described_over(
-        before,
-        rack=given["rack"],
-        cores=given["cores"],
-        capacity=given["capacity"],
-        labels=given["labels"] or {},
-        resources=given["resources"] or {},
-        taints=given["taints"],
-    ).fields()
+    named: dict[str, Any] = {name: given[name] or {} for name in ("labels", "resources")}
+    named |= {name: given[name] for name in ("rack", "cores", "capacity", "taints")}
+    return described_over(before, **named).fields()
