@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, assert_never
 
@@ -44,17 +45,8 @@ def _json_line(received: Received) -> str:
         return _json("replica_map", cluster_id=cluster_id, topic=topic, replicas=None)
     if not isinstance(answer, DeadLetter):
         return answer_to_json(answer)
-    return _json(
-        "dead_letter",
-        source_topic=answer.source_topic,
-        source_partition=answer.source_partition,
-        source_offset=answer.source_offset,
-        code=answer.code,
-        message=answer.message,
-        raw=None if answer.raw is None else answer.raw.decode("utf-8", "replace"),
-        size=answer.size,
-        sha256=answer.sha256,
-    )
+    raw = None if answer.raw is None else answer.raw.decode("utf-8", "replace")
+    return _json("dead_letter", **{**asdict(answer), "raw": raw})
 
 
 def _json(type_name: str, **members: object) -> str:
