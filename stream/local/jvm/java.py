@@ -38,9 +38,6 @@ DUMP_SECONDS_MAX: Final = 60.0  # of the Java's own classes: one second
 SEARCH_PATTERNS: Final = (
     "/usr/lib/jvm/*",
     "/opt/java/*",
-    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
-    "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
-    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
     "~/.sdkman/candidates/java/*",
 )
 
