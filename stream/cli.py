@@ -29,26 +29,17 @@ PROGRAM: Final = "spu-assigner"
 
 # command: (its module, its short help; kept here so that `--help` imports none of them)
 _COMMANDS: Final = {
-    "simulate": (
-        "client.simulate",
-        "Answer the events of a file, or check them, without Kafka or Spark.",
-    ),
+    "simulate": ("client.simulate", "Answer or check a file of events, without Kafka or Spark."),
     "run": ("job.run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),
     "watch": ("client.watch", "Show replica maps and answers as they come."),
     "inspect": ("audit.inspect_command", "Show what a job knows, from its checkpoint."),
-    "recover": (
-        "audit.recover_command",
-        "Make a new checkpoint out of what the job has published.",
-    ),
+    "recover": ("audit.recover_command", "Make a checkpoint out of what the job has published."),
     "verify": ("audit.verify.command", "Audit what the job has written."),
     "explain": ("audit.explain_command", "Explain why a topic's replicas are where they are."),
     "ui": ("audit.ui.command", "Show clusters, rings, loads and maps in a browser."),
     "follow": ("clusters.follow.command", "Follow the brokers of a Kafka cluster, and its topics."),
-    "adopt": (
-        "clusters.follow.command",
-        "Take over the topics of a Kafka cluster as they are.",
-    ),
+    "adopt": ("clusters.follow.command", "Take over a Kafka cluster's topics as they are."),
     "plan": ("clusters.plan.command", "Show what would make Kafka's topics as their replica maps."),
     "apply": ("clusters.plan.command", "Make Kafka's topics as their replica maps."),
     "drain": ("clusters.drain.command", "Empty a broker, so that it may be switched off."),
@@ -90,25 +81,11 @@ class Commands(SharedOptionsGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *more: Any, **named: Any) -> Any:
         """Run, and exit with the status that the module's docstring names."""
         try:
-            status = super().main(
-                args,
-                prog_name or PROGRAM,
-                complete_var,
-                standalone_mode=False,
-                windows_expand_args=windows_expand_args,
-                **extra,
-            )
+            given = {"prog_name": PROGRAM, **named, "standalone_mode": False}
+            status = super().main(args, *more, **given)
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
             status = 2

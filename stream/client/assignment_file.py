@@ -21,10 +21,10 @@ from spu_assigner.schemas.json_lines.json_object import (
 from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 
-FORMS: Final = (
+_FORMS: Final = (
     'a list like [{"id": 0, "replicas": [0, 1, 2]}], or an object {"partitions": [such a list]}'
 )
-TOO_DEEP: Final = f"is nested too deeply; expected {FORMS}"
+_TOO_DEEP: Final = f"is nested too deeply; expected {_FORMS}"
 
 
 class AssignmentFileError(AssignerError):
@@ -51,23 +51,23 @@ def read_assignment(path: Path) -> Any:
     try:
         value = strict_value(data.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
-        said = f"is no UTF-8 at byte {error.start}; expected {FORMS}"
-        raise AssignmentFileError(path, said) from error
+        raise AssignmentFileError(
+            path, f"is no UTF-8 at byte {error.start}; expected {_FORMS}"
+        ) from error
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        said = f"is no JSON at {where}: {error.msg}; expected {FORMS}"
+        said = f"is no JSON at {where}: {error.msg}; expected {_FORMS}"
         raise AssignmentFileError(path, said) from error
     except RecursionError as error:
-        raise AssignmentFileError(path, TOO_DEEP) from error
+        raise AssignmentFileError(path, _TOO_DEEP) from error
     except (LineError, ValueError) as error:
         reason = error.message if isinstance(error, LineError) else str(error)
-        raise AssignmentFileError(path, f"cannot be read: {reason}; expected {FORMS}") from error
+        raise AssignmentFileError(path, f"cannot be read: {reason}; expected {_FORMS}") from error
     if is_reassignment(value):
-        raise AssignmentFileError(path, f"{REASSIGNMENT}; expected {FORMS}")
+        raise AssignmentFileError(path, f"{REASSIGNMENT}; expected {_FORMS}")
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
-    lists = value["partitions"] if is_object else value
-    if not isinstance(lists, list):
-        raise AssignmentFileError(path, f"is neither form; expected {FORMS}")
+    if not isinstance(value["partitions"] if is_object else value, list):
+        raise AssignmentFileError(path, f"is neither form; expected {_FORMS}")
     if is_deeper_than(value, MANUAL_DEPTH_MAX):
-        raise AssignmentFileError(path, TOO_DEEP)
+        raise AssignmentFileError(path, _TOO_DEEP)
     return value

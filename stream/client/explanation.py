@@ -1,37 +1,22 @@
 """Decisions in words, and as JSON for programs.
 
-A line of JSON says how one list was made by one revision:
-`{"type":"explanation","cluster_id":…,"topic":…,"partition":…,"revision":…,"cause":…,"policy":…,
-"mode":…,"replicas":[…],"replicas_before":[…]|null,"text":…,"order":…,"ring_size":…,
-"chain_index":…,"cycle":…,"position":…,"gap":…,"shift":…,"is_named":…,
-"steps":[{"spu_id":…,"position":…,"score":…,"rack":…,"core":…,"is_offline":…,
-"passed_over":[{"spu_id":…,"why":…}]}],
-"moves":[{"gone":…,"why":"leaving"|null,"taken":…}],
-"not_in_ring":[{"spu_id":…,"why":…}],
-"shares":[{"spu_id":…,"count":…,"capacity":…}],"shares_of":"then"|"now"|null,
-"rules":[…],"recomputed":…,"unknown":[…]}`.
-`why` is offline, leaving, saturated, cordoned, filled (saturated by an earlier replica of the same
-request), demoted (of a leader), same_rack (then `beside` is the SPU on that rack) or in_list. What
-does not apply is null or empty; what cannot be known is a sentence in `unknown`. Where the topic
-has a demand, `shares` have `amounts`, of each resource
-`{"resource":…,"used":…,"capacity":…,"needed":…}`; where rules bind it, `rules` say which SPUs each
-excludes and how the list scores.
+A line of JSON says how one list was made by one revision: the fields of a `PlacementDecision`, of
+its step, and `text`. What does not apply is null or empty; what cannot be known is a sentence in
+`unknown`. `shares` are those "then", before the decision, or "now", as `shares_of` says.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
+import msgspec
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, Move, Order
 from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
 from spu_assigner.core.explain.placement_decision import (
     Explanation,
     Load,
-    Passed,
     PlacementDecision,
     PlacementStep,
     Taken,
@@ -39,7 +24,6 @@ from spu_assigner.core.explain.placement_decision import (
 )
 from spu_assigner.stream.common.printable import listed, printable
 
-_STEP_FIELDS: Final = ("spu_id", "position", "score", "rack", "core", "is_offline")
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of those not in the ring has them all
 
 MODE_NAMES: Final = {
@@ -153,11 +137,11 @@ def _scored_or_drawn(decision: PlacementDecision, step: PlacementStep) -> list[s
     how = f"; what is drawn follows from cluster, topic and chain index {step.index}"
     if step.index is None:
         how = ", the best scores of capacity and hash"
-    replicas = [
-        _replica(number, taken, "" if taken.score is None else f" by score {taken.score:g}")
-        for number, taken in enumerate(decision.replica_steps)
-    ]
-    return [f"ring of {step.ring_size}{how}", *replicas]
+    lines = [f"ring of {step.ring_size}{how}"]
+    for number, taken in enumerate(decision.replica_steps):
+        score = "" if taken.score is None else f" by score {taken.score:g}"
+        lines.append(_replica(number, taken, score))
+    return lines
 
 
 def _replica(number: int, taken: Taken, how: str = "") -> str:
@@ -176,59 +160,40 @@ def _replica(number: int, taken: Taken, how: str = "") -> str:
 
 
 def _balanced(decision: PlacementDecision) -> list[str]:
-    shares = {
-        load.spu_id: f", {_share(load, decision)}{_share_with(load, decision)}"
-        for load in decision.loads
-    }
-    return [
+    lines = [
         f"ring of {decision.ring_size}, chain index of the step {decision.reason.start_index}: "
-        "it decides between equals",
-        *(
-            _replica(number, taken) + shares.get(taken.spu_id, "")
-            for number, taken in enumerate(decision.replica_steps)
-        ),
+        "it decides between equals"
     ]
+    loads = {load.spu_id: load for load in decision.loads}
+    for number, taken in enumerate(decision.replica_steps):
+        load = loads.get(taken.spu_id)
+        share = "" if load is None else f", {_share(load, decision)}{_share_with(load, decision)}"
+        lines.append(_replica(number, taken) + share)
+    return lines
 
 
 def _changed(decision: PlacementDecision) -> list[str]:
-    before = decision.before
+    before, leader = decision.before, decision.replicas[0]
     lines = [] if before is None else [f"before: {list(before)}"]
     lines += [_move(decision, move) for move in decision.moves]
-    if decision.reason.mode is Mode.DEMOTION:
-        leader = decision.replicas[0]
-        if before is not None and before[0] == leader:
-            lines.append("demoted SPUs stand last now: no data moves")
-        else:
-            instead = "" if before is None else f" instead of SPU {before[0]}"
-            lines.append(f"SPU {leader} leads now{instead}: no data moves")
-    elif not decision.moves:
-        lines.append("the same SPUs in another order, so that leaders are even: no data moves")
-    elif before and decision.replicas and decision.replicas[0] != before[0]:
-        lines.append(f"SPU {decision.replicas[0]} leads now instead of SPU {before[0]}")
+    at_rest = "" if decision.moves else ": no data moves"
+    if before is not None and before[0] != leader:
+        lines.append(f"SPU {leader} leads now instead of SPU {before[0]}{at_rest}")
+    elif at_rest:
+        lines.append(f"the same SPUs in another order{at_rest}")
     return lines
 
 
 def _move(decision: PlacementDecision, move: Move) -> str:
-    mode, gone, taken = decision.reason.mode, move.gone, move.taken
-    leaves = "is decommissioned and goes" if mode is Mode.REPAIR else "goes"
-    if mode is Mode.REPLICATION and taken is None:
-        what = f"SPU {gone} goes: the list is to be shorter"
-    elif mode is Mode.REPLICATION:
-        what = f"SPU {taken} comes: the list is to be longer"
-    elif taken is None:
-        what = f"SPU {gone} {leaves}, and no SPU comes: the list is short"
-    elif gone is None:
-        what = f"SPU {taken} fills the short list"
-    else:
-        what = f"SPU {gone} {leaves}, SPU {taken} comes"
+    gone, taken = move.gone, move.taken
+    leaves = "is decommissioned" if decision.reason.mode is Mode.REPAIR else "goes"
+    parts = [] if gone is None else [f"SPU {gone} {leaves}"]
+    if taken is None:
+        return f"{parts[0]}, no SPU comes: the list is shorter"
     loads = [load for each in (gone, taken) for load in decision.loads if load.spu_id == each]
-    if mode is Mode.REBALANCE and len(loads) == 2:
-        what += " to even the loads"
-    return f"{what}: {_shares(loads, decision)}" if taken is not None and loads else what
-
-
-def _shares(loads: Sequence[Load], decision: PlacementDecision) -> str:
-    return ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in loads)
+    shares = ", ".join(f"SPU {load.spu_id} {_share(load, decision)}" for load in loads)
+    what = ", ".join([*parts, f"SPU {taken} comes"])
+    return f"{what}: {shares}" if shares else what
 
 
 def _share(load: Load, decision: PlacementDecision) -> str:
@@ -257,8 +222,8 @@ def decision_json(
     *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: PlacementDecision
 ) -> str:
     """One decision for one partition, as a line of JSON."""
-    reason, step = decision.reason, decision.step
-    shares_of = None if not decision.loads else "then" if decision.loads_are_of_then else "now"
+    fields = msgspec.to_builtins(decision)
+    step = fields["step"] or {}
     line = {
         "type": "explanation",
         "cluster_id": cluster_id,
@@ -267,49 +232,19 @@ def decision_json(
         "revision": decision.revision,
         "cause": decision.cause,
         "policy": policy,
-        "mode": reason.mode,
+        "mode": decision.reason.mode,
         "replicas": decision.replicas,
         "replicas_before": decision.before,
         "text": "; ".join(decision_lines(decision)),
-        "order": getattr(step, "order", None),
-        "ring_size": (step or decision).ring_size,
-        "chain_index": getattr(step, "index", None),
-        **{name: getattr(step, name, None) for name in ("cycle", "position", "gap", "shift")},
-        "is_named": reason.is_named,
-        "steps": [
-            {
-                **{name: getattr(taken, name) for name in _STEP_FIELDS},
-                "passed_over": [_passed_json(each) for each in taken.passed],
-            }
-            for taken in decision.replica_steps
-        ],
-        "moves": [
-            {
-                "gone": move.gone,
-                "why": Why.LEAVING
-                if reason.mode is Mode.REPAIR and move.gone is not None
-                else None,
-                "taken": move.taken,
-            }
-            for move in decision.moves
-        ],
-        "not_in_ring": [_passed_json(each) for each in decision.absent],
-        "shares": [_load_json(load) for load in decision.loads],
-        "shares_of": shares_of,
-        "rules": decision.rules,
-        "recomputed": decision.recomputed,
-        "unknown": decision.unknown,
+        **{name: step.get(name) for name in ("order", "cycle", "position", "gap", "shift")},
+        "ring_size": step.get("ring_size", decision.ring_size),
+        "chain_index": step.get("index"),
+        "is_named": decision.reason.is_named,
+        "steps": fields["replica_steps"],
+        "moves": fields["moves"],
+        "not_in_ring": fields["absent"],
+        "shares": fields["loads"],
+        "shares_of": ("then" if decision.loads_are_of_then else "now") if decision.loads else None,
+        **{name: fields[name] for name in ("rules", "recomputed", "unknown")},
     }
     return json.dumps(line, separators=(",", ":"))
-
-
-def _load_json(load: Load) -> dict[str, object]:
-    line = asdict(load)
-    if not load.amounts:
-        del line["amounts"]
-    return line
-
-
-def _passed_json(passed: Passed) -> dict[str, object]:
-    beside = {} if passed.beside is None else {"beside": passed.beside}
-    return {"spu_id": passed.spu_id, "why": passed.why, **beside}

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-from spu_assigner.core.base.events import Event, LeaveMode, SpuLeft, TopicDelete, TopicRelease
+from spu_assigner.core.base.events import (
+    Event,
+    LeaveMode,
+    SpuJoined,
+    SpuLeft,
+    TopicDelete,
+    TopicRelease,
+)
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.kafka.client import Reader, Received, SentMessage
@@ -24,14 +31,13 @@ class Awaited:
     """
 
     def __init__(self) -> None:
+        self.refused: set[str] = set()  # event ids
         self._events: set[str] = set()
         self._open: dict[str, None] = {}  # in the order of sending
-        self._places: dict[tuple[str, int, int], str | None] = {}
+        self._places: dict[tuple[str, int, int], str] = {}  # where each event was written
         self._forgotten: set[str] = set()  # topics that are to be deleted or released
         self._waiting: dict[str, set[str]] = {}  # by event id: the topics that wait for its sake
-        self._decommissions: set[str] = set()
-        self._left: dict[tuple[str, int], str] = {}  # the decommission of (cluster, SPU) that holds
-        self.refused = 0
+        self._decommissions: dict[tuple[str, int], str] = {}  # the event, by cluster and SPU
 
     @property
     def unanswered(self) -> list[str]:
@@ -50,18 +56,23 @@ class Awaited:
         The assignment alone is known here: a storage node keeps its replicas until they are moved.
         """
         found: dict[str, list[int]] = {}
-        for cluster_id, spu_id in sorted(self._left):
-            if self._left[cluster_id, spu_id] not in self._waiting:
+        for (cluster_id, spu_id), event_id in sorted(self._decommissions.items()):
+            if event_id not in self._open.keys() | self._waiting.keys() | self.refused:
                 found.setdefault(cluster_id, []).append(spu_id)
         return found
 
     def expect(self, event: Event) -> None:
         """Await the answer to an event that is going to be sent."""
         self.expect_id(event.event_id)
-        if isinstance(event, TopicDelete | TopicRelease):
-            self._forgotten.add(f"{event.cluster_id}/{event.topic}")
-        if isinstance(event, SpuLeft) and event.mode is LeaveMode.DECOMMISSION:
-            self._decommissions.add(event.event_id)
+        match event:
+            case TopicDelete() | TopicRelease():
+                self._forgotten.add(f"{event.cluster_id}/{event.topic}")
+            case SpuLeft(mode=LeaveMode.DECOMMISSION):
+                self._decommissions[event.cluster_id, event.spu_id] = event.event_id
+            case SpuJoined():  # It is back: the decommission has ended.
+                self._decommissions.pop((event.cluster_id, event.spu_id), None)
+            case _:
+                pass
 
     def expect_id(self, event_id: str) -> None:
         """Await something to be heard of what is going to be sent under this name."""
@@ -70,14 +81,14 @@ class Awaited:
 
     def give_up(self, event_id: str) -> None:
         """Await an event no longer: it was not sent."""
-        self._open.pop(event_id, None)
+        self._close(event_id, is_refused=True)
 
     def sent(self, sent: SentMessage) -> None:
         """Take note where it went, or that it did not."""
         if sent.error is not None:
             self.give_up(sent.event_id or "")
         else:
-            self._places[sent.topic, sent.partition, sent.offset] = sent.event_id
+            self._places[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
 
     def take(self, received: Received) -> bool:
         """Whether a message belongs to what was sent; if it answers an event, that is closed."""
@@ -85,16 +96,15 @@ class Awaited:
         match answer:
             case DeadLetter():
                 place = (answer.source_topic, answer.source_partition, answer.source_offset)
-                if place not in self._places:
-                    return False
-                self._close(self._places[place] or "", refused=True)
-                return True
+                self._close(self._places.get(place, ""), is_refused=True)
+                return place in self._places
             case TopicStatus():
                 self._note_waiting(answer)
-                return self._answered(answer.cause, refused=answer.status is Status.REJECTED)
+                self._close(answer.cause, is_refused=answer.status is Status.REJECTED)
+                return answer.cause in self._events
             case RingEvent():
-                self._note_ring(answer)
-                return self._answered(answer.cause, refused=answer.change is RingChange.IGNORED)
+                self._close(answer.cause, is_refused=answer.change is RingChange.IGNORED)
+                return answer.cause in self._events
             case ReplicaMap():
                 return answer.cause in self._events
             case _:
@@ -115,27 +125,17 @@ class Awaited:
         """
         deadline = time.monotonic() + seconds
         while True:
-            while self._is_due() and time.monotonic() < deadline:
-                self._take_all(reader.poll(), report)
-                check()
-            self._take_all(reader.drain(), report)  # What came with the last answer; it may wait.
-            if not self._is_due() or time.monotonic() >= deadline:
+            ends = not self._is_due() or time.monotonic() >= deadline
+            # What came with the last answer is read too; it may say that something waits.
+            for received in reader.drain() if ends else reader.poll():
+                if self.take(received):
+                    report(received)
+            if ends and (not self._is_due() or time.monotonic() >= deadline):
                 return not self._is_due()
-
-    def _take_all(self, found: Iterable[Received], report: Callable[[Received], None]) -> None:
-        for received in found:
-            if self.take(received):
-                report(received)
+            check()
 
     def _is_due(self) -> bool:
         return bool(self._open or self._waiting)
-
-    def _note_ring(self, answer: RingEvent) -> None:
-        place = (answer.cluster_id, answer.spu_id)
-        if answer.change is RingChange.LEFT and answer.cause in self._decommissions:
-            self._left[place] = answer.cause
-        elif answer.change in (RingChange.JOINED, RingChange.UPDATED):
-            self._left.pop(place, None)  # It is back: the decommission has ended.
 
     def _note_waiting(self, answer: TopicStatus) -> None:
         topic = f"{answer.cluster_id}/{answer.topic}"
@@ -145,20 +145,15 @@ class Awaited:
             self._waiting.setdefault(answer.cause, set()).add(topic)
             return
         if answer.status is Status.REJECTED and topic in self._waiting.get(answer.cause, ()):
-            self.refused += 1  # It had waited: its topic was adopted meanwhile.
+            self.refused.add(answer.cause)  # It had waited: its topic was adopted meanwhile.
         for cause in [answer.cause] if answer.status is Status.ASSIGNED else list(self._waiting):
             topics = self._waiting.get(cause, set())
             topics.discard(topic)
             if not topics:
                 self._waiting.pop(cause, None)
 
-    def _answered(self, cause: str, *, refused: bool) -> bool:
-        if cause not in self._events:
-            return False
-        self._close(cause, refused=refused)
-        return True
-
-    def _close(self, event_id: str, *, refused: bool) -> None:
+    def _close(self, event_id: str, *, is_refused: bool) -> None:
         if event_id in self._open:
             del self._open[event_id]
-            self.refused += refused
+            if is_refused:
+                self.refused.add(event_id)

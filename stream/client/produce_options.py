@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,26 @@ from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.kafka.config.connection import Connection
+
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 EFFECTS: Final = ", ".join(effect.value for effect in TaintEffect)
 
 
-def lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
+def choice(name: str, kind: type[StrEnum], *, default: str | None = None, help: str) -> Option:
+    """An option that names a member of an enum."""
+    return click.option(
+        name,
+        type=click.Choice([each.value for each in kind]),
+        callback=lambda _ctx, _parameter, value: None if value is None else kind(value),
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
+def _lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
     """The replica lists that an option holds, in the notation of Kafka's own tool."""
     try:
         return tuple(tuple(map(int, row.split(":"))) for row in text.split(","))
@@ -26,7 +42,7 @@ def lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[in
         ) from None
 
 
-def labels_of(
+def _labels_of(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str] | None:
     """The labels that a repeated option names; None: it names none."""
@@ -51,11 +67,26 @@ def taints_of(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     return tuple(taints)
 
 
+def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> Constraints | None:
+    """The constraints that an option holds or names the file of."""
+    if text is None:
+        return None
+    try:
+        if text.lstrip().startswith("{"):
+            return constraints_from_json(text)
+        return constraints_from_json(read_plain_file(Path(text), size_max=MESSAGE_SIZE_MAX))
+    except FileRefusedError as reason:
+        said = f"{reason}; expected an object of JSON, or a file that holds one"
+        raise click.BadParameter(said) from reason
+    except DecodeError as reason:
+        raise click.BadParameter(reason.message) from reason
+
+
 labels: Final = click.option(
     "--label",
     "labels",
     multiple=True,
-    callback=labels_of,
+    callback=_labels_of,
     metavar="NAME=VALUE",
     help="May be repeated.",
 )
@@ -67,30 +98,23 @@ taints: Final = click.option(
     metavar="KEY=VALUE:EFFECT",
     help=f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
 )
+lists: Final = click.option(
+    "--replicas",
+    required=True,
+    callback=_lists_of,
+    metavar="0:1,1:2:0",
+    help="The SPU ids of each partition, leader first; partitions by commas, SPUs by colons.",
+)
+manual_lists: Final = click.option(
+    "--replica-assignment",
+    "replicas",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Manual replica lists: a JSON list of {id, replicas}, or {partitions: that list}.",
+)
 
 
-def with_kept(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that describe an SPU in a join, with what is known of it where they name nothing.
-
-    Args:
-        given: the join's fields, and the connection.
-    """
-    from spu_assigner.stream.client.announced import read_described
-    from spu_assigner.stream.client.spu_description import described_over
-
-    before = read_described(given["connection"], given["cluster_id"], given["spu_id"])
-    return described_over(
-        before,
-        rack=given["rack"],
-        cores=given["cores"],
-        capacity=given["capacity"],
-        labels=given["labels"] or {},
-        resources=given["resources"] or {},
-        taints=given["taints"],
-    ).fields()
-
-
-def constraints(*, required: bool = False) -> Callable[..., Any]:
+def constraints(*, required: bool = False) -> Option:
     """The option that names the constraints of a topic."""
     return click.option(
         "--constraints",
@@ -102,17 +126,12 @@ def constraints(*, required: bool = False) -> Callable[..., Any]:
     )
 
 
-def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> Constraints | None:
-    """The constraints that an option holds or names the file of."""
-    if text is None:
-        return None
-    try:
-        if text.lstrip().startswith("{"):
-            return constraints_from_json(text)
-        data = read_plain_file(Path(text), size_max=MESSAGE_SIZE_MAX)
-        return constraints_from_json(data)
-    except FileRefusedError as reason:
-        said = f"{reason}; expected an object of JSON, or a file that holds one"
-        raise click.BadParameter(said) from reason
-    except DecodeError as reason:
-        raise click.BadParameter(reason.message) from reason
+def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a join that describe its SPU, from what is known of it where they are empty."""
+    from spu_assigner.stream.client.announced import read_described
+    from spu_assigner.stream.client.spu_description import described_over
+
+    before = read_described(connection, given["cluster_id"], given["spu_id"])
+    named: dict[str, Any] = {name: given[name] or {} for name in ("labels", "resources")}
+    named |= {name: given[name] for name in ("rack", "cores", "capacity", "taints")}
+    return described_over(before, **named).fields()

@@ -9,9 +9,8 @@ Source: Confluent Schema Registry API reference (subjects, modes, schemas by id)
 
 from __future__ import annotations
 
-import base64
 import json
-import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,7 +18,7 @@ from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from fastavro.schema import SchemaParseException
 from spu_assigner.core.base.errors import AssignerError
@@ -31,7 +30,6 @@ SECONDS_MAX: Final = 10.0  # of one request
 ANSWER_SIZE_MAX: Final = 1024 * 1024  # bytes; the largest schema of ours has a hundredth
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _LOG_IN: Final = f"set {AUTH_VARIABLE} to user:password of a user who may write subjects and modes"
-_AGAIN: Final = "run this again: what is done is not done twice"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -55,11 +53,11 @@ class _NoRedirects(HTTPRedirectHandler):
 
 
 class SchemaRegistryClient:
-    """The part of a registry's REST interface that is needed here.
+    """A registry's REST interface.
 
     Args:
         url: `http(s)://host:port[/path]`.
-        environ: may hold the credentials; `SSL_CERT_FILE` names other authorities to trust.
+        environ: may hold the credentials. OpenSSL's own SSL_CERT_FILE names other authorities.
 
     Raises:
         SchemaRegistryError: the address is none, or credentials would be sent unencrypted.
@@ -81,71 +79,37 @@ class SchemaRegistryClient:
                 raise SchemaRegistryError(
                     f"{AUTH_VARIABLE} is set and {printable(url)} is not encrypted; use https://…"
                 )
-            token = base64.b64encode(auth.encode()).decode()
-            self._headers["Authorization"] = f"Basic {token}"
-        self._open = build_opener(
-            _NoRedirects(), HTTPSHandler(context=ssl.create_default_context())
-        ).open
+            self._headers["Authorization"] = f"Basic {b64encode(auth.encode()).decode()}"
+        self._open = build_opener(_NoRedirects()).open
 
-    def schema(self, schema_id: int) -> Any:
-        """The schema under an id; None if there is none."""
-        found = self._request("GET", f"/schemas/ids/{schema_id}")
-        if found is None:
-            return None
-        try:
-            return json.loads(found["schema"])
-        except (KeyError, TypeError, ValueError) as reason:
-            raise self._no_registry(f"schema {schema_id} is answered without a schema") from reason
-
-    def put_mode(self, subject: str, mode: str) -> None:
-        """Let the subject be written to in this mode, also where it has versions already."""
-        self._write("PUT", f"/mode/{quote(subject, safe='')}?force=true", {"mode": mode})
-
-    def register(self, subject: str, entry: Registered) -> None:
-        """One version of a schema, under its id."""
-        body = {
-            "schemaType": "AVRO",
-            "schema": json.dumps(entry.schema),
-            "version": entry.version,
-            "id": entry.id,
-        }
-        self._write("POST", f"/subjects/{quote(subject, safe='')}/versions", body)
-
-    def _write(self, method: str, path: str, body: object) -> None:
-        if self._request(method, path, body) is None:
-            raise self._no_registry(f"it does not know {method} {path}")
-
-    def _request(self, method: str, path: str, body: object = None) -> Any:
-        """The answer; None where there is nothing (404)."""
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """The answer; None where there is nothing (404) to read."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self._url + path, data, self._headers, method=method)
+        at = f"the Schema Registry at {self._url}"
         try:
             with self._open(request, timeout=SECONDS_MAX) as answer:
                 return json.loads(answer.read(ANSWER_SIZE_MAX + 1))
         except HTTPError as refusal:
             with refusal:
-                said = _said(refusal.read(ANSWER_SIZE_MAX))
-            if refusal.code == HTTPStatus.NOT_FOUND:
+                said = printable(refusal.read(500).decode(errors="replace"))
+            if refusal.code == HTTPStatus.NOT_FOUND and method == "GET":
                 return None
             is_login = refusal.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
             raise SchemaRegistryError(
-                f"the Schema Registry at {self._url} refused {method} {path}: {refusal.code} "
-                f"{said}; {_LOG_IN if is_login else f'correct that, and {_AGAIN}'}"
+                f"{at} refused {method} {path}: {refusal.code} {said}; "
+                f"{_LOG_IN if is_login else 'correct that, and run this again'}"
             ) from refusal
         except (OSError, HTTPException) as reason:
-            why = getattr(reason, "reason", reason)
+            why = printable(str(getattr(reason, "reason", reason)))
             raise SchemaRegistryError(
-                f"the Schema Registry at {self._url} cannot be reached: {printable(str(why))}; "
-                f"check the address, and {_AGAIN}"
+                f"{at} cannot be reached: {why}; check the address, and run this again"
             ) from reason
         except ValueError as reason:
-            raise self._no_registry(f"{method} {path} is not answered in JSON") from reason
-
-    def _no_registry(self, found: str) -> SchemaRegistryError:
-        return SchemaRegistryError(
-            f"{self._url} does not answer as a Schema Registry does: {found}; "
-            "expected Confluent's REST interface, v1"
-        )
+            raise SchemaRegistryError(
+                f"{at} does not answer {method} {path} in JSON; expected Confluent's REST "
+                "interface, v1"
+            ) from reason
 
 
 def compare(client: SchemaRegistryClient) -> PublishedSchemas:
@@ -156,7 +120,7 @@ def compare(client: SchemaRegistryClient) -> PublishedSchemas:
     """
     present, missing, others = [], [], []
     for entry in Registry.load().entries:
-        found = client.schema(entry.id)
+        found = client.request("GET", f"/schemas/ids/{entry.id}")
         if found is None:
             missing.append(entry)
         elif _is_same(found, entry):
@@ -180,15 +144,16 @@ def publish(client: SchemaRegistryClient) -> PublishedSchemas:
             write: the next call resumes.
     """
     found = compare(client)
-    for type_name in dict.fromkeys(entry.type_name for entry in found.missing):
-        of_type = [entry for entry in found.missing if entry.type_name == type_name]
-        subject = subject_of(of_type[0])
-        client.put_mode(subject, "IMPORT")
+    for entry in found.missing:
+        subject = quote(subject_of(entry), safe="")
+        mode = f"/mode/{subject}?force=true"  # also where it has versions already
+        client.request("PUT", mode, {"mode": "IMPORT"})
         try:
-            for entry in of_type:
-                client.register(subject, entry)
+            schema = {"schemaType": "AVRO", "schema": json.dumps(entry.schema)}
+            named = {**schema, "version": entry.version, "id": entry.id}
+            client.request("POST", f"/subjects/{subject}/versions", named)
         finally:
-            client.put_mode(subject, "READWRITE")
+            client.request("PUT", mode, {"mode": "READWRITE"})
     return found
 
 
@@ -199,14 +164,6 @@ def subject_of(entry: Registered) -> str:
 
 def _is_same(found: Any, entry: Registered) -> bool:
     try:
-        return fingerprint_of(found) == entry.fingerprint
+        return fingerprint_of(json.loads(found["schema"])) == entry.fingerprint
     except (SchemaParseException, KeyError, TypeError, ValueError):
         return False
-
-
-def _said(raw: bytes) -> str:
-    try:
-        message = json.loads(raw)["message"]
-    except (KeyError, TypeError, ValueError):
-        message = raw[:200].decode(errors="replace")
-    return printable(str(message)[:500])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, assert_never
 
 from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
@@ -43,17 +45,8 @@ def _json_line(received: Received) -> str:
         return _json("replica_map", cluster_id=cluster_id, topic=topic, replicas=None)
     if not isinstance(answer, DeadLetter):
         return answer_to_json(answer)
-    return _json(
-        "dead_letter",
-        source_topic=answer.source_topic,
-        source_partition=answer.source_partition,
-        source_offset=answer.source_offset,
-        code=answer.code,
-        message=answer.message,
-        raw=None if answer.raw is None else answer.raw.decode("utf-8", "replace"),
-        size=answer.size,
-        sha256=answer.sha256,
-    )
+    raw = None if answer.raw is None else answer.raw.decode("utf-8", "replace")
+    return _json("dead_letter", **{**asdict(answer), "raw": raw})
 
 
 def _json(type_name: str, **members: object) -> str:
@@ -104,10 +97,9 @@ def _reason(answer: TopicStatus | RingEvent) -> str:
 def _lists(replicas: ReplicaLists | None, cores: ReplicaLists | None) -> Iterator[str]:
     if not replicas:
         return
-    shown_cores = None if cores is None else _first(cores)
-    for number, row in enumerate(_first(replicas)):
-        on_cores = "" if shown_cores is None else f" on cores {shown_cores[number]}"
-        yield f"          {number:>5}  {row}{on_cores}"
+    on_cores = [] if cores is None else _first(cores)
+    for number, (row, of_row) in enumerate(zip_longest(_first(replicas), on_cores)):
+        yield f"          {number:>5}  {row}{'' if of_row is None else f' on cores {of_row}'}"
     if len(replicas) > LISTS_SHOWN:
         yield f"          … {len(replicas) - LISTS_SHOWN} more (all with --output json)"
 

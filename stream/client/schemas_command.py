@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import click
 from spu_assigner.stream.kafka.config.command_options import output_option
-
-if TYPE_CHECKING:
-    from spu_assigner.schemas.avro.registry import Registered
 
 
 @click.group()
@@ -33,10 +28,7 @@ def publish(url: str, output: str) -> int:
     Each subject is put into mode IMPORT and back to READWRITE, so that ids can be given. Nothing is
     changed where an id of ours belongs to another schema.
     """
-    from spu_assigner.stream.client import registry_publish
-
-    found = registry_publish.publish(registry_publish.SchemaRegistryClient(url, os.environ))
-    _show(output, {"published": found.missing, "unchanged": found.present})
+    _show(url, output, publishes=True)
     return 0
 
 
@@ -45,18 +37,21 @@ def publish(url: str, output: str) -> int:
 @output_option
 def check(url: str, output: str) -> int:
     """Check whether the registry at URL has all schemas; status 1 if one is missing."""
+    return 1 if _show(url, output, publishes=False) else 0
+
+
+def _show(url: str, output: str, *, publishes: bool) -> int:
+    """Ask the registry, print what it has; returns how many schemas it lacked."""
     from spu_assigner.stream.client import registry_publish
 
-    found = registry_publish.compare(registry_publish.SchemaRegistryClient(url, os.environ))
-    _show(output, {"missing": found.missing, "present": found.present})
-    return 1 if found.missing else 0
-
-
-def _show(output: str, entries_by_state: Mapping[str, Sequence[Registered]]) -> None:
+    client = registry_publish.SchemaRegistryClient(url, os.environ)
+    found = registry_publish.publish(client) if publishes else registry_publish.compare(client)
+    names = ("published", "unchanged") if publishes else ("missing", "present")
+    by_state = dict(zip(names, (found.missing, found.present), strict=True))
     if output == "json":
-        ids = {state: [each.id for each in entries] for state, entries in entries_by_state.items()}
-        click.echo(json.dumps(ids))
-        return
-    for state, entries in entries_by_state.items():
-        for entry in entries:
-            click.echo(f"{state:<9}  {entry.id:>3}  {entry.type_name} version {entry.version}")
+        click.echo(json.dumps({state: [each.id for each in by_state[state]] for state in by_state}))
+    else:
+        for state, entries in by_state.items():
+            for entry in entries:
+                click.echo(f"{state:<9}  {entry.id:>3}  {entry.type_name} version {entry.version}")
+    return len(found.missing)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import click
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.errors import EncodeError
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
     from spu_assigner.stream.client.pending_answers import Awaited
-    from spu_assigner.stream.kafka.client import Received, SentMessage
+    from spu_assigner.stream.kafka.client import SentMessage
     from spu_assigner.stream.kafka.config.command_options import Form
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
@@ -56,14 +57,9 @@ def send_events(
             failures += 1
             complain(f"event {sent.event_id} was not sent: {sent.error}")
 
-    def report_received(received: Received) -> None:
-        click.echo(received_line(received, output))
-
     with ExitStack() as stack:
         sender = Sender(connection, report_sent)
-        # Made before anything is sent, so that it sees every answer.
-        reader = None
-        if wait is not None:
+        if wait is not None:  # Made before anything is sent, so that it sees every answer.
             reader = stack.enter_context(Reader(connection, ANSWER_TOPICS))
         for name, event in named:
             if event is None:
@@ -78,9 +74,16 @@ def send_events(
                 awaited.give_up(event.event_id)
                 complain(f"{name}: {error}")
         sender.flush()
-        in_time = reader is None or awaited.wait(reader, seconds=wait or 0, report=report_received)
+        in_time = wait is None or awaited.wait(
+            reader, seconds=wait, report=lambda found: click.echo(received_line(found, output))
+        )
     for cluster_id, spu_ids in awaited.drained.items():
-        complain(_drained(cluster_id, spu_ids))
+        complain(
+            f"cluster {cluster_id}: replica maps no longer use SPU {listed(spu_ids, IDS_NAMED)}; "
+            "in Kafka its replicas stay on the broker until they are moved: run `spu-assigner "
+            f"drain {spu_ids[0]} --cluster {cluster_id}`, which moves all that the broker holds, "
+            "Kafka's own topics included, and switch the broker off when it ends with 0"
+        )
     if not in_time:
         complain(_not_answered(awaited, wait or 0, connection))
         return NOT_ANSWERED
@@ -90,23 +93,11 @@ def send_events(
 def _not_answered(awaited: Awaited, seconds: float, connection: Connection) -> str:
     from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
-    names = awaited.unanswered or awaited.waiting
-    named = ", ".join(names[:IDS_NAMED]) + (", …" if len(names) > IDS_NAMED else "")
+    named = listed(awaited.unanswered or awaited.waiting, IDS_NAMED)
     if not awaited.unanswered:
         return f"still waiting for SPUs or slots after {seconds:g} s: {named}; they stay in line"
     return (
         f"not answered within {seconds:g} s: {named}; {why_unanswered(connection)} "
         "The job answers what was sent also when it starts later. An event whose id was used "
         "before is not answered"
-    )
-
-
-def _drained(cluster_id: str, spu_ids: list[int]) -> str:
-    """What is true of SPUs that left the maps, and what is still to do."""
-    named = ", ".join(map(str, spu_ids[:IDS_NAMED])) + (", …" if len(spu_ids) > IDS_NAMED else "")
-    return (
-        f"cluster {cluster_id}: replica maps no longer use SPU {named}; in Kafka its replicas stay "
-        "on the broker until they are moved: run `spu-assigner drain "
-        f"{spu_ids[0]} --cluster {cluster_id}`, which moves all that the broker holds, Kafka's own "
-        "topics included, and switch the broker off when it ends with 0"
     )

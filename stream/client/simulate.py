@@ -2,15 +2,13 @@
 
 Events come in as JSON Lines, answers go out as JSON Lines, each as soon as its line is there. A
 line that is no event becomes a dead letter in its place and the rest goes on; a blank line is
-passed over. With `--explain` each replica map is followed by a line for each partition that it set
-(`client/explanation.py` has their form) and carries its reason. With `--check` the faults of all
-lines come out instead of answers (`client/check`).
+passed over.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -50,23 +48,21 @@ DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Pol
 @click.option(
     "--output",
     "-o",
-    "form",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
     help="Of --check: text for people, or one JSON object a line.",
 )
-def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, form: str) -> int:
+def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, output: str) -> int:
     """Answer the events of FILE (or of standard input) without Kafka or Spark.
 
     FILE holds one event a line, as JSON; each answer is printed as one line of JSON. A line that is
     no event gives a dead letter with its line number.
 
     With --explain a line of type "explanation" follows each map for each partition whose list the
-    map set: "text" says it in words; "steps" each replica with its position in the order and who
-    was passed over and why (offline, leaving, saturated, cordoned, filled, same_rack, in_list);
-    "moves" who went and came in a repair or rebalance; "not_in_ring" who could not be chosen;
-    "recomputed" that the placement was repeated with the same outcome.
+    map set: "text" says it in words; "steps" each replica, and who was passed over and why; "moves"
+    who went and came; "not_in_ring" who could not be chosen, since offline, leaving, saturated or
+    cordoned; "recomputed" that the placement was repeated with the same outcome.
 
     With --check the faults come instead: lines that are no events, what the core would reject, and,
     as warnings, what is probably not intended; each with line, field, code and fix. Of a cluster in
@@ -80,41 +76,8 @@ def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, for
             from spu_assigner.stream.client.check.file_check import check_lines
 
             name = "<stdin>" if str(file) == "-" else str(file)
-            return check_lines(source, name, Policy(policy), is_json=form == "json")
+            return check_lines(source, name, Policy(policy), is_json=output == "json")
         return answer_lines(source, sys.stdout.buffer, Policy(policy), explain=is_explained)
-
-
-def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
-    """Answers an event by the contract's lines, and no more."""
-    assigner = Assigner(default_policy)
-    return lambda event: [answer_to_json(answer) for answer in assigner.apply(event)]
-
-
-def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
-    """Answers with reasons, each map followed by its explanations."""
-    from spu_assigner.core.explain.decisions import ExplainingAssigner
-    from spu_assigner.stream.client.explanation import decision_json
-
-    assigner = ExplainingAssigner(default_policy)
-
-    def answers(event: Event) -> list[str]:
-        lines: list[str] = []
-        for answer, reasons in assigner.apply(event):
-            lines.append(answer_to_json(answer, explain=True))
-            if isinstance(answer, ReplicaMap):
-                lines += [
-                    decision_json(
-                        cluster_id=answer.cluster_id,
-                        topic=answer.topic,
-                        policy=answer.policy,
-                        partition=partition,
-                        decision=decision,
-                    )
-                    for partition, decision in reasons
-                ]
-        return lines
-
-    return answers
 
 
 def answer_lines(
@@ -137,3 +100,32 @@ def answer_lines(
             target.writelines(f"{each}\n".encode("ascii") for each in answers)
         target.flush()
     return 1 if dead_letters else 0
+
+
+def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
+    """Answers an event by the contract's lines, and no more."""
+    assigner = Assigner(default_policy)
+    return lambda event: [answer_to_json(answer) for answer in assigner.apply(event)]
+
+
+def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
+    """Answers with reasons, each map followed by its explanations."""
+    from spu_assigner.core.explain.decisions import ExplainingAssigner
+    from spu_assigner.stream.client.explanation import decision_json
+
+    assigner = ExplainingAssigner(default_policy)
+
+    def answers(event: Event) -> Iterator[str]:
+        for answer, reasons in assigner.apply(event):
+            yield answer_to_json(answer, explain=True)
+            if isinstance(answer, ReplicaMap):
+                for partition, decision in reasons:
+                    yield decision_json(
+                        cluster_id=answer.cluster_id,
+                        topic=answer.topic,
+                        policy=answer.policy,
+                        partition=partition,
+                        decision=decision,
+                    )
+
+    return lambda event: list(answers(event))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from spu_assigner.core.base.constraints import Taint
@@ -29,14 +29,8 @@ class Described:
 
     def fields(self) -> dict[str, Any]:
         """The same, as fields of a `SpuJoined`."""
-        return {
-            "rack": self.rack,
-            "cores": self.cores,
-            "capacity": self.capacity,
-            "labels": self.labels or None,
-            "resources": self.resources or None,
-            "taints": self.taints,
-        }
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return given | {"labels": self.labels or None, "resources": self.resources or None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +59,18 @@ def described_over(
 
     A capacity is taken over with the number of cores that it was announced with.
     """
+    known = before or Described(rack=None, cores=1, capacity=default_capacity(1), labels={})
     if cores is None:
-        cores = 1 if before is None else before.cores
-    if capacity is None and before is not None and before.cores == cores:
-        capacity = before.capacity
+        cores = known.cores
+    if capacity is None:
+        capacity = known.capacity if cores == known.cores else default_capacity(cores)
     named = {(taint.key, taint.effect) for taint in taints}
-    kept = () if before is None else before.taints
+    kept = [each for each in known.taints if (each.key, each.effect) not in named]
     return Described(
-        rack=before.rack if rack is None and before is not None else rack,
+        rack=known.rack if rack is None else rack,
         cores=cores,
-        capacity=default_capacity(cores) if capacity is None else capacity,
-        labels=dict(sorted({**({} if before is None else before.labels), **labels}.items())),
-        resources={**({} if before is None else before.resources), **resources},
-        taints=(*(each for each in kept if (each.key, each.effect) not in named), *taints),
+        capacity=capacity,
+        labels=dict(sorted({**known.labels, **labels}.items())),
+        resources={**known.resources, **resources},
+        taints=(*kept, *taints),
     )

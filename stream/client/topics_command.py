@@ -94,6 +94,7 @@ def check(output: str, connection: Connection) -> int:
 )
 @click.option(
     "--mapped-topic",
+    "mapped",
     default=ANY_TOPIC,
     show_default=True,
     help="Of an applier or adopter: a topic that a replica map names, or is to; call it once for "
@@ -105,11 +106,11 @@ def list_acls(
     *,
     role: str | None,
     principal: str | None,
-    group: str,
-    cluster_id: str,
-    mapped_topic: str,
     output: str,
     connection: Connection,
+    group: str,
+    cluster_id: str,
+    mapped: str,
 ) -> int:
     """Print the least rights of each role, as lines of kafka-acls. Asks no broker."""
     from spu_assigner.stream.kafka.acls import acls, commands
@@ -122,13 +123,13 @@ def list_acls(
             query_name=query,
             group=group,
             cluster_id=cluster_id,
-            mapped=mapped_topic,
+            mapped=mapped,
         )
         user = principal or f"User:{each}"
         if output == "json":
             for acl in given:
                 click.echo(json.dumps({"role": each, "principal": user, **asdict(acl)}))
-            continue
-        for line in commands(given, principal=user, servers=connection.bootstrap_servers):
-            click.echo(line)
+        else:
+            for line in commands(given, principal=user, servers=connection.bootstrap_servers):
+                click.echo(line)
     return 0

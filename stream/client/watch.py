@@ -11,7 +11,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.kafka.client import Reader, Received
+    from spu_assigner.stream.kafka.client import Reader
     from spu_assigner.stream.kafka.config.command_options import Form
 
 TOPICS: Final = {
@@ -70,12 +70,12 @@ def watch(
             while reader.passed_over:
                 click.echo(f"warning: {reader.passed_over.pop(0)}", err=True)
             for received in answers:
-                if cluster_id is not None and _cluster_of(received) != cluster_id:
-                    continue
-                click.echo(received_line(received, output))
-                shown += 1
-                if shown == count:
-                    return 0
+                # A key is the cluster, or cluster/topic; neither name holds a slash.
+                if cluster_id in (None, received.key.partition("/")[0]):
+                    click.echo(received_line(received, output))
+                    shown += 1
+                    if shown == count:
+                        return 0
 
 
 def _require_same(reader: Reader) -> None:
@@ -88,8 +88,3 @@ def _require_same(reader: Reader) -> None:
         raise
     except ClientError:
         pass
-
-
-def _cluster_of(received: Received) -> str:
-    """Keys are the cluster, or cluster/topic; neither name holds a slash."""
-    return received.key.partition("/")[0]

@@ -26,20 +26,15 @@ def event_of_line(line: bytes) -> Event | None:
     return event_from_json(line) if line.strip() else None
 
 
-def chunks_of_lines(
-    source: IO[bytes], *, size_max: int = LINE_SIZE_MAX, head: bytes = b""
-) -> Iterator[list[bytes]]:
+def chunks_of_lines(source: IO[bytes], *, size_max: int = LINE_SIZE_MAX) -> Iterator[list[bytes]]:
     """The lines of `source` as they arrive, in lists, without their newline.
 
     A line longer than `size_max` is cut one byte past it, so that the reader sees that it is too
     long; the rest of it is read and dropped. Memory: one line and one chunk.
-
-    Args:
-        head: what was read of `source` before.
     """
     read: Any = getattr(source, "read1", source.read)  # does not wait for more than there is
     begun = bytearray()
-    chunk = head or read(CHUNK_SIZE)
+    chunk = read(CHUNK_SIZE)
     while chunk:
         *ends, rest = chunk.split(b"\n")
         lines: list[bytes] = []

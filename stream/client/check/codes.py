@@ -18,12 +18,9 @@ class Advice(NamedTuple):
     """How to fix a fault."""
 
     fix: str
-    field: str = ""
-    """What a rejection is about; empty: its message says so, or it is the event as a whole."""
-    legal: Mapping[str, Any] = {}
-    """With these values the event is decided again, to find its other faults."""
-    is_by_history: bool = False
-    """Whether it depends on the SPUs and topics that were there before."""
+    field: str = ""  # what a rejection is about; empty: its message says so, or the whole event
+    legal: Mapping[str, Any] = {}  # with these the event is decided again, for its other faults
+    is_by_history: bool = False  # it depends on the SPUs and topics that were there before
 
 
 def _set(field: str, legal: Any, fix: str) -> Advice:
@@ -34,6 +31,7 @@ def _later(field: str, fix: str, legal: Mapping[str, Any] = {}) -> Advice:
     return Advice(fix, field, legal, is_by_history=True)
 
 
+_START: Final = "name 0 to 2147483647, with fluvio and kafka only"
 _FREE_NAME: Final = {"topic": "-" * NAME_LENGTH_MAX}
 _NO_DEMAND: Final[Mapping[str, Any]] = {"demand": {}, "leader_demand": None}
 _AMOUNTS: Final = "name at most 8, with amounts from 0 to 9007199254740991"
@@ -42,11 +40,7 @@ _RULES: Final = "write selectors as for kubectl, name topics that are there, use
 _REJECTIONS: Final[Mapping[str, Advice]] = {
     "INVALID_PARTITIONS": _set("partitions", 1, "name 1 to 100,000; of a grow more than there are"),
     "INVALID_REPLICATION_FACTOR": _set("replication_factor", 1, "name 1 to 32"),
-    "INVALID_START_INDEX": Advice(
-        "name 0 to 2147483647, with fluvio and kafka only",
-        "start_index",
-        {"start_index": None, "shift": None},
-    ),
+    "INVALID_START_INDEX": Advice(_START, "start_index", {"start_index": None, "shift": None}),
     "INVALID_SHIFT": _set("shift", None, "use it only with kafka and a start_index"),
     "INVALID_REPLICAS": Advice("give lists with manual, and only with it", "policy"),
     "INVALID_SPU_ID": _set("spu_id", 0, "name 0 to 2147483647"),
@@ -103,11 +97,7 @@ _NO_EVENTS: Final = {
 }
 WARNINGS: Final = {
     "REPEATED_EVENT": Advice("remove it: it changes nothing and is not answered"),
-    "EVENT_ID_REUSED_LATE": Advice("give it an id of its own"),
     "FIELD_LOST": Advice("give it again: a join describes its SPU whole"),
-    "UNREAD_COUNT": Advice("remove it: the replica lists say it"),
-    "COLLIDING_NAMES": Advice("rename one: Kafka refuses the second"),
-    "RACKS_ON_SOME": Advice("give all SPUs a rack, or none"),
     "RULES_BROKEN": _later("", "move the replicas, or relax the rules"),
     "STILL_WAITING": _later("", "add SPUs or capacity"),
 }

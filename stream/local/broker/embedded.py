@@ -14,8 +14,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -33,7 +32,6 @@ from spu_assigner.stream.local.jvm.java import Java, ensure_java
 __all__ = ["BrokerError", "EmbeddedBroker", "prepare"]
 
 DEFAULT_PORT: Final = 9092  # of Kafka's own documents, and of the clients here
-PORT_TRIES_MAX: Final = 3  # between finding a free port and using it another process may take it
 
 
 def prepare(
@@ -83,20 +81,19 @@ class EmbeddedBroker(BrokerProcess):
         folder = folder.absolute()
         private_folder(folder)
         self._is_temporary = data_dir is None
-        self._has_run = False
-        self._choose = partial(_choose_ports, folder, port, preferred_port)
+        self._has_run = port is not None  # on its ports: it keeps them
         super().__init__(
             java=java,
             jars=jars,
             folder=folder,
-            ports=self._choose(),
+            ports=_choose_ports(folder, port, preferred_port),
             heap_mb=heap_mb,
             settings=dict(settings or {}),
             jvm_options=jvm_options(self._image),
         )
 
     def start(self) -> Self:
-        """Start, wait until the broker answers, 1 s; after `stop` or `kill` on the same ports.
+        """Start, and wait until the broker answers, 1 s; after `stop` or `kill` on the same ports.
 
         Raises:
             BrokerError: it does not come up; the message says why and names its log.
@@ -108,21 +105,15 @@ class EmbeddedBroker(BrokerProcess):
         self.kill()  # It may have ended by itself: its pipes are closed here.
         if not (self.data / "meta.properties").exists():
             copy_data(self._image, self.data)
-        for left in reversed(range(1 if self._has_run else PORT_TRIES_MAX)):
-            try:
-                super().start()
-                break
-            except BrokerError as reason:
-                if not left or "in use" not in str(reason):
-                    raise
-                self.ports = self._choose()
+        try:
+            super().start()
+        except BrokerError as reason:
+            if self._has_run or "in use" not in str(reason):
+                raise
+            self.ports = _free_ports()  # Another process took one meanwhile.
+            super().start()
         self._has_run = True
         return self
-
-    def restart(self) -> Self:
-        """Stop cleanly and start again on the same data and ports."""
-        self.stop()
-        return self.start()
 
     def close(self) -> None:
         """Stop, and remove the data folder if it was a temporary one."""
@@ -138,13 +129,15 @@ class EmbeddedBroker(BrokerProcess):
 
 
 def _choose_ports(folder: Path, port: int | None, preferred_port: int | None) -> Ports:
-    """The port asked for, else those the folder remembers if both are free, else the preferred
-    one if it is free, else any free ones.
+    """The port asked for, else those the folder remembers, else the preferred one, else any.
+
+    All but the first only where they are free.
     """
+    free = _free_ports()
     if port is not None:
         if not _is_free(port):
             raise BrokerError(f"port {port} of {HOST} is taken; stop what listens there")
-        return Ports(client=port, controller=_free_ports().controller)
+        return Ports(client=port, controller=free.controller)
     with suppress(OSError):
         text = (folder / "server.properties").read_text(encoding="utf-8")
         if match := re.search(r"^listeners=PLAINTEXT://\S+?:(\d+),\S+:(\d+)$", text, re.MULTILINE):
@@ -152,25 +145,17 @@ def _choose_ports(folder: Path, port: int | None, preferred_port: int | None) ->
             if _is_free(remembered.client) and _is_free(remembered.controller):
                 return remembered
     if preferred_port is not None and _is_free(preferred_port):
-        return Ports(client=preferred_port, controller=_free_ports().controller)
-    return _free_ports()
+        return Ports(client=preferred_port, controller=free.controller)
+    return free
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
+    with suppress(OSError), socket.create_server((HOST, port)):
         return True
+    return False
 
 
 def _free_ports() -> Ports:
     """Two different free ports: both are held until both are known."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        client, controller = (int(probe.getsockname()[1]) for probe in probes)
-    return Ports(client=client, controller=controller)
+    with socket.create_server((HOST, 0)) as client, socket.create_server((HOST, 0)) as controller:
+        return Ports(client=client.getsockname()[1], controller=controller.getsockname()[1])

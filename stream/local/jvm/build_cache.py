@@ -24,13 +24,6 @@ CACHE_VARIABLE: Final = "SPU_ASSIGNER_CACHE"
 class CacheError(AssignerError):
     """The cache cannot be written."""
 
-    def __init__(self, *, home: Path, reason: OSError) -> None:
-        self.home = home
-        super().__init__(
-            f"the cache {home} cannot be written ({reason.strerror}); "
-            f"name another folder with {CACHE_VARIABLE}"
-        )
-
 
 def cache_home(environ: Mapping[str, str] | None = None) -> Path:
     """The cache's folder: `SPU_ASSIGNER_CACHE`, else `spu-assigner` under the user's cache folder.
@@ -56,7 +49,10 @@ def locked(home: Path) -> Iterator[None]:
         home.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(home / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as reason:
-        raise CacheError(home=home, reason=reason) from reason
+        raise CacheError(
+            f"the cache {home} cannot be written ({reason.strerror}); "
+            f"name another folder with {CACHE_VARIABLE}"
+        ) from reason
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -90,11 +86,7 @@ def key_of(parts: Iterable[str]) -> str:
 
 
 def class_path_key(paths: Iterable[Path]) -> list[str]:
-    """What a JVM compares of each jar with the archive of classes that was made from it.
-
-    An environment that was recreated at its old place has jars of the same names and content, and
-    yet no archive of the former ones fits.
-    """
+    """What a JVM compares of each jar with the archive that was made from it: its time, too."""
     keys = []
     for path in paths:
         try:

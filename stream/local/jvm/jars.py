@@ -7,19 +7,19 @@ proxy of the environment, and with the authorities that this machine trusts.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import shutil
-import ssl
-import urllib.parse
-import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import create_default_context
 from typing import Final, Literal, get_args
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
@@ -82,20 +82,10 @@ class JarError(AssignerError):
     """Jars cannot be had, or are not what the lock says."""
 
 
-def read_lock(path: Path = LOCK_FILE) -> dict[Group, tuple[Jar, ...]]:
-    """Every group's jars, in class path order.
-
-    Raises:
-        JarError: the file is none.
-    """
-    try:
-        groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
-        return {group: tuple(Jar(**jar) for jar in groups[group]) for group in GROUPS}
-    except (OSError, ValueError, KeyError, TypeError) as reason:
-        raise JarError(
-            f"{path} is no lock of jars ({reason!r}); write it again with "
-            "`python tests/support/project/jars_lock.py --write`"
-        ) from reason
+def read_lock() -> dict[Group, tuple[Jar, ...]]:
+    """Every group's jars, in class path order."""
+    groups = json.loads(LOCK_FILE.read_text(encoding="utf-8"))["groups"]
+    return {group: tuple(Jar(**jar) for jar in groups[group]) for group in GROUPS}
 
 
 def ensure(group: Group, environ: Mapping[str, str] | None = None) -> list[Path]:
@@ -120,20 +110,20 @@ def ensure_all(
     environ = os.environ if environ is None else environ
     lock = read_lock() if lock is None else lock
     home = cache_home(environ)
-    folders = {group: _folder(home, group, lock[group]) for group in groups}
+    wanted = {group: _places(home, group, lock[group]) for group in groups}
 
-    def wanted() -> dict[Group, Sequence[Jar]]:
-        return {
-            group: lock[group]
+    def missing() -> list[Group]:
+        return [
+            group
             for group in groups
-            if not all(_is_right(folders[group] / jar.file_name, jar) for jar in lock[group])
-        }
+            if not all(_is_right(jar, path) for jar, path in wanted[group])
+        ]
 
-    if wanted():
+    if missing():
         with locked(home):
-            if missing := wanted():  # Another process may have brought them meanwhile.
-                _fetch(home, missing, folders, environ=environ, report=report)
-    return {group: [folders[group] / jar.file_name for jar in lock[group]] for group in groups}
+            if lacking := missing():  # Another process may have brought them meanwhile.
+                _fetch(home, {group: wanted[group] for group in lacking}, environ, report)
+    return {group: [path for _, path in places] for group, places in wanted.items()}
 
 
 def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = None) -> None:
@@ -143,13 +133,8 @@ def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = No
         JarError: they are not; it names some.
     """
     lock, home = read_lock(), cache_home(environ)
-    wrong = [
-        path
-        for group in groups
-        for jar in lock[group]
-        if not _is_right(path := _folder(home, group, lock[group]) / jar.file_name, jar)
-    ]
-    if wrong:
+    places = [place for group in groups for place in _places(home, group, lock[group])]
+    if wrong := [path for jar, path in places if not _is_right(jar, path)]:
         option = " --s3" if "spark-s3" in groups else ""
         raise JarError(
             f"jars are missing, or differ from the lock: {listed(wrong, NAMES_MAX)}; run "
@@ -158,13 +143,14 @@ def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = No
         )
 
 
-def _folder(home: Path, group: Group, jars: Sequence[Jar]) -> Path:
+def _places(home: Path, group: Group, jars: Sequence[Jar]) -> list[tuple[Jar, Path]]:
     """Where a group's jars are: a folder named for what is in it, so a new lock gets a new one."""
     key = key_of(f"{jar.coordinate} {jar.sha256}" for jar in jars)
-    return home / "jars" / f"{group}-{key[:12]}"
+    folder = home / "jars" / f"{group}-{key[:12]}"
+    return [(jar, folder / jar.file_name) for jar in jars]
 
 
-def _is_right(path: Path, jar: Jar) -> bool:
+def _is_right(jar: Jar, path: Path) -> bool:
     """Whether a jar is there as the lock says."""
     return path.is_file() and path.stat().st_size == jar.size and sha256_of(path) == jar.sha256
 
@@ -177,54 +163,55 @@ def sha256_of(path: Path) -> str:
 
 def _fetch(
     home: Path,
-    wanted: Mapping[Group, Sequence[Jar]],
-    folders: Mapping[Group, Path],
-    *,
+    wanted: Mapping[Group, Sequence[tuple[Jar, Path]]],
     environ: Mapping[str, str],
     report: Callable[[str], None],
 ) -> None:
-    count = sum(len(jars) for jars in wanted.values())
-    size = sum(jar.size for jars in wanted.values() for jar in jars)
-    report(f"fetching {count} jars ({size / 1e6:.0f} MB) for {', '.join(wanted)} into {home}")
+    places = [place for group in wanted.values() for place in group]
+    size = sum(jar.size for jar, _ in places) / 1e6
+    report(f"fetching {len(places)} jars ({size:.0f} MB) for {', '.join(wanted)} into {home}")
+    repository = _Repository(environ)
     with scratch(home) as folder:
         for group in wanted:
             (folder / group).mkdir()
-        tasks = [(jar, folder / group / jar.file_name) for group in wanted for jar in wanted[group]]
-        fetch = _fetcher(environ)
+        tasks = [
+            (jar, folder / group / jar.file_name) for group in wanted for jar, _ in wanted[group]
+        ]
         with ThreadPoolExecutor(FETCHES) as pool:
-            list(pool.map(lambda task: fetch(*task), tasks))
-        for group in wanted:
-            put_in_place(folder / group, folders[group])
+            list(pool.map(repository.fetch, *zip(*tasks, strict=True)))
+        for group, ((_, path), *_) in wanted.items():
+            put_in_place(folder / group, path.parent)
 
 
-def _fetcher(environ: Mapping[str, str]) -> Callable[[Jar, Path], None]:
-    """Fetches a jar to a path, and checks it.
+class _Repository:
+    """A repository of Maven's, with the user that its address may name."""
 
-    Raises:
-        JarError: it cannot be had, or is not what the lock says.
-    """
-    repository = urllib.parse.urlsplit(environ.get(REPOSITORY_VARIABLE) or REPOSITORY)
-    place = repository._replace(netloc=repository.netloc.rpartition("@")[2]).geturl().rstrip("/")
-    headers = {}
-    if repository.username:
-        user = urllib.parse.unquote(f"{repository.username}:{repository.password or ''}")
-        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
-    bundles = (each for each in (environ.get("SSL_CERT_FILE"), *BUNDLES) if each)
-    trusted = ssl.create_default_context(cafile=next(filter(os.path.isfile, bundles), None))
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        parts = urlsplit(environ.get(REPOSITORY_VARIABLE) or REPOSITORY)
+        self._place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        self._headers = {}
+        if parts.username:
+            user = unquote(f"{parts.username}:{parts.password or ''}")
+            self._headers["Authorization"] = f"Basic {b64encode(user.encode()).decode()}"
+        bundles = (each for each in (environ.get("SSL_CERT_FILE"), *BUNDLES) if each)
+        self._trusted = create_default_context(cafile=next(filter(os.path.isfile, bundles), None))
 
-    def fetch(jar: Jar, path: Path) -> None:
+    def fetch(self, jar: Jar, path: Path) -> None:
+        """Fetch a jar to a path, and check it.
+
+        Raises:
+            JarError: it cannot be had, or is not what the lock says.
+        """
         try:
-            request = urllib.request.Request(f"{place}/{jar.path}", headers=headers)
+            request = Request(f"{self._place}/{jar.path}", headers=self._headers)
             with (
-                urllib.request.urlopen(
-                    request, timeout=ANSWER_SECONDS_MAX, context=trusted
-                ) as answer,
+                urlopen(request, timeout=ANSWER_SECONDS_MAX, context=self._trusted) as answer,
                 path.open("wb") as file,
             ):
                 shutil.copyfileobj(answer, file)
         except (OSError, ValueError) as reason:
             raise JarError(
-                f"{jar.coordinate} could not be fetched from {place} ({reason}); check the "
+                f"{jar.coordinate} could not be fetched from {self._place} ({reason}); check the "
                 f"network, or name your Maven mirror in {REPOSITORY_VARIABLE}"
             ) from reason
         if (found := sha256_of(path)) != jar.sha256:
@@ -233,5 +220,3 @@ def _fetcher(environ: Mapping[str, str]) -> Callable[[Jar, Path], None]:
                 f"{jar.coordinate} has SHA-256 {found}, expected {jar.sha256}: deleted, nothing of "
                 "its group is used; the repository or something on the way to it changed the file"
             )
-
-    return fetch

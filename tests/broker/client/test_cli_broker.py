@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shlex
 import signal
 import socket
 import subprocess
@@ -23,14 +24,13 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.run.scenario import examples
 from spu_assigner.stream.local.jvm.java import Java
 from support.kafka.open_transaction import open_transaction
-from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
 # No broker is named but by a test's own options.
 ENVIRON = {name: os.environ[name] for name in os.environ if name != "KAFKA_BOOTSTRAP_SERVERS"}
 WAIT = "--wait=240"  # for a first batch
-SURELY = 10  # seconds in which whatever can be answered is; they are waited out
+SURELY = 10  # seconds in which whatever can be answered is; they are waited out once
 MANUAL_LIST = [{"id": 0, "replicas": [0, 1, 2]}, {"id": 1, "replicas": [1, 2, 0]}]
 START_SECONDS_MAX = 300.0  # of broker and Spark, on a machine with other work
 
@@ -186,184 +186,130 @@ def test_the_documented_producer_and_consumer_of_another_program_are_served(
     assert "is gone" not in shown[-1]
 
 
-@pytest.mark.smoke
-def test_a_refusal_is_shown_and_status_1(job: list[str]) -> None:
-    """A script must notice."""
-    join(job, "small", 1)
-    create = ["produce", "topic-create", "--cluster", "small", "--topic", "t"]
-    done = call(*create, "--replication-factor", "2", WAIT, *job)
-    assert done.returncode == 1
-    assert "rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more SPUs" in done.stdout
-
-
-def test_a_create_that_waits_is_awaited_until_it_is_served(job: list[str]) -> None:
-    """Waiting is no grant: within the time it is status 3, once an SPU has come it is 0."""
-    join(job, "waits", 1)
-    create = ["produce", "topic-create", "--cluster", "waits", "--topic", "t"]
-    done = call(
-        *create, "--replication-factor", "2", "--on-shortage", "wait", f"--wait={SURELY}", *job
-    )
-    assert done.returncode == 3
-    assert "status  waits/t  waiting INSUFFICIENT_SPUS" in done.stdout
-    assert f"still waiting for SPUs or slots after {SURELY} s: waits/t" in done.stderr
-    events = [
-        {"type": "topic_create", "event_id": "w1", "topic": "u", "replication_factor": 2},
-        {"type": "spu_joined", "event_id": "w2", "spu_id": 1},
-    ]
-    events[0]["on_shortage"] = "wait"
-    given = "".join(f"{json.dumps({**event, 'cluster_id': 'waits'})}\n" for event in events)
-    done = call("produce", "events", "-", WAIT, *job, given=given)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "status  waits/u  assigned" in done.stdout
-
-
-@pytest.mark.long("two commands wait for an end that does not come")
-def test_a_decommission_is_awaited_until_no_list_is_short(job: list[str]) -> None:
-    """What waits is no end: a map may still name the SPU."""
-    join(job, "drain", 2)
-    create = ["produce", "topic-create", "--cluster", "drain", "--topic", "t"]
-    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
-    leave = ["produce", "spu-left", "--cluster", "drain", "--mode", "decommission"]
-    done = call(*leave, "--spu-id", "0", f"--wait={SURELY}", *job)
-    assert done.returncode == 3
-    assert "map     drain/t  revision 2" in done.stdout
-    add = ["produce", "spu-joined", "--cluster", "drain", "--spu-id", "7", WAIT, *job]
-    assert call(*add).returncode == 0
-    done = call(*leave, "--spu-id", "1", f"--wait={SURELY}", *job)
-    assert done.returncode == 3
-    assert "      0  [7]" in done.stdout
-    assert "no longer use" not in done.stderr
-    rebalance = ["produce", "cluster-rebalance", "--cluster", "drain", "--max-moves", "5"]
-    done = call(*rebalance, WAIT, *job)
-    assert done.returncode == 0
-    assert "status  drain/  assigned: 0 replicas move" in done.stdout
-
-
-@pytest.mark.smoke
-def test_the_end_of_a_decommission_says_that_the_broker_still_holds_the_replicas(
-    job: list[str],
-) -> None:
-    """Who switches the broker off then loses data: only the maps have changed."""
-    join(job, "drained", 3)
-    create = ["produce", "topic-create", "--cluster", "drained", "--topic", "t"]
-    assert call(*create, "--replication-factor", "2", WAIT, *job).returncode == 0
-    leave = ["produce", "spu-left", "--cluster", "drained", "--mode", "decommission"]
-    done = call(*leave, "--spu-id", "0", WAIT, "-o", "json", *job)
-    assert (done.returncode, len(done.stderr.splitlines())) == (0, 1)
-    assert {line["type"] for line in json_lines(done.stdout)} >= {"sent", "ring_event"}
-    assert done.stderr.startswith(
-        "spu-assigner produce: cluster drained: replica maps no longer use SPU 0; in Kafka its "
-        "replicas stay on the broker until they are moved: run `spu-assigner drain 0 --cluster "
-        "drained`"
-    )
-    assert "switch the broker off when it ends with 0" in done.stderr
-
-
-@pytest.mark.smoke
-def test_resources_are_named_obeyed_and_measured_again(job: list[str]) -> None:
-    """From the command to the map and back: who has too little room gets nothing."""
-    named = ("--cluster", "sized", WAIT, *job)
-    for spu_id, disk in enumerate((100, 100, 9)):
-        join_one = ["produce", "spu-joined", "--spu-id", str(spu_id)]
-        done = call(*join_one, "--resources", f"disk_bytes={disk}", *named)
-        assert done.returncode == 0
-    create = ["produce", "topic-create", "--partitions", "3", "--replication-factor", "2"]
-    done = call(*create, "--topic", "t", "--demand", "disk_bytes=10", *named)
-    assert done.returncode == 0
-    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
-    assert sorted(rows) in (["[0, 1]", "[0, 1]", "[1, 0]"], ["[0, 1]", "[1, 0]", "[1, 0]"])
-    measured = ["produce", "topic-demand", "--topic", "t", "--demand", "disk_bytes=30"]
-    done = call(*measured, *named)
-    assert (done.returncode, "revision 2" in done.stdout) == (0, True)
-    done = call(*create, "--topic", "u", "--demand", "disk_bytes=10", *named)
-    assert done.returncode == 1
-    assert "INSUFFICIENT_CAPACITY" in done.stdout
-    assert "of disk_bytes free" in done.stdout
-    done = call(*measured[:-1], "disk_bytes=much", *named)
-    assert done.returncode == 2
-    assert "'disk_bytes=much' is no amount of a resource; expected such as" in done.stderr
-
-
-def test_taints_and_constraints_are_named_obeyed_and_changed(
-    job: list[str], tmp_path: Path
-) -> None:
-    """From the command to the map, the refusal and the violation."""
-    named = ("--cluster", "ruled", WAIT, *job)
-    join_one = ["produce", "spu-joined", "--spu-id"]
-    for spu_id, tier in enumerate(("ssd", "ssd", "hdd")):
-        assert call(*join_one, str(spu_id), "--label", f"tier={tier}", *named).returncode == 0
-    done = call(*join_one, "3", "--label", "tier=ssd", "--taint", "pool=pay:evict", *named)
-    assert "SPU 3 cordoned" in done.stdout
-    rules = tmp_path / "rules.json"
-    rules.write_text('{"require":["tier in (ssd)"]}', encoding="utf-8")
-    create = ["produce", "topic-create", "--partitions", "2", "--replication-factor"]
-    done = call(*create, "2", "--topic", "t", "--constraints", str(rules), *named)
-    assert done.returncode == 0
-    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
-    assert sorted(rows) == ["[0, 1]", "[1, 0]"]
-    done = call(*create, "3", "--topic", "u", "--constraints", str(rules), *named)
-    assert done.returncode == 1
-    assert "rejected UNSATISFIABLE" in done.stdout
-    tolerates = '{"require":["tier = ssd"],"tolerations":[{"key":"pool"}]}'
-    change = ["produce", "topic-constraints", "--topic", "t", "--constraints"]
-    done = call(*change, tolerates, *named)
-    assert (done.returncode, "revision 2" in done.stdout) == (0, True)
-    done = call("produce", "topic-replication", "--topic", "t", "--replication-factor", "3", *named)
-    rows = [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line]
-    assert [sorted(json.loads(row)) for row in rows] == [[0, 1, 3]] * 2
-    done = call(*change, '{"require":["tier = hdd"]}', *named)
-    assert done.returncode == 0
-    assert "status  ruled/t  violated" in done.stdout
-
-
-@pytest.mark.smoke
-def test_a_cordon_and_a_demotion_are_answered_and_obeyed(job: list[str]) -> None:
-    """One takes nothing new, the other leads nothing; said twice, nothing changes."""
-    join(job, "kept", 3)
-    named = ("--cluster", "kept", WAIT, *job, "--spu-id")
-    done = call("produce", "spu-cordon", *named, "0")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+# By cluster: how many SPUs it begins with; calls of `produce`, their status, parts of the answer.
+RULES = '{"require":["tier in (ssd)"]}'
+TOLERANT = '{"require":["tier = ssd"],"tolerations":[{"key":"pool"}]}'
+CREATE = "topic-create --topic t --partitions 2 --replication-factor 2"
+DRAINED = (
+    "spu-assigner produce: cluster drained: replica maps no longer use SPU 0; in Kafka its "
+    "replicas stay on the broker until they are moved: run `spu-assigner drain 0 --cluster "
+    "drained`, which"
+)
+STORIES: dict[str, tuple[int, list[tuple[str, int, list[str]]]]] = {
+    "refused": (
+        1,
+        [(CREATE, 1, ["rejected INSUFFICIENT_SPUS: replication_factor 2 needs 1 more"])],
+    ),
+    "nobody": (0, [("spu-left --spu-id 7", 1, ["nobody  SPU 7 ignored SPU_UNKNOWN"])]),
+    "waits": (
+        1,
+        [
+            (
+                f"{CREATE} --on-shortage wait --wait={SURELY}",
+                3,
+                ["waits/t  waiting INSUFFICIENT_SPUS", f"slots after {SURELY} s: waits/t; they"],
+            ),
+            ("spu-joined --spu-id 1", 0, ["SPU 1 joined"]),
+        ],
+    ),
+    "drained": (
+        3,
+        [
+            (CREATE, 0, ["assigned"]),
+            ("spu-left --spu-id 0 --mode decommission", 0, ["SPU 0 left", DRAINED]),
+        ],
+    ),
+    "sized": (
+        2,
+        [
+            ("spu-joined --spu-id 0 --resources disk_bytes=100", 0, ["SPU 0 updated"]),
+            ("spu-joined --spu-id 1 --resources disk_bytes=100", 0, ["SPU 1 updated"]),
+            ("spu-joined --spu-id 2 --resources disk_bytes=9", 0, ["SPU 2 joined"]),
+            (f"{CREATE} --demand disk_bytes=10", 0, ["[0, 1]", "[1, 0]"]),
+            ("topic-demand --topic t --demand disk_bytes=45", 0, ["revision 2"]),
+            ("topic-create --topic u --demand disk_bytes=11", 1, ["INSUFFICIENT_CAPACITY"]),
+            ("topic-demand --topic t --demand disk_bytes=much", 2, ["'disk_bytes=much' is no am"]),
+        ],
+    ),
+    "ruled": (
         0,
-        "ring    kept  SPU 0 cordoned, ring of 2",
-    )
-    assert "SPU 1 demoted, ring of 2" in call("produce", "spu-demote", *named, "1").stdout
-    create = ["produce", "topic-create", "--cluster", "kept", "--topic", "t", "--partitions", "2"]
-    done = call(*create, "--replication-factor", "2", WAIT, *job)
-    assert [line.split("  ")[-1] for line in done.stdout.splitlines() if "[" in line] == [
-        "[2, 1]"
-    ] * 2
-    again = call("produce", "spu-demote", *named, "1")
-    assert again.returncode == 1
-    assert "ignored SPU_UNCHANGED: SPU 1 is demoted already" in again.stdout
-    assert call("produce", "spu-undemote", *named, "1").returncode == 0
-    assert "SPU 0 uncordoned, ring of 3" in call("produce", "spu-uncordon", *named, "0").stdout
+        [
+            ("spu-joined --spu-id 0 --label tier=ssd", 0, []),
+            ("spu-joined --spu-id 1 --label tier=ssd", 0, []),
+            ("spu-joined --spu-id 2 --label tier=ssd --taint pool=pay:evict", 0, ["2 cordoned"]),
+            (f"{CREATE} --constraints {RULES!r}", 0, ["[0, 1]", "[1, 0]"]),
+            (f"topic-constraints --topic t --constraints {TOLERANT!r}", 0, ["revision 2"]),
+            ("topic-replication --topic t --replication-factor 3", 0, [", 2]"]),
+            (
+                f"topic-create --topic u --replication-factor 3 --constraints {RULES!r}",
+                1,
+                ["UNSAT"],
+            ),
+            ("spu-joined --spu-id 0 --keep --rack r", 0, ["SPU 0 updated, ring of"]),
+            ("spu-joined --spu-id 0", 0, ["SPU 0 updated: no longer has", "t  violated"]),
+        ],
+    ),
+    "kept": (
+        3,
+        [
+            ("spu-cordon --spu-id 0", 0, ["ring    kept  SPU 0 cordoned, ring of 2"]),
+            ("spu-demote --spu-id 1", 0, ["SPU 1 demoted, ring of 2"]),
+            (CREATE, 0, ["0  [2, 1]", "1  [2, 1]"]),
+            ("spu-demote --spu-id 1", 1, ["SPU_UNCHANGED: SPU 1 is demoted already"]),
+            ("spu-undemote --spu-id 1", 0, ["SPU 1 undemoted"]),
+            ("spu-uncordon --spu-id 0", 0, ["SPU 0 uncordoned, ring of 3"]),
+        ],
+    ),
+    "manual": (
+        3,
+        [
+            ("topic-create --topic t --replica-assignment FILE --validate-only", 0, ["validated"]),
+            ("topic-create --topic t --replica-assignment FILE", 0, ["0  [0, 1, 2]"]),
+            ("cluster-rebalance --max-moves 5", 0, ["; 1 manual topic left alone\n"]),
+        ],
+    ),
+    "living": (
+        4,
+        [
+            ("topic-adopted --topic t --replicas 0:1,1:0:2,2", 0, ["adopted", "1  [1, 0, 2]"]),
+            ("topic-grow --topic t --partitions 4", 0, ["assigned", "revision 2", "    3  ["]),
+            ("topic-release --topic t", 0, ["released", "topic is released, its data stay in K"]),
+            ("topic-release --topic t", 1, ["status  living/t  rejected TOPIC_UNKNOWN"]),
+            (CREATE, 0, ["revision 1"]),
+            ("topic-delete --topic t", 0, ["map     living/t  none: the topic is deleted"]),
+        ],
+    ),
+    "named": (
+        1,
+        [
+            (
+                "topic-create --topic cli-job.replica-map",
+                1,
+                ["rejected RESERVED_NAME: topic"],
+            ),
+            ("topic-create --topic replica-map", 0, ["assigned"]),
+        ],
+    ),
+}
 
 
 @pytest.mark.smoke
-def test_an_ignored_membership_event_is_status_1(job: list[str]) -> None:
-    """Its answer is on another topic than that of a request."""
-    leave = ["produce", "spu-left", "--cluster", "nobody", "--spu-id", "7", WAIT, *job]
-    done = call(*leave)
-    assert done.returncode == 1
-    assert "ring    nobody  SPU 7 ignored SPU_UNKNOWN" in done.stdout
-
-
-@pytest.mark.smoke
-def test_a_manual_file_is_assigned_as_it_stands(job: list[str], tmp_path: Path) -> None:
-    """Document 002's own command: a topic from a replica assignment file."""
-    join(job, "manual", 3)
-    file = tmp_path / "my-assignment"
+@pytest.mark.parametrize("cluster", STORIES)
+def test_each_command_is_answered_and_its_status_says_how(
+    job: list[str], cluster: str, tmp_path: Path
+) -> None:
+    """From an option to the event, the job, and back; a script sees a refusal by the status."""
+    file = tmp_path / "lists"
     file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
-    create = ["produce", "topic-create", "--cluster", "manual", "--replica-assignment", str(file)]
-    tried = call(*create, "--topic", "t", "--validate-only", WAIT, "-o", "json", *job)
-    done = call(*create, "--topic", "t", WAIT, "-o", "json", *job)
-    assert (tried.returncode, done.returncode) == (0, 0)
-    [_, validated] = json_lines(tried.stdout)
-    expected = [each["replicas"] for each in MANUAL_LIST]
-    assert (validated["status"], validated["replicas"]) == ("validated", expected)
-    assert [answer["replicas"] for answer in json_lines(done.stdout) if "revision" in answer] == [
-        expected
-    ]
+    joins, calls = STORIES[cluster]
+    if joins:
+        join(job, cluster, joins)
+    for line, status, parts in calls:
+        words = shlex.split(line.replace("FILE", str(file)))
+        done = call("produce", words[0], "--cluster", cluster, WAIT, *job, *words[1:])
+        said = done.stdout + done.stderr
+        assert done.returncode == status, (line, said)
+        assert [part for part in parts if part not in said] == [], (line, said)
 
 
 @pytest.mark.smoke
@@ -378,111 +324,12 @@ def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
     given = "".join(f"{json.dumps({**event, **common})}\n" for event in events)
     done = call("produce", "events", "-", WAIT, "-o", "json", *job, given=given)
     assert (done.returncode, done.stderr) == (0, "")
-    answers = [answer for answer in json_lines(done.stdout) if answer["type"] != "sent"]
-    ring = [answer for answer in answers if answer["type"] == "ring_event"]
-    statuses = [answer for answer in answers if answer["type"] == "topic_status"]
-    maps = [answer for answer in answers if answer["type"] == "replica_map"]
-    assert [answer["change"] for answer in ring] == ["joined", "saturated", "restored"]
-    assert [answer["status"] for answer in statuses] == ["assigned", "deleted"]
-    assert [answer["replicas"] for answer in maps] == [[[0]], None]
-
-
-def test_a_release_differs_from_a_delete_on_the_wire(job: list[str]) -> None:
-    """By its status, by what is shown, and by the type in the tombstone's headers."""
-    join(job, "free", 1)
-    for topic in ("kept", "dropped"):
-        create = ["produce", "topic-create", "--cluster", "free", "--topic", topic, WAIT, *job]
-        assert call(*create).returncode == 0
-    named = ["--cluster", "free", "--topic"]
-    done = call("produce", "topic-release", *named, "kept", WAIT, *job)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "status  free/kept  released\n" in done.stdout
-    assert "map     free/kept  none: the topic is released, its data stay in Kafka" in done.stdout
-    done = call("produce", "topic-delete", *named, "dropped", WAIT, *job)
-    assert "map     free/dropped  none: the topic is deleted" in done.stdout
-    unknown = call("produce", "topic-release", *named, "kept", WAIT, *job)
-    assert unknown.returncode == 1
-    assert "status  free/kept  rejected TOPIC_UNKNOWN" in unknown.stdout
-    tombstones = {
-        message.key(): dict(message.headers() or ())["ce_type"]
-        for message in committed(job[1], "cli-job.replica-map")
-        if message.value() is None and (message.key() or b"").startswith(b"free/")
-    }
-    assert tombstones == {
-        b"free/kept": b"io.spuassigner.v1.TopicReleased",
-        b"free/dropped": b"io.spuassigner.v1.ReplicaMap",
-    }
-
-
-@pytest.mark.smoke
-def test_a_living_topic_is_adopted_grown_made_wider_and_moved_off_a_broker(job: list[str]) -> None:
-    """As Kafka has it first: lists of any lengths. Then it is a topic like any other."""
-    join(job, "living", 4)
-    named = ["--cluster", "living", "--topic", "t", WAIT, "-o", "json", *job]
-
-    def lists_after(event: str, *given: str) -> tuple[list[object], object]:
-        done = call("produce", event, *given, *named)
-        assert (done.returncode, done.stderr) == (0, "")
-        answers = json_lines(done.stdout)
-        [status] = [answer["status"] for answer in answers if answer["type"] == "topic_status"]
-        return [each["replicas"] for each in answers if each["type"] == "replica_map"], status
-
-    adopt = ["--replicas", "0:1,1:0:2,2"]
-    adopted = [[0, 1], [1, 0, 2], [2]]
-    assert lists_after("topic-adopted", *adopt) == ([adopted], "adopted")
-    assert lists_after("topic-adopted", *adopt) == ([], "adopted")
-    [grown], status = lists_after("topic-grow", "--partitions", "4")
-    assert isinstance(grown, list)
-    assert (grown[:3], len(grown[3]), status) == (adopted, 3, "assigned")
-    leave = ["produce", "spu-left", "--cluster", "living", "--mode", "decommission"]
-    done = call(*leave, "--spu-id", "2", WAIT, "-o", "json", *job)
-    [moved] = [each["replicas"] for each in json_lines(done.stdout) if "revision" in each]
-    assert isinstance(moved, list)
-    assert [len(row) for row in moved] == [2, 3, 1, 3]
-    assert not any(2 in row for row in moved)
-    [wider], status = lists_after("topic-replication", "--replication-factor", "3")
-    assert isinstance(wider, list)
-    assert [row[: len(old)] for row, old in zip(wider, moved, strict=True)] == moved
-    assert [len(row) for row in wider] == [3] * 4
-
-
-@pytest.mark.smoke
-def test_a_topic_of_the_jobs_own_is_refused_by_its_name_with_the_prefix(job: list[str]) -> None:
-    """The bare name is nobody's there."""
-    join(job, "named", 1)
-    create = ["produce", "topic-create", "--cluster", "named", WAIT, *job, "--topic"]
-    refused = call(*create, "cli-job.replica-map")
-    assert refused.returncode == 1
-    assert (
-        "status  named/cli-job.replica-map  rejected RESERVED_NAME: topic 'cli-job.replica-map' "
-        "is one of the assigner's own topics; choose another name"
-    ) in refused.stdout
-    assert call(*create, "replica-map").returncode == 0
-
-
-@pytest.mark.smoke
-def test_a_rebalance_shows_what_it_leaves_alone(job: list[str], tmp_path: Path) -> None:
-    """Who waits for the answer reads it there."""
-    join(job, "still", 3)
-    file = tmp_path / "lists"
-    file.write_text(json.dumps(MANUAL_LIST), encoding="utf-8")
-    create = ["produce", "topic-create", "--cluster", "still", "--topic", "t"]
-    assert call(*create, "--replica-assignment", str(file), WAIT, *job).returncode == 0
-    rebalance = ["produce", "cluster-rebalance", "--cluster", "still", "--max-moves", "5"]
-    done = call(*rebalance, WAIT, *job)
-    assert done.returncode == 0
-    assert "; 1 manual topic left alone\n" in done.stdout
-
-
-def test_a_join_that_drops_something_says_so(job: list[str]) -> None:
-    """And with --keep it drops nothing."""
-    again = ["produce", "spu-joined", "--cluster", "dropped", "--spu-id", "1", WAIT, *job]
-    first, kept, whole = call(*again, "--label", "zone=a"), call(*again, "--keep"), call(*again)
-    assert [done.returncode for done in (first, kept, whole)] == [0, 0, 0]
-    assert ["no longer has" in done.stdout for done in (first, kept, whole)] == [False, False, True]
-    assert (
-        "SPU 1 updated: no longer has label 'zone=a': a join describes its SPU whole, ring of 1\n"
-    ) in whole.stdout
+    answers = json_lines(done.stdout)
+    ring = [each["change"] for each in answers if each["type"] == "ring_event"]
+    statuses = [each["status"] for each in answers if each["type"] == "topic_status"]
+    maps = [each["replicas"] for each in answers if each["type"] == "replica_map"]
+    assert ring == ["joined", "saturated", "restored"]
+    assert (statuses, maps) == (["assigned", "deleted"], [[[0]], None])
 
 
 @pytest.mark.smoke
@@ -500,46 +347,45 @@ def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
         )
         file.write_text(f"topics:\n{''.join(lines)}", "utf-8")
 
-    def outcome(command: str, *arguments: object) -> tuple[int, str, str]:
-        done = call(command, *map(str, arguments), *job)
+    def outcome(command: str, *more: str | Path) -> tuple[int, str, str]:
+        of_file = ("--cluster", "gitops", "--desired", str(file))
+        done = call(command, *of_file, *map(str, more), *job)
         return done.returncode, done.stdout, done.stderr
 
-    of_file = ("--cluster", "gitops", "--desired", file)
     desire(("gitops-a", 4, 2), ("gitops-b", 1, 1))
-    planned = outcome("plan", *of_file, "--out", saved)
-    assert planned[0] == 2, planned
-    assert "+ gitops-a  4 partitions, replication factor 2\n" in planned[1]
-    applied = outcome("produce", "events", saved, WAIT)
-    assert (applied[0], applied[2]) == (0, "")
-    assert "map     gitops/gitops-a  revision 1, policy balanced" in applied[1]
-    again = outcome("apply", *of_file)
-    assert (again[0], again[2]) == (0, "")
-    assert "nothing to do\n" in again[1]
-    assert outcome("plan", *of_file)[0] == 0
+    status, said, _ = outcome("plan", "--out", saved)
+    assert (status, "+ gitops-a  4 partitions, replication factor 2\n" in said) == (2, True)
+    assert call("produce", "events", str(saved), WAIT, *job).returncode == 0
+    status, said, _ = outcome("apply")
+    assert (status, said.splitlines()[-1]) == (0, "nothing to do")
 
     desire(("gitops-a", 6, 3), ("gitops-c", 1, 4))
-    planned = outcome("plan", *of_file, "-o", "json")
-    document = json.loads(planned[1])
-    assert (planned[0], document["extra"]) == (1, ["gitops-b"])
+    status, said, _ = outcome("plan", "-o", "json")
+    document = json.loads(said)
+    assert (status, document["extra"]) == (1, ["gitops-b"])
     asked = ["topic_replication", "topic_grow"]  # new partitions of the new factor
     assert [event["type"] for event in document["events"]] == asked
-    assert [each["topic"] for each in document["refused"]] == ["gitops-c"]
-    refused = outcome("apply", *of_file, WAIT)
-    assert refused[0] == 1
-    assert "status  gitops/gitops-a  assigned" in refused[1]
-    maps = [each for each in refused[1].splitlines() if each.startswith("map     gitops/gitops-a")]
-    assert ["revision 3" in each for each in maps] == [False, True]
-    assert refused[2].startswith("apply: gitops-c: line 3: 1 partitions, replication factor 4: rej")
+    status, said, complaint = outcome("apply", WAIT)
+    assert (status, "status  gitops/gitops-a  assigned" in said) == (1, True)
+    assert complaint.startswith("apply: gitops-c: line 3: 1 partitions, replication factor 4: rej")
     added = ("--cluster", "gitops", "--spu-id", "3", WAIT)
     assert call("produce", "spu-joined", *added, *job).returncode == 0
-    granted = outcome("apply", *of_file, WAIT, "-o", "json")
-    answers = [each for each in json_lines(granted[1]) if "status" in each]
-    assert (granted[0], [each["status"] for each in answers]) == (0, ["assigned"])
+    assert outcome("apply", WAIT)[0] == 0
 
     desire(("gitops-a", 5, 3))
-    fewer = outcome("plan", *of_file)
-    assert fewer[0] == 1
-    assert "! gitops-a  line 2: 6 → 5 partitions: rejected as the cluster is now: " in fewer[1]
+    status, said, _ = outcome("plan")
+    assert status == 1
+    assert "! gitops-a  line 2: 6 → 5 partitions: rejected as the cluster is now: " in said
+
+
+LEAVE = ["produce", "spu-left", "--cluster", "c1", "--spu-id", "0", "--event-id", "e1"]
+
+
+def complaint_of(done: subprocess.CompletedProcess[str], status: int) -> str:
+    """The one line on standard error."""
+    assert done.returncode == status, done
+    [line] = done.stderr.splitlines()
+    return line
 
 
 @pytest.mark.smoke
@@ -548,19 +394,15 @@ def test_a_bad_line_is_reported_and_the_others_are_sent(topics: list[str]) -> No
     good = '{"type":"topic_delete","event_id":"%s","cluster_id":"c1","topic":"t"}\n'
     given = good % "e1" + "\nnothing\n" + good % "e2"
     done = call("produce", "events", "-", "-o", "json", *topics, given=given)
-    assert done.returncode == 1
     assert [sent["event_id"] for sent in json_lines(done.stdout)] == ["e1", "e2"]
-    [complaint] = done.stderr.splitlines()
+    complaint = complaint_of(done, 1)
     assert complaint.startswith("spu-assigner produce: line 3: no JSON at character 0")
 
 
 @pytest.mark.smoke
 def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
     """No job runs on these topics: this must differ from a refusal."""
-    create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t", "--event-id", "e1"]
-    done = call(*create, "--wait=0.5", *topics)
-    assert done.returncode == 3
-    [complaint] = done.stderr.splitlines()
+    complaint = complaint_of(call(*LEAVE, "--wait=0.5", *topics), 3)
     assert "not answered within 0.5 s: e1; is the job running on these topics?" in complaint
     assert "The job answers what was sent also when it starts later." in complaint
 
@@ -568,11 +410,8 @@ def test_no_answer_in_time_is_status_3(topics: list[str]) -> None:
 def test_no_answer_behind_an_open_transaction_names_it(topics: list[str]) -> None:
     """Whether the job runs is another question."""
     servers, prefix = topics[1], topics[3]
-    create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t", "--event-id", "e1"]
     with open_transaction(servers, f"{prefix}spu-events"):
-        done = call(*create, "--wait=0.5", *topics)
-    assert done.returncode == 3
-    [complaint] = done.stderr.splitlines()
+        complaint = complaint_of(call(*LEAVE, "--wait=0.5", *topics), 3)
     assert f"partition 0 of {prefix}spu-events: offsets 0 to 0 are held back" in complaint
     assert "kafka-transactions.sh" in complaint
     assert "is the job running" not in complaint
@@ -586,39 +425,29 @@ def test_an_event_too_large_is_not_sent(topics: list[str], tmp_path: Path) -> No
     file.write_text(json.dumps(lists), encoding="utf-8")
     create = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
     done = call(*create, "--replica-assignment", str(file), *topics)
-    assert (done.returncode, done.stdout) == (1, "")
-    [complaint] = done.stderr.splitlines()
-    assert "at most 1048576 are taken" in complaint
+    assert done.stdout == ""
+    assert "at most 1048576 are taken" in complaint_of(done, 1)
 
 
 @pytest.mark.smoke
-def test_missing_topics_are_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
-    """And asking must not make them."""
+def test_missing_topics_and_brokers_are_one_line(
+    kafka: SharedBroker, topic_prefix: str, tmp_path: Path
+) -> None:
+    """The commonest mistakes deserve the clearest words; asking must not make the topics."""
+    run = ["run", "--checkpoint", str(tmp_path / "checkpoint")]
     options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
-    for command in (["produce", "spu-left", "--cluster", "c", "--spu-id", "0"], ["watch"]):
+    for command in (LEAVE, ["watch"], run):
         done = call(*command, *options)
-        assert done.returncode == 1
-        [complaint] = done.stderr.splitlines()
-        assert f"missing topics {topic_prefix}" in complaint
-        assert "run `spu-assigner topics create`" in complaint
+        assert f"missing {topic_prefix}" in complaint_of(done, 1).replace(
+            "missing topics", "missing"
+        )
+        assert "run `spu-assigner topics create`" in done.stderr
+    for command in (LEAVE, ["watch"], ["topics", "check"], run):
+        complaint = complaint_of(call(*command, "-b", "127.0.0.1:1"), 1)
+        assert "no Kafka broker answers at 127.0.0.1:1" in complaint
     checked = call("topics", "check", "-o", "json", *options)
     assert checked.returncode == 1
     assert len(json.loads(checked.stdout)["faults"]) == 9
-
-
-@pytest.mark.smoke
-def test_topics_are_created_once_and_then_right(kafka: SharedBroker, topic_prefix: str) -> None:
-    """The command may be repeated."""
-    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
-    first = call("topics", "create", "-o", "json", *options)
-    second = call("topics", "create", "-o", "json", *options)
-    assert len(json.loads(first.stdout)["created"]) == 10
-    assert len(json.loads(second.stdout)["unchanged"]) == 10
-    checked = call("topics", "check", *options)
-    assert (checked.returncode, checked.stdout) == (
-        0,
-        "All topics are as the job needs them.\n",
-    )
 
 
 @pytest.mark.smoke
@@ -649,44 +478,18 @@ def test_watch_shows_dead_letters_as_they_come_and_ends_at_ctrl_c(job: list[str]
         assert process.wait(timeout=30) == 130
 
 
-def test_an_unreachable_broker_is_one_line_and_status_1() -> None:
-    """The commonest mistake deserves the clearest words."""
-    commands = [
-        ["produce", "spu-left", "--cluster", "c1", "--spu-id", "0"],
-        ["watch"],
-        ["topics", "check"],
-        ["run", "--ui-port", "0"],
-    ]
-    environ = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
-    processes = [
-        subprocess.Popen(
-            [*COMMAND, *command],
-            env=environ,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command in commands
-    ]
-    for process in processes:
-        _, said = process.communicate(timeout=START_SECONDS_MAX)
-        assert process.returncode == 1
-        [line] = said.splitlines()
-        assert "no Kafka broker answers at 127.0.0.1:1" in line
-
-
 @pytest.mark.smoke
 def test_the_embedded_broker_alone_serves_until_it_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a job on this machine that outlives its own runs. In its folder no address is needed."""
+    """For a job on this machine that outlives its own runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     with running("broker", "start", "--data", str(tmp_path / "data")) as (process, lines):
         address = lines.until("Kafka broker").split()[-1]
         lines.until(f"export KAFKA_BOOTSTRAP_SERVERS={address}")
-        assert call("topics", "create").returncode == 0
-        assert call("topics", "check", "-b", address).returncode == 0
+        assert call("topics", "create", "-b", address).returncode == 0
+        checked = call("topics", "check", "-b", address)
+        assert checked.stdout == "All topics are as the job needs them.\n"
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=30) == 130
     assert (tmp_path / "data").is_dir()
@@ -750,15 +553,3 @@ def test_the_job_with_its_own_broker_goes_on_after_it_was_terminated(
             assert process.wait(timeout=60) == status
             # Lines of progress come after ten seconds, which a busy machine may take.
             assert [line for line in lines.rest() if not line.startswith("batch ")] == []
-
-
-def test_run_on_missing_topics_is_one_line_before_spark_is_started(
-    kafka: SharedBroker, topic_prefix: str, tmp_path: Path
-) -> None:
-    """Only `--create-topics` makes them on a broker that is not its own."""
-    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix]
-    done = call("run", *options, "--checkpoint", str(tmp_path / "checkpoint"))
-    assert (done.returncode, done.stdout) == (1, "")
-    [complaint] = done.stderr.splitlines()
-    assert f"missing {topic_prefix}spu-events" in complaint
-    assert complaint.endswith("run `spu-assigner topics create`")

@@ -1,8 +1,7 @@
 """A consumer that knows nothing but `asyncapi.yaml`: topics, framing, schemas, headers, keys.
 
-It imports nothing of the project, which a test holds it to. Values are read by confluent-kafka's
-own Avro deserializer with a Schema Registry client, which finds the document's schemas under their
-ids.
+It imports nothing of the project. Values are read by confluent-kafka's own Avro deserializer with a
+Schema Registry client, which finds the document's schemas under their ids.
 """
 
 from __future__ import annotations

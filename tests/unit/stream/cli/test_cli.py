@@ -47,69 +47,37 @@ def one_line(result: Result) -> str:
 
 
 @pytest.mark.parametrize("path", paths(cli), ids=" ".join)
-def test_every_command_explains_itself(path: tuple[str, ...]) -> None:
-    """`--help` is the first thing that is tried, on any of them."""
-    result = call(*path, "--help")
+def test_every_command_explains_itself_on_a_screen(path: tuple[str, ...]) -> None:
+    """`--help` is the first thing that is tried, on any of them; the documentation has the rest."""
+    result = CliRunner().invoke(cli, [*path, "--help"], terminal_width=100)
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: {' '.join(('spu-assigner', *path))}")
-    assert max(map(len, result.stdout.splitlines())) <= 100
-
-
-@pytest.mark.parametrize("path", paths(cli), ids=" ".join)
-def test_the_help_of_a_command_fits_a_screen(path: tuple[str, ...]) -> None:
-    """What one needs to call it; the documentation has the rest."""
-    done = CliRunner().invoke(cli, [*path, "--help"], terminal_width=100)
-    assert len(done.stdout.splitlines()) <= SCREEN_LINES
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) <= SCREEN_LINES
 
 
 def test_every_command_of_the_contract_is_there() -> None:
     """Scripts call them by these names."""
-    assert {" ".join(path) for path in paths(cli)} >= {
-        "run",
-        "simulate",
-        "watch",
-        "topics create",
-        "topics check",
-        "broker start",
-        "explain",
-        "inspect",
-        "verify",
-        "completion",
-        "produce events",
-        "produce spu-joined",
-        "produce spu-left",
-        "produce topic-constraints",
-        "produce topic-create",
-        "produce topic-delete",
-        "produce topic-demand",
-        "produce topic-grow",
-        "produce topic-release",
-        "produce cluster-rebalance",
-    }
+    names = (
+        "run simulate watch explain inspect verify recover doctor ui adopt follow plan apply drain "
+        "rebalance whatif completion topics schemas broker produce"
+    )
+    assert {path[0] for path in paths(cli) if path} == {*names.split()}
 
 
-def test_help_imports_no_command() -> None:
-    """Help and completion are asked for often, and must not wait for Spark."""
+def test_help_is_light() -> None:
+    """It is asked for often; what is heavy is imported when a command runs."""
     code = (
         "import sys; from spu_assigner.stream.cli import cli\n"
+        "def loaded(*heavy): return [name for name in heavy if name in sys.modules]\n"
         "try: cli(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'spu_assigner.stream.job.run.command', 'numpy', 'confluent_kafka'}\n"
-        "print(sorted(set(sys.modules) & heavy))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_each_commands_help_is_light() -> None:
-    """A command's module declares; what is heavy is imported when it runs."""
-    code = (
-        "import sys; from spu_assigner.stream.cli import cli\n"
+        "first = loaded('spu_assigner.stream.job.run.command', 'numpy', 'confluent_kafka')\n"
         "for name in cli.list_commands(None):\n"
         "    try: cli([name, '--help'])\n"
         "    except SystemExit: pass\n"
-        "heavy = {'pyspark', 'confluent_kafka', 'fastavro', 'rich', 'pandas', 'pyarrow'}\n"
-        "print(sorted(set(sys.modules) & heavy))"
+        "print(first + loaded('pyspark', 'confluent_kafka', 'fastavro', 'rich', 'pandas'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
@@ -118,7 +86,6 @@ def test_each_commands_help_is_light() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing"], "No such command 'nothing'"),
         (["plann", "--cluster", "c1"], "Did you mean one of: 'explain', 'plan'?"),
         (["drian", "4"], "Did you mean 'drain'?"),
         (
@@ -126,26 +93,23 @@ def test_each_commands_help_is_light() -> None:
             "'--cluster' requires an argument (see spu-assigner drain --help)",
         ),
         (["--nothing"], "No such option '--nothing'"),
-        (["watch", "-b"], "Option '-b' requires an argument"),
         (["simulate", "-b", "k:1", "-"], "No such option '-b'"),
         (["-b", "k:1", "simulate", "-"], "simulate takes no --bootstrap-servers"),
-        (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),
-        ([*CREATE, "--partitions", "many"], "'many' is not a valid integer"),
         ([*CREATE, "--policy", "best"], "'best' is not one of"),
         ([*CREATE, "--cluster", "c 1"], "cluster_id is 'c 1'; expected 1 to 249 of"),
-        ([*CREATE, "--topic", ".."], "topic is '..'; expected 1 to 249 of"),
         ([*CREATE, "--event-id", ""], "event_id is ''; expected 1 to 256 characters"),
         ([*CREATE, "--wait", "0"], "0.0 is not in the range"),
-        ([*CREATE, "--output", "xml"], "'xml' is not one of 'table', 'json'"),
-        (
-            ["produce", "spu-joined", "--cluster", "c", "--spu-id", "0", "--label", "x"],
-            "NAME=VALUE",
-        ),
+        ([*JOIN, "--label", "x"], "'x' is not NAME=VALUE"),
+        ([*JOIN, "--taint", "pool=pay"], "'pool=pay' is no taint; expected KEY=VALUE:EFFECT"),
+        ([*JOIN, "--taint", "a:NoSchedule"], "the effect one of no_new"),
+        ([*CREATE, "--constraints", "{"], "no JSON at character 1"),
+        ([*CREATE, "--constraints", "/no"], "'/no' cannot be read: No such"),
+        ([*CREATE, "--constraints", '{"a":1}'], 'an unknown field "a"'),
+        ([*CREATE, "--replica-assignment", "/no"], "cannot be read: No such file or directory"),
         (["produce", "events", "/nothing/there"], "cannot read '/nothing/there'"),
         (["watch", "--topics", "maps,all"], "'all' is none of maps, status, ring, dead-letters"),
         (["watch", "-b", "nowhere"], "--bootstrap-servers is 'nowhere'; expected host:port"),
-        (["topics", "create", "--partitions", "0"], "0 is not in the range"),
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["run", "--shards", "0"], "--shards is '0'; expected 1 to 1000"),
     ],
@@ -211,46 +175,21 @@ def test_completion_is_printed_for_the_shell(shell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "count", "completed"),
+    ("words", "completed"),
     [
-        (
-            "spu-assigner produce topic-",
-            2,
-            [
-                "topic-adopted",
-                "topic-constraints",
-                "topic-create",
-                "topic-delete",
-                "topic-demand",
-                "topic-grow",
-                "topic-release",
-                "topic-replication",
-            ],
-        ),
-        ("spu-assigner wh", 1, ["whatif"]),
-        ("spu-assigner simu", 1, ["simulate"]),
-        ("spu-assigner simulate --ch", 2, ["--check"]),
-        ("spu-assigner topics check --topic-p", 3, ["--topic-prefix"]),
+        ("spu-assigner produce topic-d", ["topic-delete", "topic-demand"]),
+        ("spu-assigner wh", ["whatif"]),
+        ("spu-assigner topics check --topic-p", ["--topic-prefix"]),
     ],
 )
-def test_the_completion_completes(words: str, count: int, completed: list[str]) -> None:
+def test_the_completion_completes(words: str, completed: list[str]) -> None:
     """The script asks the program itself, through this variable."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from spu_assigner.stream.cli import cli; cli(prog_name='spu-assigner')",
-        ],
-        env={
-            **os.environ,
-            "_SPU_ASSIGNER_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(count),
-        },
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    environ = {
+        "_SPU_ASSIGNER_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    done = CliRunner().invoke(cli, [], env=environ, prog_name="spu-assigner")
     assert done.stdout.split() == [f"plain,{word}" for word in completed]
 
 
@@ -262,8 +201,11 @@ def test_the_version_is_printed() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['[{"id": 0, "replicas": [0, 1]}]', '{"partitions": [{"id": 0, "replicas": [0, 1]}]}'],
-    ids=["list", "object"],
+    [
+        '[{"id": 0, "replicas": [0, 1]}]',
+        '{"partitions": [{"id": 0, "replicas": [0, 1]}]}',
+        '[{"id": 7, "replicas": []}]',  # The core names the first fault, for inline lists alike.
+    ],
 )
 def test_both_forms_of_a_replica_assignment_are_read(tmp_path: Path, text: str) -> None:
     """Document 000 shows a list, document 002 an object."""
@@ -272,24 +214,13 @@ def test_both_forms_of_a_replica_assignment_are_read(tmp_path: Path, text: str) 
     assert read_assignment(file) == json.loads(text)
 
 
-def test_faulty_lists_are_left_for_the_core_to_judge(tmp_path: Path) -> None:
-    """One place names the first fault, for files and for inline lists alike."""
-    file = tmp_path / "assignment.json"
-    file.write_text('[{"id": 7, "replicas": []}]', encoding="utf-8")
-    assert read_assignment(file) == [{"id": 7, "replicas": []}]
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"", "is no JSON at line 1, column 1"),
         (b"[1,\n2", "is no JSON at line 2"),
         (b"\xff", "is no UTF-8 at byte 0"),
-        (b"\xef\xbb\xbf[\xba", "is no UTF-8 at byte 4"),
-        (b"\xef\xbb", "is no UTF-8 at byte 0"),
         (b"7", "is neither form"),
-        (b"{}", "is neither form"),
-        (b'{"partitions": 7}', "is neither form"),
         (b'{"partitions": [], "topic": "t"}', "is neither form"),
         (b'[{"id": 0, "id": 1}]', 'field "id" is given more than once'),
         (b"[NaN]", "found NaN"),
@@ -297,7 +228,7 @@ def test_faulty_lists_are_left_for_the_core_to_judge(tmp_path: Path) -> None:
         (b"[" * 200_000, "is nested too deeply"),
         (b" " * (8 * 1024 * 1024 + 1), "has more than 8388608 bytes"),
     ],
-    ids=range(14),
+    ids=range(10),
 )
 def test_a_file_that_is_no_replica_assignment_is_refused(
     tmp_path: Path, data: bytes, said: str
@@ -318,6 +249,3 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     for path in (pipe, Path("/dev/zero"), tmp_path):
         with pytest.raises(AssignmentFileError, match=r"is not a regular file|cannot be read"):
             read_assignment(path)
-    result = call(*CREATE, "--replica-assignment", str(tmp_path / "missing"))
-    assert result.exit_code == 2
-    assert "cannot be read: No such file or directory" in one_line(result)

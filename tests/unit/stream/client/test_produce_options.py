@@ -1,4 +1,4 @@
-"""What options of `produce` hold, and what is said of one that holds something else."""
+"""What options of `produce` hold."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pytest
-from click.testing import CliRunner
 from spu_assigner.core.base.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -15,7 +13,6 @@ from spu_assigner.core.base.constraints import (
     Taint,
     TaintEffect,
 )
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.produce_options import constraints, taints_of
 
 CONTEXT: Any = None
@@ -52,28 +49,3 @@ def test_constraints_are_given_as_they_are_or_in_a_file(tmp_path: Path) -> None:
     assert read("--constraints", RULES) == read("--constraints", str(file)) == READ
     assert read("--constraints", "{}") == NO_CONSTRAINTS
     assert read() is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (
-            ["spu-joined", "--spu-id", "0", "--taint", "pool=pay"],
-            "'pool=pay' is no taint; exp",
-        ),
-        (
-            ["spu-joined", "--spu-id", "0", "--taint", "a:NoSchedule"],
-            "the effect one of no_new",
-        ),
-        (["spu-joined", "--spu-id", "0", "--taint", "=v:evict"], "'=v:evict' is no taint"),
-        (["topic-create", "--topic", "t", "--constraints", "{"], "no JSON at character 1"),
-        (["topic-create", "--topic", "t", "--constraints", "/no"], "'/no' cannot be read: No such"),
-        (["topic-create", "--topic", "t", "--constraints", '{"a":1}'], 'an unknown field "a"'),
-        (["topic-constraints", "--topic", "t"], "Missing option '--constraints'"),
-    ],
-)
-def test_what_an_option_does_not_hold_is_wrong_usage(arguments: list[str], says: str) -> None:
-    """Nothing is sent."""
-    done = CliRunner().invoke(cli, ["produce", *arguments, "--cluster", "c"])
-    assert done.exit_code == 2
-    assert says in " ".join(done.stderr.split())
