@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.audit.cluster_report import (
@@ -32,12 +31,11 @@ from spu_assigner.stream.audit.cluster_report import (
     topic_summary,
     waiting_requests,
 )
-from spu_assigner.stream.audit.ui.known import ClusterDamagedError, Known
+from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
-from spu_assigner.stream.audit.ui.plot import chart
 from spu_assigner.stream.audit.ui.views import (
     ORDER_NAMES,
-    Reports,
+    bar_scale,
     found,
     moves_view,
     rack_colours,
@@ -50,12 +48,11 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
-from spu_assigner.stream.kafka.moves_record import move_of
+from spu_assigner.stream.kafka.moves_record import is_silent, move_of
 from werkzeug.exceptions import HTTPException
 
 FEW: Final = 10  # of what a cluster's page shows only the first
 MAP_ROWS: Final = 100  # partitions of a page
-PLOT_SPUS_MAX: Final = 1_000  # bars of one picture in a page: half a megabyte
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
 NUMBER_LENGTH_MAX: Final = 9
 HEADERS: Final = {
@@ -96,7 +93,6 @@ class _Pages:
 
     def __init__(self, app: Flask, live: Live) -> None:
         self._live = live
-        self._reports = Reports()
         self._explaining = threading.Lock()  # It reads the topics: one at a time.
         self._token = uuid4().hex[:8]  # A page of a process before is no page of this one.
         app.before_request(self._note_version)
@@ -126,7 +122,7 @@ class _Pages:
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
             "cluster_id": cluster_id,
-            "watch": _link("version", cluster_id=cluster_id, of=self._moves_only()),
+            "watch": _link("version", cluster_id=cluster_id),
             "servers": self._live.connection.bootstrap_servers,
             "prefix": self._live.connection.prefix,
         }
@@ -137,25 +133,23 @@ class _Pages:
             last_ms = known.last_ms
         return (last_ms, max(0, _now_ms() - last_ms) / 1000) if last_ms else None
 
-    def _moves_only(self) -> str | None:
-        """Whether the page shows moves, and nothing of clusters."""
-        return "moves" if request.endpoint == "moves" or _text("of") == "moves" else None
-
     def _version(self, cluster_id: str | None) -> str:
-        health, number = self._live.health, self._moves_version()
-        if not self._moves_only():
-            with self._live.known() as known:
-                whole = known.version if cluster_id is None else known.cluster_version(cluster_id)
-            number = str(whole)
+        """Of a cluster's pages; without a cluster, of all others."""
+        health = self._live.health
+        with self._live.known() as known:
+            if cluster_id is None:
+                number = f"{known.version}.{self._moves_version()}"
+            else:
+                number = str(known.cluster(cluster_id).version)
         percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
         return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
 
     def _moves_version(self) -> str:
-        moves = self._live.moves
-        parts = (moves.has_topic, moves.is_read, moves.trouble is not None)
-        view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
-        at = () if view is None else (view["run"].recorded_at, view["is_silent"])
-        return "-".join(str(int(each)) for each in (*parts, *at))
+        moves, run = self._live.moves, self._live.moves.run
+        parts: list[int] = [moves.has_topic, moves.is_read, moves.trouble is not None]
+        if run is not None:
+            parts += [run.recorded_at, is_silent(run, now_ms=_now_ms())]
+        return "-".join(str(int(each)) for each in parts)
 
     @contextmanager
     def _cluster(self, cluster_id: str) -> Iterator[tuple[Known, ClusterState]]:
@@ -175,39 +169,36 @@ class _Pages:
         search, page = _text("q"), _page()
         with self._live.known() as known:
 
-            def row(cluster_id: str) -> tuple[str, Report | None]:
-                try:
-                    return cluster_id, self._reports.of(known, cluster_id)
-                except ClusterDamagedError:
-                    return cluster_id, None
+            def row(cluster_id: str) -> tuple[Report, int]:
+                return known.report(cluster_id), len(known.cluster(cluster_id).faults)
 
             rows = sliced(found(known.cluster_ids, search), page, row=row)
         return render_template("clusters.html", rows=rows, search=search, foreign=known.foreign)
 
     def cluster(self, cluster_id: str) -> str:
-        named = _text("order")
-        if named and named not in set(Order):
-            abort(400, f"order is {named!r}; expected {', '.join(Order)}")
         with self._cluster(cluster_id) as (known, state):
-            loads = spu_loads(state)
+            loads, about = spu_loads(state), known.cluster(cluster_id)
             view = {
-                "report": self._reports.of(known, cluster_id),
-                "ring": ring_view(state, loads, Order(named) if named else None),
+                "report": known.report(cluster_id),
+                "ring": ring_view(state, loads),
                 "waiting": sliced(waiting_requests(state), 1, size=FEW),
-                "statuses": known.statuses(cluster_id)[:FEW],
-                "ring_events": known.ring_events(cluster_id)[:FEW],
-                "faults": known.faults(cluster_id),
+                "statuses": about.statuses.newest_first()[:FEW],
+                "ring_events": about.ring_events.newest_first()[:FEW],
+                "faults": [
+                    f"{key.decode('utf-8', 'replace')}: {fault}"
+                    for key, fault in list(about.faults.items())[:FEW]
+                ],
             }
         racks = rack_loads(loads)
         return render_template(
             "cluster.html",
             **view,
             all_racks=racks,
-            racks=sliced(racks, _page("racks"), size=2 * FEW),
+            racks=sliced(racks, 1, size=2 * FEW),
             colours=rack_colours(loads),
             spus=sliced(loads, _page()),
+            scale=bar_scale(loads),
             has_resources=any(each["resources"] for each in loads),
-            chart=chart(loads) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
         )
 
     def topics(self, cluster_id: str) -> str:
@@ -276,7 +267,7 @@ class _Pages:
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
-            rows = sliced(known.dead_letters(), _page())
+            rows = sliced(known.dead_letters.newest_first(), _page())
         return render_template("dead_letters.html", rows=rows)
 
 
@@ -292,8 +283,8 @@ def _text(name: str) -> str:
     return value
 
 
-def _page(name: str = "page") -> int:
-    return _number_given(name, least=1, default=1)
+def _page() -> int:
+    return _number_given("page", least=1, default=1)
 
 
 def _number_given(name: str, *, least: int, default: int) -> int:
@@ -328,7 +319,7 @@ def _link(endpoint: str, **given: Any) -> str:
     values = {
         name: value
         for name, value in given.items()
-        if value not in (None, "") and (name not in ("page", "racks") or value != 1)
+        if value not in (None, "") and (name, value) != ("page", 1)
     }
     return url_for(endpoint, **values)
 

@@ -4,7 +4,7 @@ Rules:
 - What comes is taken over when no more comes for a moment: the messages of one transaction reach
   different partitions one after the other, and a page shall not show half of it.
 - A broker that does not answer is reported and asked again; the last that is known stays.
-- Topics that were created again are read again, aside; the old is shown until that is done.
+- Topics that were created again are read again from their beginnings.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Live:
         self._known = Known()
         self._stopping = threading.Event()
         self._thread = DaemonThread(self._run, "live")
-        self._first: _Readers | None = None
+        self._opened: _Readers | None = None
 
     def __enter__(self) -> Self:
-        self._first = _Readers(self.connection)
+        self._opened = _Readers(self.connection)
         self._thread.start()
         self.moves.start()
         return self
@@ -92,10 +92,9 @@ class Live:
             yield self._known
 
     def _run(self) -> None:
-        readers = self._first
         while not self._stopping.is_set():
             try:
-                readers = readers or _Readers(self.connection)
+                readers, self._opened = self._opened or _Readers(self.connection), None
                 with readers.stack:
                     self._follow(readers)
             except RenewedError:
@@ -103,44 +102,35 @@ class Live:
             except AssignerError as reason:
                 self.health = replace(self.health, trouble=str(reason))
                 self._stopping.wait(RETRY_SECONDS)
-            readers = None
 
     def _follow(self, readers: _Readers) -> None:
-        known = Known(first_version=self._known.version + 1)
-        if self._known.version == 0:
-            self._known = known  # Nothing is there that could be shown meanwhile.
-        total = readers.states.remaining(ANSWER_SECONDS_MAX)
-        self.health = ReadingHealth(total=total, is_loaded=total == 0)
-        probe_at = time.monotonic() + PROBE_SECONDS
+        total, probe_at = readers.states.remaining(ANSWER_SECONDS_MAX), 0.0
+        with self._lock:
+            known = self._known = Known(first_version=self._known.version + 1)
+            self.health = ReadingHealth(total=total)
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
-            is_loaded = self.health.is_loaded
             with self._lock:
                 for topic, message in messages:
-                    known.take(topic, message, is_loaded=is_loaded)
-                if is_loaded:
-                    self._known = known
-            read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
-            self.health = replace(self.health, read=read)
-            if is_loaded and time.monotonic() < probe_at:
-                continue
-            left, trouble = self._probe(readers)
-            self.health = replace(self.health, trouble=trouble)
-            probe_at = time.monotonic() + PROBE_SECONDS
-            if not is_loaded and left == 0:
-                with self._lock:
-                    known.version += 1
-                    self._known = known
-                self.health = replace(self.health, total=read, is_loaded=True)
+                    known.take(topic, message)
+                read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
+                self.health = replace(self.health, read=read)
+            if not self.health.is_loaded or time.monotonic() > probe_at:
+                self._probe(readers)
+                probe_at = time.monotonic() + PROBE_SECONDS
 
-    def _probe(self, readers: _Readers) -> tuple[int | None, str | None]:
-        """What is left to read of the state, or why nobody answers."""
+    def _probe(self, readers: _Readers) -> None:
+        """Look what is left to read of the state, or why nobody answers."""
         try:
-            return readers.states.remaining(ANSWER_SECONDS_MAX), None
+            left = readers.states.remaining(ANSWER_SECONDS_MAX)
         except RenewedError:
             raise
         except ClientError as reason:
-            return None, str(reason)
+            self.health = replace(self.health, trouble=str(reason))
+        else:
+            is_loaded = self.health.is_loaded or left == 0
+            total = self.health.read if is_loaded else self.health.total
+            self.health = replace(self.health, trouble=None, is_loaded=is_loaded, total=total)
 
 
 class _Readers:

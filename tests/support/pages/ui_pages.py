@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from flask.testing import FlaskClient
 from spu_assigner.core.base.events import Event
+from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live, ReadingHealth
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
@@ -55,11 +56,15 @@ def outputs(batches: Iterable[Sequence[Event | Raw]]) -> list[Output]:
     ]
 
 
-def known_of(messages: Iterable[Output], *, is_loaded: bool = False) -> Known:
+def take(known: Known, *messages: Output) -> None:
+    for message in messages:
+        known.take(message.topic, cast(Any, message))
+
+
+def known_of(messages: Iterable[Output]) -> Known:
     """What the pages know after these."""
     known = Known()
-    for message in messages:
-        known.take(message.topic, cast(Any, message), is_loaded=is_loaded)
+    take(known, *messages)
     return known
 
 
@@ -81,6 +86,10 @@ class Still:
 
     def as_live(self) -> Live:
         return cast(Live, self)
+
+
+def pages_of(known: Known) -> FlaskClient:
+    return make_app(Still(known).as_live()).test_client()
 
 
 class Text(HTMLParser):
