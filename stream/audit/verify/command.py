@@ -72,8 +72,9 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
 
 def _show(report: AuditReport) -> None:
     rows = [("query", report.query)]
-    if (last := report.last) is not None:
-        rows.append(("to", f"batch {last.batch} of checkpoint {last.checkpoint_id}"))
+    if report.labels:
+        checkpoint_id, batch = report.labels[-1]
+        rows.append(("to", f"batch {batch} of checkpoint {checkpoint_id}"))
     rows.append(("messages", f"{report.messages:,}"))
     rows += [("checked", f"{count:,} {how}: {which}") for how, count, which in report.how()]
     rows += [("not checked", line) for line in report.unchecked()]
@@ -105,7 +106,7 @@ def _json(report: AuditReport) -> dict[str, Any]:
     return {
         "query": report.query,
         "right": report.is_right,
-        "last": None if report.last is None else report.last._asdict(),
+        "last": report.labels[-1]._asdict() if report.labels else None,
         "messages": report.messages,
         "batches": len(report.labels),
         "checked": [
@@ -117,8 +118,8 @@ def _json(report: AuditReport) -> dict[str, Any]:
         "findings": [
             {
                 "kind": finding.kind.name,
-                "batch": None if finding.batch is None else finding.batch.batch,
-                "checkpoint_id": None if finding.batch is None else finding.batch.checkpoint_id,
+                "batch": finding.batch and finding.batch.batch,
+                "checkpoint_id": finding.batch and finding.batch.checkpoint_id,
                 **finding.at._asdict(),
                 "key": None if finding.at.key is None else _text(finding.at.key),
                 "found": finding.found,

@@ -1,8 +1,7 @@
 """What an audit reports: findings, and how far it has checked.
 
-A finding is something that must not be. What merely could not be checked (inputs that have expired,
-messages that compaction took) is no finding, but is reported as well, with the batches it holds
-for: an audit never checks less without saying so.
+What merely could not be checked (inputs that have expired, messages that compaction took) is no
+finding, but is reported as well, with the batches it holds for.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
@@ -31,7 +29,6 @@ COMPACTED: Final = frozenset({REPLICA_MAP, ASSIGNER_STATE})
 
 FINDINGS_KEPT_MAX: Final = 1_000  # all are counted; nobody reads more of them
 CHECKPOINT_SHOWN: Final = 8  # letters of a checkpoint's id
-
 SHOWN_MAX: Final = 60  # bytes of a value in a finding
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -84,8 +81,8 @@ class FindingKind(Enum):
         "rebuild the checkpoint from the outputs with `spu-assigner recover`"
     )
     COUNT = (  # a batch has more or fewer messages than its marker says
-        "look for findings of single messages of this batch; without one, compare the topics with "
-        "a replica or backup of them"
+        "see the other findings of this batch; without one, compare the topics with a replica or "
+        "backup of them"
     )
     DIGEST = (
         "some message of this batch is not as it was sent: compare the topics with a replica or "
@@ -149,18 +146,13 @@ class AuditReport:
     findings: list[AuditFinding] = field(default_factory=list)  # the first FINDINGS_KEPT_MAX
     finding_count: int = 0
     messages: int = 0  # of the outputs, that were looked at
-    labels: list[Label] = field(default_factory=list)  # of each batch, in the order of the audit
+    labels: list[Label] = field(default_factory=list)  # of each batch; the last is the fixed end
     _how: dict[How, list[int]] = field(default_factory=lambda: defaultdict(list))
     _unchecked: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def is_right(self) -> bool:
         return self.finding_count == 0
-
-    @property
-    def last(self) -> Label | None:
-        """The fixed end."""
-        return self.labels[-1] if self.labels else None
 
     def add(
         self,
@@ -173,10 +165,9 @@ class AuditReport:
     ) -> None:
         """Add a finding, with its place and its batch (by index, or by name)."""
         self.finding_count += 1
-        if isinstance(batch, int):
-            batch = self.labels[batch] if 0 <= batch < len(self.labels) else None
         if len(self.findings) < FINDINGS_KEPT_MAX:
-            self.findings.append(AuditFinding(kind, batch, at, found, expected))
+            label = self.labels[batch] if isinstance(batch, int) else batch
+            self.findings.append(AuditFinding(kind, label, at, found, expected))
 
     def checked(self, index: int, how: How) -> None:
         self._how[how].append(index)
@@ -199,29 +190,28 @@ class AuditReport:
             yield f"{self._ranges(indices)}: {why}" if indices else why
 
     def _ranges(self, indices: list[int]) -> str:
-        """`batches 0–311, 313`, by checkpoint if there are several."""
-        several = len({label.checkpoint_id for label in self.labels}) > 1
-        texts: defaultdict[str, list[str]] = defaultdict(list)
-        # Within a checkpoint, batches that follow each other differ from their places alike.
-        labels = enumerate(self.labels[index] for index in indices)
-        for (checkpoint_id, _), group in groupby(labels, lambda at: (at[1][0], at[1][1] - at[0])):
-            run = [label.batch for _, label in group]
-            texts[checkpoint_id].append(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}")
-        shown = (
-            ", ".join(spans) + (f" of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else "")
-            for checkpoint_id, spans in texts.items()
-        )
-        return f"{'batch' if len(indices) == 1 else 'batches'} {'; '.join(shown)}"
+        """`batches 0–311, 313`; with the checkpoint of each if there are several."""
+        runs: list[list[int]] = []
+        for index in indices:
+            if runs and runs[-1][-1] == index - 1:
+                runs[-1][1:] = [index]
+            else:
+                runs.append([index])
+        shown = ", ".join("–".join(map(self._name, run)) for run in runs)
+        return f"{'batch' if len(indices) == 1 else 'batches'} {shown}"
+
+    def _name(self, index: int) -> str:
+        checkpoint_id, batch = self.labels[index]
+        is_only = self.labels[0].checkpoint_id == self.labels[-1].checkpoint_id
+        return f"{batch}" if is_only else f"{batch} of {checkpoint_id[:CHECKPOINT_SHOWN]}"
 
 
 def difference(found: object, expected: object) -> tuple[str, str]:
     """Both; long bytes from where they differ on."""
-    if isinstance(found, bytes) and isinstance(expected, bytes):
+    if isinstance(found, bytes) and isinstance(expected, bytes) and len(found) > SHOWN_MAX:
         pairs = enumerate(zip(found, expected, strict=False))
-        shorter, longer = sorted([len(found), len(expected)])
-        at = next((n for n, (one, other) in pairs if one != other), shorter)
-        if longer > SHOWN_MAX:
-            return _from(at, found), _from(at, expected)
+        at = next((place for place, (one, other) in pairs if one != other), len(expected))
+        return _from(at, found), _from(at, expected)
     return short(found), short(expected)
 
 
