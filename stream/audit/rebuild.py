@@ -23,7 +23,6 @@ import tempfile
 import uuid
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -60,7 +59,7 @@ from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.session import command_session
-from spu_assigner.stream.job.shard.published import PublishedError, PublishedState, read_published
+from spu_assigner.stream.job.shard.published import PublishedState, read_published
 from spu_assigner.stream.job.shard.state_log import first_writes
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
@@ -74,7 +73,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HELD_SECONDS_MAX: Final = 30.0  # that other producers' transactions are waited for
-LOOKS_MAX: Final = 3  # of a dry run, while a job writes
 APPLICATION: Final = "spu-assigner-recover"
 _OWN_NAMES: Final = frozenset({METADATA_FILE, FOLDER})  # all that a recovery leaves
 
@@ -139,15 +137,8 @@ def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
     Raises:
         AssignerError: it could not be done, as `recover` says it.
     """
-    place = absolute(settings.checkpoint)
-    _refuse_taken_folder(place)
-    for _ in range(LOOKS_MAX - 1):
-        marker = last_marker(settings)
-        with suppress(PublishedError):  # A running job may have sent a batch between the topics.
-            report, _ = _read(settings, place, marker, skip_lost=skip_lost)
-            if last_marker(settings) == marker:
-                return report
-    return _read(settings, place, last_marker(settings), skip_lost=skip_lost)[0]
+    _refuse_taken_folder(settings)
+    return _read(settings, last_marker(settings), skip_lost=skip_lost)[0]
 
 
 def recover(
@@ -167,15 +158,14 @@ def recover(
         FencedError: another process has taken over meanwhile.
         AssignerError: Kafka, Java or the place cannot be reached.
     """
-    place = absolute(settings.checkpoint)
-    _refuse_taken_folder(place)
+    _refuse_taken_folder(settings)
     _check_topics(settings)
     sink = TransactionalSink(settings, shards=settings.shards or 0)
     try:
         last = _required(sink.take_over(), settings)
-        report, published = _read(settings, place, last, skip_lost=skip_lost)
+        report, published = _read(settings, last, skip_lost=skip_lost)
         report = replace(report, checkpoint_id=str(uuid.uuid4()))
-        with command_session(spark, place, application=APPLICATION) as session:
+        with command_session(spark, report.checkpoint, application=APPLICATION) as session:
             _write(session, settings, report, published)
         armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
         _mark(sink, settings, report, last)
@@ -201,7 +191,7 @@ def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
 
 
 def _read(
-    settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
+    settings: Settings, marker: CommitMarker, *, skip_lost: bool
 ) -> tuple[RecoverReport, PublishedState]:
     """Read and check all that a new checkpoint is made of."""
     positions, topic_ids, skipped = retained_positions(
@@ -217,7 +207,7 @@ def _read(
         counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
         counts["waiting"] += len(state.waiting)
     report = RecoverReport(
-        checkpoint=place,
+        checkpoint=absolute(settings.checkpoint),
         checkpoint_id=None,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
         shards=settings.shards or marker.shards,
@@ -230,8 +220,9 @@ def _read(
     return report, published
 
 
-def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
+def _refuse_taken_folder(settings: Settings, files: Files | None = None) -> None:
     """A place on this machine is checked at once; others only with Spark, which takes seconds."""
+    place = absolute(settings.checkpoint)
     if files is None and not is_local(place):
         return
     try:
@@ -256,7 +247,7 @@ def _write(
 
     place = report.checkpoint
     try:
-        _refuse_taken_folder(place, spark)
+        _refuse_taken_folder(settings, spark)
         make_private(place, alone=(settings.master or "local").startswith("local"))
         # Left by a recovery that was interrupted, or that nothing was run on.
         remove(spark, f"{place}/{METADATA_FILE}")

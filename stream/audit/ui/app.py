@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +92,6 @@ class _Pages:
 
     def __init__(self, app: Flask, live: Live) -> None:
         self._live = live
-        self._explaining = threading.Lock()  # It reads the topics: one at a time.
         self._token = uuid4().hex[:8]  # A page of a process before is no page of this one.
         app.before_request(self._note_version)
         app.context_processor(self._common)
@@ -103,7 +101,6 @@ class _Pages:
             ("/clusters/<cluster_id>/topics", self.topics),
             ("/clusters/<cluster_id>/topics/<topic>", self.topic),
             ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
-            ("/clusters/<cluster_id>/waiting", self.waiting),
             ("/moves", self.moves),
             ("/dead-letters", self.dead_letters),
             ("/version", self.version),
@@ -117,7 +114,7 @@ class _Pages:
     def _common(self) -> dict[str, Any]:
         cluster_id = (request.view_args or {}).get("cluster_id")
         return {
-            "health": self._live.health,
+            "trouble": self._live.trouble,
             "last": self._last(),
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
@@ -135,14 +132,12 @@ class _Pages:
 
     def _version(self, cluster_id: str | None) -> str:
         """Of a cluster's pages; without a cluster, of all others."""
-        health = self._live.health
         with self._live.known() as known:
             if cluster_id is None:
                 number = f"{known.version}.{self._moves_version()}"
             else:
                 number = str(known.cluster(cluster_id).version)
-        percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
-        return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
+        return f"{self._token}.{number}.{int(self._live.trouble is not None)}"
 
     def _moves_version(self) -> str:
         moves, run = self._live.moves, self._live.moves.run
@@ -181,9 +176,9 @@ class _Pages:
             view = {
                 "report": known.report(cluster_id),
                 "ring": ring_view(state, loads),
-                "waiting": sliced(waiting_requests(state), 1, size=FEW),
-                "statuses": about.statuses.newest_first()[:FEW],
-                "ring_events": about.ring_events.newest_first()[:FEW],
+                "waiting": sliced(waiting_requests(state), 1),
+                "statuses": about.statuses[: -FEW - 1 : -1],
+                "ring_events": about.ring_events[: -FEW - 1 : -1],
                 "faults": [
                     f"{key.decode('utf-8', 'replace')}: {fault}"
                     for key, fault in list(about.faults.items())[:FEW]
@@ -234,11 +229,10 @@ class _Pages:
     def explain(self, cluster_id: str, topic: str) -> str:
         """Read again from the topics, as the command `explain` does."""
         partition = _number_given("partition", least=0, default=0)
-        with self._explaining:
-            read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
-            if not partitions:
-                raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-            [why] = explain(read.state, read.maps, partitions)
+        read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+        if not partitions:
+            raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
+        [why] = explain(read.state, read.maps, partitions)
         return render_template(
             "explain.html",
             topic=topic,
@@ -248,11 +242,6 @@ class _Pages:
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
 
-    def waiting(self, cluster_id: str) -> str:
-        with self._cluster(cluster_id) as (_, state):
-            rows = sliced(waiting_requests(state), _page())
-        return render_template("waiting.html", rows=rows)
-
     def moves(self) -> str:
         moves = self._live.moves
         run = moves.run
@@ -260,14 +249,14 @@ class _Pages:
             "moves.html",
             view=None if run is None else moves_view(run, now_ms=_now_ms()),
             rows=sliced(() if run is None else run.moves, _page()),
-            trouble=moves.trouble,
+            moves_trouble=moves.trouble,
             has_topic=moves.has_topic,
             is_read=moves.is_read,
         )
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
-            rows = sliced(known.dead_letters.newest_first(), _page())
+            rows = sliced(known.dead_letters[::-1], _page())
         return render_template("dead_letters.html", rows=rows)
 
 

@@ -40,28 +40,13 @@ class Published:
     record: TopicStatus | RingEvent | DeadLetter
 
 
-class Tail:
-    """The newest records by the broker's time, whatever the order in which partitions are read."""
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._records: list[Published] = []  # the oldest first; of one moment as they came
-
-    def add(self, record: Published) -> None:
-        insort(self._records, record, key=lambda each: each.time_ms)
-        del self._records[: -self._count_max]
-
-    def newest_first(self) -> list[Published]:
-        return self._records[::-1]
-
-
 @dataclass(slots=True)
 class KnownCluster:
     """What is kept of a cluster besides its state."""
 
     version: int = 0  # rises with each change
-    statuses: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
-    ring_events: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
+    statuses: list[Published] = field(default_factory=list)  # the last, the oldest first
+    ring_events: list[Published] = field(default_factory=list)  # likewise
     faults: dict[bytes, str] = field(default_factory=dict)  # by the key of what cannot be read
     report: Report | None = None  # of the cluster as it is
 
@@ -73,7 +58,7 @@ class Known:
         self.version = first_version  # rises with each change
         self.foreign = 0  # messages under keys that are none of the job's
         self.last_ms = 0  # when the job wrote last, by the broker's clock; 0: nothing was read
-        self.dead_letters = Tail(DEAD_LETTERS_MAX)
+        self.dead_letters: list[Published] = []  # the last, the oldest first
         self._states = Clusters()
         self._clusters: dict[str, KnownCluster] = {}
 
@@ -137,8 +122,9 @@ class Known:
         except DecodeError:
             self.foreign += 1
             return
+        count_max = ANSWERS_MAX
         if isinstance(record, DeadLetter) and topic == DEAD_LETTER:
-            tail = self.dead_letters
+            tail, count_max = self.dead_letters, DEAD_LETTERS_MAX
             record = replace(record, raw=None if record.raw is None else record.raw[:RAW_SHOWN_MAX])
         elif isinstance(record, TopicStatus):
             tail = self._changed(record.cluster_id).statuses
@@ -149,4 +135,7 @@ class Known:
             self.foreign += 1
             return
         key = (message.key() or b"").decode("utf-8", "replace")
-        tail.add(Published(time_ms=int(message.timestamp()[1]), key=key, record=record))
+        published = Published(time_ms=int(message.timestamp()[1]), key=key, record=record)
+        # By the broker's time, in whatever order partitions are read.
+        insort(tail, published, key=lambda each: each.time_ms)
+        del tail[:-count_max]

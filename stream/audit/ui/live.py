@@ -4,7 +4,7 @@ Rules:
 - What comes is taken over when no more comes for a moment: the messages of one transaction reach
   different partitions one after the other, and a page shall not show half of it.
 - A broker that does not answer is reported and asked again; the last that is known stays.
-- Topics that were created again are read again from their beginnings.
+- Topics that were created again are read again, aside; the old is shown until that is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -37,16 +36,6 @@ RETRY_SECONDS: Final = 1.0  # before reading again
 END_SECONDS_MAX: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingHealth:
-    """How the reading goes."""
-
-    trouble: str | None = None  # why nothing new is read
-    read: int = 0  # messages of the state,
-    total: int = 0  # of so many; the same once all was read
-    is_loaded: bool = False
-
-
 class Live:
     """Keeps `Known` up to date while it is open.
 
@@ -61,7 +50,7 @@ class Live:
 
     def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
         self.connection = connection
-        self.health = ReadingHealth()
+        self.trouble: str | None = None  # why nothing new is read
         self.moves = MovesFollower(moved or connection)
         self._lock = threading.RLock()
         self._known = Known()
@@ -70,7 +59,7 @@ class Live:
         self._opened: _Readers | None = None
 
     def __enter__(self) -> Self:
-        self._opened = _Readers(self.connection)
+        self._opened = _Readers(self.connection, self._known)
         self._thread.start()
         self.moves.start()
         return self
@@ -94,52 +83,48 @@ class Live:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                readers, self._opened = self._opened or _Readers(self.connection), None
-                with readers.stack:
-                    self._follow(readers)
+                if self._opened is None:
+                    known = Known(first_version=self._known.version + 1)
+                    self._opened = _Readers(self.connection, known)
+                    with self._lock:
+                        self._known = known
+                with self._opened.stack:
+                    self._follow(self._opened)
             except RenewedError:
                 pass  # Read again at once.
             except AssignerError as reason:
-                self.health = replace(self.health, trouble=str(reason))
+                self.trouble = str(reason)
                 self._stopping.wait(RETRY_SECONDS)
+            self._opened = None
 
     def _follow(self, readers: _Readers) -> None:
-        total, probe_at = readers.states.remaining(ANSWER_SECONDS_MAX), 0.0
-        with self._lock:
-            known = self._known = Known(first_version=self._known.version + 1)
-            self.health = ReadingHealth(total=total)
+        probe_at = 0.0
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
             with self._lock:
                 for topic, message in messages:
-                    known.take(topic, message)
-                read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
-                self.health = replace(self.health, read=read)
-            if not self.health.is_loaded or time.monotonic() > probe_at:
-                self._probe(readers)
+                    self._known.take(topic, message)
+            if time.monotonic() > probe_at:
+                try:
+                    readers.states.remaining(ANSWER_SECONDS_MAX)
+                    self.trouble = None
+                except RenewedError:
+                    raise
+                except ClientError as reason:
+                    self.trouble = str(reason)
                 probe_at = time.monotonic() + PROBE_SECONDS
-
-    def _probe(self, readers: _Readers) -> None:
-        """Look what is left to read of the state, or why nobody answers."""
-        try:
-            left = readers.states.remaining(ANSWER_SECONDS_MAX)
-        except RenewedError:
-            raise
-        except ClientError as reason:
-            self.health = replace(self.health, trouble=str(reason))
-        else:
-            is_loaded = self.health.is_loaded or left == 0
-            total = self.health.read if is_loaded else self.health.total
-            self.health = replace(self.health, trouble=None, is_loaded=is_loaded, total=total)
 
 
 class _Readers:
-    """The state from its beginning; of answers, the last. Open until `stack` is closed."""
+    """The state, and of answers the last: all that is there is read. Open until `stack` is."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, known: Known) -> None:
         with ExitStack() as stack:
             self.states = stack.enter_context(Reader(connection, STATE_TOPICS, from_beginning=True))
             self.answers = stack.enter_context(Reader(connection, ANSWER_TOPICS, back=BACK))
+            for reader in (self.states, self.answers):
+                for topic, message in reader.drain_messages():
+                    known.take(topic, message)
             self.stack = stack.pop_all()
 
     def gathered(self, stopping: threading.Event) -> list[tuple[str, Message]]:

@@ -15,7 +15,7 @@ from spu_assigner.stream.kafka.config.command_options import (
 )
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
+    from spu_assigner.stream.audit.verify.model import AuditReport
 
 PROGRESS_SECONDS: Final = 2.0  # between two lines of progress
 KEY_SHOWN: Final = 300  # bytes
@@ -83,23 +83,18 @@ def _show(report: AuditReport) -> None:
     for name, text in rows:
         click.echo(f"{name:<12} {printable(text)}")
     for finding in report.findings:
-        click.echo(printable(_line(finding)))
+        at = finding.at
+        place = "/".join(str(each) for each in (at.topic, at.partition) if each is not None)
+        where = [
+            f"batch {finding.batch.batch}" if finding.batch else "",
+            place if at.offset is None else f"{place} offset {at.offset}",
+            "" if at.key is None else f"key {_text(at.key)}",
+        ]
+        line = f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; "
+        line += f"expected {finding.expected}. To do: {finding.kind.value}"
+        click.echo(printable(line))
     if report.finding_count > len(report.findings):
         click.echo(f"… {report.finding_count - len(report.findings):,} more")
-
-
-def _line(finding: AuditFinding) -> str:
-    at, fix = finding.at, finding.kind.value
-    place = "/".join(str(each) for each in (at.topic, at.partition) if each is not None)
-    where = [
-        "" if finding.batch is None else f"batch {finding.batch.batch}",
-        place if at.offset is None else f"{place} offset {at.offset}",
-        "" if at.key is None else f"key {_text(at.key)}",
-    ]
-    return (
-        f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; expected "
-        f"{finding.expected}. {fix[0].upper()}{fix[1:]}."
-    )
 
 
 def _json(report: AuditReport) -> dict[str, Any]:

@@ -72,45 +72,41 @@ NOWHERE: Final = Where()
 class FindingKind(Enum):
     """What a finding is of; the value says what to do about it."""
 
-    MARKER = (  # it is unreadable, or does not fit the one before
-        "the audit topic was written to or cut by hand: compare it with a replica or backup of it; "
-        "other findings are about the outputs themselves"
-    )
-    COMMITS = (  # assigner-commits does not say what assigner-audit says
+    # A marker is unreadable, or does not fit the one before.
+    MARKER = "the audit topic was written to or cut by hand: compare it with a backup of it"
+    # assigner-commits does not say what assigner-audit says.
+    COMMITS = (
         "stop the job before it resumes from a wrong marker; trust the audit's last marker, and "
-        "rebuild the checkpoint from the outputs with `spu-assigner recover`"
+        "make a new checkpoint with `spu-assigner recover`"
     )
-    COUNT = (  # a batch has more or fewer messages than its marker says
-        "see the other findings of this batch; without one, compare the topics with a replica or "
-        "backup of them"
-    )
-    DIGEST = (
-        "some message of this batch is not as it was sent: compare the topics with a replica or "
-        "backup of them"
-    )
-    STRAY = (  # a message that is in no batch
+    # A batch has more or fewer messages than its marker says, or others than were sent.
+    COUNT = "see the other findings of this batch; without one, compare the topics with a backup"
+    DIGEST = "a message of this batch is not as it was sent: compare the topics with a backup"
+    # A message is in no batch.
+    STRAY = (
         "the query did not write it: find who else may write to this topic, and have its readers "
         "drop what has this ce_id"
     )
     TWICE = "have readers drop the later one by its ce_id; find who else may write there"
-    MISPLACED = (  # in another order or partition than it was sent to
+    # In another order or partition than it was sent to.
+    MISPLACED = (
         "for a compacted topic the last message of a key is what counts: restore its key from a "
-        "replica or backup, or delete the topic in question and create it again"
+        "backup, or delete the topic in question and create it again"
     )
     MISSING = (
-        "restore it from a replica or backup, or request the same again under a new event id; if "
-        "the job runs, run verify again first"
+        "restore it from a backup, or request the same again under a new event id; if the job "
+        "runs, run verify again first"
     )
     ALTERED = "do not act on it; what was expected is what the job decided"
     UNEXPECTED = "do not act on it: it does not follow from the events that came in"
     INPUT = "find out who deletes from or writes to the input topics"
-    DELETED = (  # of a compacted topic, otherwise than by compaction
-        "state can no longer be rebuilt from this topic: keep the checkpoint safe, and set the "
-        "topic's cleanup.policy back to compact (`spu-assigner topics check`)"
+    # Of a compacted topic, otherwise than by compaction.
+    DELETED = (
+        "state can no longer be rebuilt from this topic: keep the checkpoint safe, and set its "
+        "cleanup.policy back to compact (`spu-assigner topics check`)"
     )
-    REPLAY = (  # it failed
-        "the inputs are not those that the job has read; see the findings before this one"
-    )
+    # The replay failed.
+    REPLAY = "the inputs are not those that the job has read; see the findings before this one"
 
 
 class How(StrEnum):

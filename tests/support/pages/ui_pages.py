@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import Known
-from spu_assigner.stream.audit.ui.live import Live, ReadingHealth
+from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.moves_record import MovesFollower
@@ -71,10 +71,10 @@ def known_of(messages: Iterable[Output]) -> Known:
 class Still:
     """Stands where `Live` does, and follows nothing."""
 
-    def __init__(self, known: Known, health: ReadingHealth | None = None) -> None:
+    def __init__(self, known: Known, trouble: str | None = None) -> None:
         self._known = known
         self._lock = threading.RLock()
-        self.health = health or ReadingHealth(trouble=None, read=1, total=1, is_loaded=True)
+        self.trouble = trouble
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
         self.moves = MovesFollower(self.connection)
         self.moves.is_read = True

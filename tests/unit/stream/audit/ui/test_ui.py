@@ -18,7 +18,6 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.stream.audit.cluster_report import cluster_report, spu_loads
 from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import ANSWERS_MAX, DEAD_LETTERS_MAX, Known
-from spu_assigner.stream.audit.ui.live import ReadingHealth
 from spu_assigner.stream.audit.ui.views import NODES_MAX, bar_scale, ring_view
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, TOPIC_STATUS
 from support.events.builders import Events
@@ -52,7 +51,7 @@ def pages() -> FlaskClient:
             "/clusters/prod-eu/topics/archive",
             "INSUFFICIENT_SPUS: replication_factor 24 needs 8 more SPUs",
         ),
-        ("/clusters/prod-eu/waiting", "archive create 0 fluvio 4 24"),
+        ("/clusters/prod-eu", "archive create 0 fluvio 4 24"),
         ("/dead-letters", "UNDECODABLE"),
         ("/dead-letters", '{"type":"topic_create","topic":"typed by hand"}'),
     ],
@@ -220,19 +219,11 @@ def test_a_foreign_name_for_this_machine_is_refused() -> None:
     assert others.get("/", headers={"Host": "ui.example"}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("health", "words"),
-    [
-        (
-            ReadingHealth(trouble="no Kafka broker answers", read=1, total=1, is_loaded=True),
-            "Nothing new is read. no Kafka broker answers",
-        ),
-        (ReadingHealth(read=1_000, total=4_000), "1,000 of 4,000 messages"),
-    ],
-)
-def test_a_page_says_when_it_is_not_up_to_date(health: ReadingHealth, words: str) -> None:
-    """What is shown may be old, or half of a picture."""
-    assert words in read(make_app(Still(Known(), health).as_live()).test_client(), "/").text
+def test_a_page_says_when_it_is_not_up_to_date() -> None:
+    """What is shown may be old."""
+    still = Still(Known(), trouble="no Kafka broker answers").as_live()
+    page = read(make_app(still).test_client(), "/")
+    assert "Nothing new is read. no Kafka broker answers" in page.text
 
 
 def test_a_version_changes_with_its_cluster_alone() -> None:
@@ -329,7 +320,7 @@ def test_the_last_answers_are_the_newest_of_all_partitions() -> None:
         (known.dead_letters, DEAD_LETTER, DEAD_LETTERS_MAX),
     ):
         times = [each.time_ms for each in timed if each.topic == topic]
-        assert [each.time_ms for each in tail.newest_first()] == times[: -most - 1 : -1]
+        assert [each.time_ms for each in tail] == times[-most:]
     assert known.last_ms == timed[-1].time_ms
 
 
