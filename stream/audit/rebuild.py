@@ -22,6 +22,7 @@ import hashlib
 import tempfile
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.checkpoint.files import (
     Files,
@@ -168,7 +170,7 @@ def recover(
         with command_session(spark, report.checkpoint, application=APPLICATION) as session:
             _write(session, settings, report, published)
         armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
-        _mark(sink, settings, report, last)
+        _mark(sink, report, last)
     finally:
         sink.close()
     return report
@@ -198,14 +200,12 @@ def _read(
         settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
-    counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
+    counts: Counter[str] = Counter()
     for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
         state = published.restored(cluster_id)
-        counts["clusters"] += 1
-        counts["spus"] += len(state.spus)
-        counts["topics"] += len(state.topics)
-        counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
-        counts["waiting"] += len(state.waiting)
+        lists = sum(len(each.replicas.lists()) for each in state.topics.values())
+        counts.update(clusters=1, spus=len(state.spus), topics=len(state.topics))
+        counts.update(partitions=lists, waiting=len(state.waiting))
     report = RecoverReport(
         checkpoint=absolute(settings.checkpoint),
         checkpoint_id=None,
@@ -215,7 +215,7 @@ def _read(
         topic_ids=topic_ids,
         skipped=skipped,
         messages=published.messages,
-        **counts,
+        **{name: counts[name] for name in ("clusters", "spus", "topics", "partitions", "waiting")},
     )
     return report, published
 
@@ -231,10 +231,9 @@ def _refuse_taken_folder(settings: Settings, files: Files | None = None) -> None
         raise FolderTakenError(
             f"{place} is no folder: {reason.strerror}; name a new folder with --checkpoint"
         ) from reason
-    others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
-    if others:
+    if others := sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES):
         raise FolderTakenError(
-            f"{place} is there already and holds {', '.join(others[:5])}; name a new folder with "
+            f"{place} is there already and holds {listed(others)}; name a new folder with "
             "--checkpoint, so that nothing is lost that may still be of use"
         )
 
@@ -250,8 +249,8 @@ def _write(
         _refuse_taken_folder(settings, spark)
         make_private(place, alone=(settings.master or "local").startswith("local"))
         # Left by a recovery that was interrupted, or that nothing was run on.
-        remove(spark, f"{place}/{METADATA_FILE}")
-        remove(spark, f"{place}/{FOLDER}")
+        for name in (METADATA_FILE, FOLDER):
+            remove(spark, f"{place}/{name}")
         with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
             state = Path(folder, "state")
             write_state(state, published, shards=report.shards)
@@ -275,11 +274,9 @@ def _write(
         raise RecoverError(unreachable(place, innermost_line(reason))) from reason
 
 
-def _mark(
-    sink: TransactionalSink, settings: Settings, report: RecoverReport, last: CommitMarker
-) -> None:
-    marker = CommitMarker(
-        query=settings.query_name,
+def _mark(sink: TransactionalSink, report: RecoverReport, last: CommitMarker) -> None:
+    marker = replace(
+        last,
         checkpoint_id=report.checkpoint_id or "",
         batch=-1,
         count=0,
@@ -287,7 +284,6 @@ def _mark(
         offsets={},
         release=RELEASE,
         shards=report.shards,
-        default_policy=last.default_policy,
         positions=report.positions,
         recovered_from=report.recovered_from,
         topic_ids=report.topic_ids,
@@ -308,15 +304,13 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parts: list[list[str]] = [[] for _ in range(shards)]
-    for cluster_id in published.cluster_ids:
-        parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
     schema = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())])
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False) as writer:
-        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+        for number, label in enumerate(shard_labels(shards)):
             entries = {
                 key: value
-                for cluster_id in cluster_ids
+                for cluster_id in published.cluster_ids
+                if zlib.crc32(cluster_id.encode()) % shards == number
                 for key, value in published.entries(cluster_id)
             }
             for key, value in first_writes(entries) if entries else ():
