@@ -108,6 +108,9 @@ class _Audit:
         if chain.entries and not chain.is_whole:
             self._stop("what was before is not known")
         self._has_gaps = False  # of some batch without a replay not all messages are there
+        for place, start in chain.starts.items():
+            for output in history.outputs({place: (0, start - 1)}):
+                self._order.begin_behind(output)
         for (topic, partition), (begin, _) in history.spans.items():
             found = f"{topic}/{partition} begins at offset {begin}"
             if begin > 0 and topic in (*COMPACTED, ASSIGNER_COMMITS):
@@ -137,7 +140,6 @@ class _Audit:
     def end(self) -> None:
         """Check what can be known only when everything was seen."""
         prefix = self._history.prefix
-        self._history.outputs({at: (0, start - 1) for at, start in self._chain.starts.items()})
         for entry in self._chain.entries[self._chain.count :]:
             for output in self._history.outputs(reads_of(entry.marker, prefix)):
                 self._latest.found(output)

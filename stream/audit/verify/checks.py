@@ -38,6 +38,12 @@ class PartitionOrder:
         self._counts = Counter(topic for topic, _ in self._begins)  # of partitions
         self._misfits: defaultdict[str, list[tuple[int, Output]]] = defaultdict(list)
 
+    def begin_behind(self, output: Output) -> None:
+        """A message of a batch whose marker has expired."""
+        if output.fault is None:
+            last = self.reached.get(output.place, -1)
+            self.reached[output.place] = max(last, output.at.offset or 0)
+
     def follow(self, index: int, output: Output) -> None:
         """The next message."""
         (topic, partition), offset = output.place, output.at.offset or 0

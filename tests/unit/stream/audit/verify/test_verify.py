@@ -107,11 +107,11 @@ def test_needs_and_rules_are_replayed(seed: int, lives: Callable[[int], Life]) -
     assert replayed(report) == len(report.labels) > 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 221, 617])  # of these two markers have expired
 def test_nothing_is_found_whatever_has_expired(seed: int) -> None:
     """Retention drops the beginnings of any topics, compaction what it may."""
     draw = random.Random(seed)
-    topics = written(seed % HISTORIES, recover=draw.random() < 0.3).topics
+    topics = written(seed, recover=draw.random() < 0.3).topics
     if draw.random() < 0.7:
         topics.compact(draw)
     expired = [name for name in [*INPUTS, *ANSWERS, "assigner-audit"] if draw.random() < 0.5]
