@@ -120,6 +120,7 @@ class _Pages:
         cluster_id = (request.view_args or {}).get("cluster_id")
         return {
             "trouble": self._live.trouble,
+            "is_loaded": self._live.is_loaded,
             "last": self._last(),
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
@@ -142,7 +143,7 @@ class _Pages:
                 number = f"{known.version}.{self._moves_version()}"
             else:
                 number = str(known.cluster(cluster_id).version)
-        return f"{self._token}.{number}.{int(self._live.trouble is not None)}"
+        return f"{self._token}.{number}.{self._live.trouble is None}.{self._live.is_loaded}"
 
     def _moves_version(self) -> str:
         moves, run = self._live.moves, self._live.moves.run

@@ -51,6 +51,7 @@ class Live:
     def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
         self.connection = connection
         self.trouble: str | None = None  # why nothing new is read
+        self.is_loaded = False  # all that was there at the start is known
         self.moves = MovesFollower(moved or connection)
         self._lock = threading.RLock()
         self._known = Known()
@@ -59,7 +60,7 @@ class Live:
         self._opened: _Readers | None = None
 
     def __enter__(self) -> Self:
-        self._opened = _Readers(self.connection, self._known)
+        self._opened = _Readers(self.connection)
         self._thread.start()
         self.moves.start()
         return self
@@ -83,19 +84,27 @@ class Live:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                if self._opened is None:
-                    known = Known(first_version=self._known.version + 1)
-                    self._opened = _Readers(self.connection, known)
-                    with self._lock:
-                        self._known = known
-                with self._opened.stack:
-                    self._follow(self._opened)
+                readers, self._opened = self._opened or _Readers(self.connection), None
+                with readers.stack:
+                    self._load(readers)
+                    self._follow(readers)
             except RenewedError:
                 pass  # Read again at once.
             except AssignerError as reason:
                 self.trouble = str(reason)
                 self._stopping.wait(RETRY_SECONDS)
-            self._opened = None
+
+    def _load(self, readers: _Readers) -> None:
+        """Read what is there; it is shown meanwhile if nothing was known before."""
+        known = Known(first_version=self._known.version + 1) if self._known.version else self._known
+        for reader in (readers.states, readers.answers):
+            for topic, message in reader.drain_messages():
+                with self._lock:
+                    known.take(topic, message)
+                if self._stopping.is_set():
+                    return
+        with self._lock:
+            self._known, self.is_loaded = known, True
 
     def _follow(self, readers: _Readers) -> None:
         probe_at = 0.0
@@ -116,15 +125,12 @@ class Live:
 
 
 class _Readers:
-    """The state, and of answers the last: all that is there is read. Open until `stack` is."""
+    """The state from its beginning; of answers, the last. Open until `stack` is closed."""
 
-    def __init__(self, connection: Connection, known: Known) -> None:
+    def __init__(self, connection: Connection) -> None:
         with ExitStack() as stack:
             self.states = stack.enter_context(Reader(connection, STATE_TOPICS, from_beginning=True))
             self.answers = stack.enter_context(Reader(connection, ANSWER_TOPICS, back=BACK))
-            for reader in (self.states, self.answers):
-                for topic, message in reader.drain_messages():
-                    known.take(topic, message)
             self.stack = stack.pop_all()
 
     def gathered(self, stopping: threading.Event) -> list[tuple[str, Message]]:

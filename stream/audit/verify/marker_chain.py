@@ -202,7 +202,10 @@ def _entries(history: History, report: AuditReport) -> list[Entry]:
     for read in history.markers:
         try:
             if read.key != history.query.encode():
-                raise DecodeError(DeadLetterCode.KEY_MISMATCH, f"the key is {read.key!r}")
+                raise DecodeError(
+                    DeadLetterCode.KEY_MISMATCH,
+                    f"the key is {read.key!r}; expected {history.query!r}",
+                )
             marker = _decoded(read.value or b"")
         except DecodeError as error:
             expected = f"a marker of query {history.query!r}"

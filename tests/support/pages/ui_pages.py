@@ -75,6 +75,7 @@ class Still:
         self._known = known
         self._lock = threading.RLock()
         self.trouble = trouble
+        self.is_loaded = True
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
         self.moves = MovesFollower(self.connection)
         self.moves.is_read = True

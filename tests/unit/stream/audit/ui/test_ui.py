@@ -217,10 +217,12 @@ def test_a_foreign_name_for_this_machine_is_refused() -> None:
 
 
 def test_a_page_says_when_it_is_not_up_to_date() -> None:
-    """What is shown may be old."""
-    still = Still(Known(), trouble="no Kafka broker answers").as_live()
-    page = read(make_app(still).test_client(), "/")
-    assert "Nothing new is read. no Kafka broker answers" in page.text
+    """What is shown may be old, or half of a picture."""
+    still = Still(Known(), trouble="no Kafka broker answers")
+    pages = make_app(still.as_live()).test_client()
+    assert "Nothing new is read. no Kafka broker answers" in read(pages, "/").text
+    still.trouble, still.is_loaded = None, False
+    assert "The topics are being read" in read(pages, "/").text
 
 
 def test_a_version_changes_with_its_cluster_alone() -> None:
