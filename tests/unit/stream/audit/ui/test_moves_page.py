@@ -7,11 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from flask.testing import FlaskClient
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
+from spu_assigner.stream.audit.ui import live
 from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import Known
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import begun_run
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.moves_record import SILENT_SECONDS, move_of
 from support.pages.ui_pages import Still, read
 
@@ -145,3 +150,23 @@ def test_a_partition_is_under_way_while_its_wave_is() -> None:
         assert move_of(run, *other) is None
     assert move_of(replace(run, state=MovesState.CANCELLED), "c1", topic, 1) is None
     assert move_of(None, "c1", topic, 1) is None
+
+
+@pytest.mark.parametrize("servers", ["jobs:9092", "others:9092"])
+def test_moves_are_read_from_the_cluster_of_the_topics(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the prefix of the job, as `apply --moves` records them."""
+    given: list[Connection] = []
+
+    def noted(connection: Connection, *, moved: Connection) -> None:
+        given.extend((connection, moved))
+        raise ClientError("enough is known")
+
+    monkeypatch.setattr(live, "Live", noted)
+    target = "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS"
+    environ = {} if servers == "jobs:9092" else {target: servers}
+    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--topic-prefix", "p-"]
+    assert "enough is known" in CliRunner().invoke(cli, asked, env=environ).stderr
+    found = [(each.bootstrap_servers, each.prefix) for each in given]
+    assert found == [("jobs:9092", "p-"), (servers, "p-")]

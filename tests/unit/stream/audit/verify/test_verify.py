@@ -234,14 +234,13 @@ def test_a_recovery_from_another_batch_than_the_last_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "kind"),
-    [(AUDIT, FindingKind.MARKER), (COMMITS, FindingKind.COMMITS)],
+    ("log", "kind"), [(AUDIT, FindingKind.MARKER), (COMMITS, FindingKind.COMMITS)]
 )
 def test_a_marker_whose_headers_say_otherwise_is_found(log: Log, kind: FindingKind) -> None:
     """Who routes by headers must not read of another batch than who reads the marker."""
     topics = written(5).topics
     read = topics.logs[log][1]
-    headers = tuple((key, b"elsewhere" if key == "ce_id" else text) for key, text in read.headers)
+    headers = (*read.headers[:1], ("ce_id", b"elsewhere"), *read.headers[2:])
     topics.logs[log][1] = read._replace(headers=headers)
     finding, *_ = verify(topics.history()).findings
     assert finding.kind is kind
