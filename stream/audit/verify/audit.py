@@ -18,10 +18,6 @@ In each way: every message is of a batch that has a marker, is there once, in it
 the order of batches. Without the inputs only the digest distinguishes a map that compaction took
 from one that was lost.
 
-An event without any answer (a copy of one that is remembered) leaves no message. Its place among
-the others follows from the inputs alone, in the order in which the job merges them; the replay
-merges them likewise, and the digest shows that it did.
-
 From a batch of another release on nothing is replayed, since other bytes may be right there
 (schemas, policies that changed). Over an input topic that was deleted and recreated only the
 markers are checked: by offsets the events of the old topic cannot be told from those of the new.
