@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -205,12 +206,12 @@ def spark_jvm(java: Java, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium, one for the whole run; a test opens pages of its own and closes them."""
-    from support.pages.browser import BrowserError, open_browser
+    from support.pages.browser import open_browser
 
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(open_browser())
-        except BrowserError as reason:
+        except (OSError, subprocess.SubprocessError) as reason:
             if os.environ.get("CI"):
                 raise
             pytest.skip(f"no browser can be had: {reason}")

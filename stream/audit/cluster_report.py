@@ -1,8 +1,7 @@
-"""What `inspect` and `ui` report of a cluster: one model, the numbers once, as plain data; and the
-topic that `explain` and `ui` explain.
+"""What `inspect` and `ui` report of a cluster, as plain data; and the topic that `explain` reads.
 
-`inspect` prints it as JSON, field by field, or as tables; `ui` draws it. The fields are a promise:
-names and meanings stay, later releases only add some. Nothing is left out or cut here.
+`inspect` prints it as JSON or as tables; `ui` draws it. The fields are a promise: names and
+meanings stay, later releases only add some.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Order, Wait
+from spu_assigner.core.base.records import Order, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -175,12 +174,14 @@ def rack_loads(loads: Sequence[Report]) -> list[Report]:
 
 def waiting_requests(state: ClusterState) -> list[Report]:
     """What waits, as it will be served: repairs first."""
-    return [
-        {name: getattr(each, name) for name in WAITING_FIELDS}
-        for each in sorted(
-            state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
-        )
-    ]
+    by_turn = sorted(
+        state.waiting.values(), key=lambda each: (each.kind is Wait.CREATE, each.sequence)
+    )
+    return [waiting_fields(each) for each in by_turn]
+
+
+def waiting_fields(waiting: Waiting) -> Report:
+    return {name: getattr(waiting, name) for name in WAITING_FIELDS}
 
 
 def topic_summary(state: ClusterState, name: str) -> Report:
@@ -261,14 +262,9 @@ def read_topic(
 
 def _size(topic: Topic) -> tuple[int, int, int]:
     """Its partitions, its replicas, and how many lists are shorter than they are to be."""
-    lists = topic.replicas.lists()
-    width = lists.matrix.shape[1]
-    if not lists.ragged and topic.wanted_lengths is None:
-        short = len(lists) if width < topic.replication_factor else 0
-        return len(lists), len(lists) * width, short
-    lengths = lists.lengths()
-    pairs = zip(lengths, topic.lengths_wanted(len(lists)), strict=True)
-    return len(lists), sum(lengths), sum(found < wanted for found, wanted in pairs)
+    lengths = np.array(topic.replicas.lists().lengths())
+    short = lengths < np.array(topic.lengths_wanted(len(lengths)))
+    return len(lengths), int(lengths.sum()), int(short.sum())
 
 
 def _diverse(state: ClusterState) -> int:

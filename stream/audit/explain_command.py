@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -11,7 +10,6 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.config.command_options import (
     broker_options,
     output_option,
-    with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
     from spu_assigner.stream.kafka.config.command_options import Form
 
 PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
-_WAITING_FIELDS: Final = (
-    *("kind", "sequence", "cause", "partitions", "replication_factor", "policy"),
-)
 
 
 @click.command()
@@ -31,7 +26,6 @@ _WAITING_FIELDS: Final = (
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @output_option
 @broker_options
-@with_target
 def explain(
     *,
     cluster: str,
@@ -39,7 +33,6 @@ def explain(
     partition: int | None,
     output: Form,
     connection: Connection,
-    target_connection: Connection | None,
 ) -> int:
     """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
@@ -47,9 +40,6 @@ def explain(
     for each replica which position of which order was read, and which SPUs were passed over and
     why: offline, leaving, saturated, on the same rack, in the list already. Of a repair or
     rebalance: the SPUs that lost and received replicas. It also reports what cannot be known.
-
-    A partition that is being moved has a line; SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS names the
-    Kafka cluster that has the record of the moves, if it is not the job's.
 
     With --output json one line for each partition and each retained revision that set its list
     (type "explanation"; its fields are those of `simulate --explain`), or what the topic waits for
@@ -79,31 +69,15 @@ def explain(
                 decision=decision,
             )
             click.echo(line)
-    if output == "table":
-        if left := len(partitions) - len(shown):
-            click.echo(f"… {left} more (name one, or all with --output json)")
-        _print_moves(connection.to_target(target_connection), cluster, topic, partitions)
+    if left := len(partitions) - len(shown):
+        click.echo(f"… {left} more (name one, or all with --output json)")
     return 0
-
-
-def _print_moves(connection: Connection, cluster_id: str, topic: str, partitions: range) -> None:
-    """A line for each partition that is being moved; none where that is not known."""
-    from spu_assigner.stream.kafka.errors import ClientError
-    from spu_assigner.stream.kafka.moves_record import latest_run, move_of
-
-    with suppress(ClientError):
-        run = latest_run(connection)
-        for partition in partitions:
-            if (move := move_of(run, cluster_id, topic, partition)) is not None:
-                click.echo(
-                    f"{cluster_id}/{topic} partition {partition} is in the wave that is being "
-                    f"moved: {list(move.before)} → {list(move.after)}"
-                )
 
 
 def _waiting(state: ClusterState, topic: str, output: Form) -> str:
     """What a topic without a map waits for."""
     from spu_assigner.core.explain.decisions import why_it_waits
+    from spu_assigner.stream.audit.cluster_report import waiting_fields
 
     waiting = state.waiting[topic]
     code, message = None, "nothing stands in its way; the next event of the cluster will serve it"
@@ -113,8 +87,7 @@ def _waiting(state: ClusterState, topic: str, output: Form) -> str:
         line = {
             "type": "waiting",
             "cluster_id": state.cluster_id,
-            "topic": topic,
-            **{name: getattr(waiting, name) for name in _WAITING_FIELDS},
+            **waiting_fields(waiting),
             "code": code,
             "message": message,
         }

@@ -22,8 +22,8 @@ import hashlib
 import tempfile
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker, RecoveredFrom
+from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.checkpoint.files import (
     Files,
@@ -60,7 +61,7 @@ from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.session import command_session
-from spu_assigner.stream.job.shard.published import PublishedError, PublishedState, read_published
+from spu_assigner.stream.job.shard.published import PublishedState, read_published
 from spu_assigner.stream.job.shard.state_log import first_writes
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HELD_SECONDS_MAX: Final = 30.0  # that other producers' transactions are waited for
-LOOKS_MAX: Final = 3  # of a dry run, while a job writes
 APPLICATION: Final = "spu-assigner-recover"
 _OWN_NAMES: Final = frozenset({METADATA_FILE, FOLDER})  # all that a recovery leaves
 
@@ -139,15 +139,8 @@ def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
     Raises:
         AssignerError: it could not be done, as `recover` says it.
     """
-    place = absolute(settings.checkpoint)
-    _refuse_taken_folder(place)
-    for _ in range(LOOKS_MAX - 1):
-        marker = last_marker(settings)
-        with suppress(PublishedError):  # A running job may have sent a batch between the topics.
-            report, _ = _read(settings, place, marker, skip_lost=skip_lost)
-            if last_marker(settings) == marker:
-                return report
-    return _read(settings, place, last_marker(settings), skip_lost=skip_lost)[0]
+    _refuse_taken_folder(settings)
+    return _read(settings, last_marker(settings), skip_lost=skip_lost)[0]
 
 
 def recover(
@@ -167,18 +160,17 @@ def recover(
         FencedError: another process has taken over meanwhile.
         AssignerError: Kafka, Java or the place cannot be reached.
     """
-    place = absolute(settings.checkpoint)
-    _refuse_taken_folder(place)
+    _refuse_taken_folder(settings)
     _check_topics(settings)
     sink = TransactionalSink(settings, shards=settings.shards or 0)
     try:
         last = _required(sink.take_over(), settings)
-        report, published = _read(settings, place, last, skip_lost=skip_lost)
+        report, published = _read(settings, last, skip_lost=skip_lost)
         report = replace(report, checkpoint_id=str(uuid.uuid4()))
-        with command_session(spark, place, application=APPLICATION) as session:
+        with command_session(spark, report.checkpoint, application=APPLICATION) as session:
             _write(session, settings, report, published)
         armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
-        _mark(sink, settings, report, last)
+        _mark(sink, report, last)
     finally:
         sink.close()
     return report
@@ -201,23 +193,21 @@ def _required(marker: CommitMarker | None, settings: Settings) -> CommitMarker:
 
 
 def _read(
-    settings: Settings, place: str, marker: CommitMarker, *, skip_lost: bool
+    settings: Settings, marker: CommitMarker, *, skip_lost: bool
 ) -> tuple[RecoverReport, PublishedState]:
     """Read and check all that a new checkpoint is made of."""
     positions, topic_ids, skipped = retained_positions(
         settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
-    counts = dict.fromkeys(("clusters", "spus", "topics", "partitions", "waiting"), 0)
+    counts: Counter[str] = Counter()
     for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
         state = published.restored(cluster_id)
-        counts["clusters"] += 1
-        counts["spus"] += len(state.spus)
-        counts["topics"] += len(state.topics)
-        counts["partitions"] += sum(len(each.replicas.lists()) for each in state.topics.values())
-        counts["waiting"] += len(state.waiting)
+        lists = sum(len(each.replicas.lists()) for each in state.topics.values())
+        counts.update(clusters=1, spus=len(state.spus), topics=len(state.topics))
+        counts.update(partitions=lists, waiting=len(state.waiting))
     report = RecoverReport(
-        checkpoint=place,
+        checkpoint=absolute(settings.checkpoint),
         checkpoint_id=None,
         recovered_from=RecoveredFrom(checkpoint_id=marker.checkpoint_id, batch=marker.batch),
         shards=settings.shards or marker.shards,
@@ -225,13 +215,14 @@ def _read(
         topic_ids=topic_ids,
         skipped=skipped,
         messages=published.messages,
-        **counts,
+        **{name: counts[name] for name in ("clusters", "spus", "topics", "partitions", "waiting")},
     )
     return report, published
 
 
-def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
+def _refuse_taken_folder(settings: Settings, files: Files | None = None) -> None:
     """A place on this machine is checked at once; others only with Spark, which takes seconds."""
+    place = absolute(settings.checkpoint)
     if files is None and not is_local(place):
         return
     try:
@@ -240,10 +231,9 @@ def _refuse_taken_folder(place: str, files: Files | None = None) -> None:
         raise FolderTakenError(
             f"{place} is no folder: {reason.strerror}; name a new folder with --checkpoint"
         ) from reason
-    others = sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES)
-    if others:
+    if others := sorted({each for each in names if not each.startswith(".")} - _OWN_NAMES):
         raise FolderTakenError(
-            f"{place} is there already and holds {', '.join(others[:5])}; name a new folder with "
+            f"{place} is there already and holds {listed(others)}; name a new folder with "
             "--checkpoint, so that nothing is lost that may still be of use"
         )
 
@@ -256,11 +246,11 @@ def _write(
 
     place = report.checkpoint
     try:
-        _refuse_taken_folder(place, spark)
+        _refuse_taken_folder(settings, spark)
         make_private(place, alone=(settings.master or "local").startswith("local"))
         # Left by a recovery that was interrupted, or that nothing was run on.
-        remove(spark, f"{place}/{METADATA_FILE}")
-        remove(spark, f"{place}/{FOLDER}")
+        for name in (METADATA_FILE, FOLDER):
+            remove(spark, f"{place}/{name}")
         with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
             state = Path(folder, "state")
             write_state(state, published, shards=report.shards)
@@ -284,11 +274,9 @@ def _write(
         raise RecoverError(unreachable(place, innermost_line(reason))) from reason
 
 
-def _mark(
-    sink: TransactionalSink, settings: Settings, report: RecoverReport, last: CommitMarker
-) -> None:
-    marker = CommitMarker(
-        query=settings.query_name,
+def _mark(sink: TransactionalSink, report: RecoverReport, last: CommitMarker) -> None:
+    marker = replace(
+        last,
         checkpoint_id=report.checkpoint_id or "",
         batch=-1,
         count=0,
@@ -296,7 +284,6 @@ def _mark(
         offsets={},
         release=RELEASE,
         shards=report.shards,
-        default_policy=last.default_policy,
         positions=report.positions,
         recovered_from=report.recovered_from,
         topic_ids=report.topic_ids,
@@ -317,15 +304,13 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parts: list[list[str]] = [[] for _ in range(shards)]
-    for cluster_id in published.cluster_ids:
-        parts[zlib.crc32(cluster_id.encode()) % shards].append(cluster_id)
     schema = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())])
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False) as writer:
-        for label, cluster_ids in zip(shard_labels(shards), parts, strict=True):
+        for number, label in enumerate(shard_labels(shards)):
             entries = {
                 key: value
-                for cluster_id in cluster_ids
+                for cluster_id in published.cluster_ids
+                if zlib.crc32(cluster_id.encode()) % shards == number
                 for key, value in published.entries(cluster_id)
             }
             for key, value in first_writes(entries) if entries else ():

@@ -49,11 +49,10 @@ def recover(*, skip_lost: bool, dry_run: bool, yes: bool, output: str, **flags: 
                 "there is no terminal to confirm on; give --yes, or look with --dry-run"
             )
         if not yes:
-            marker = rebuild.last_marker(settings)
+            last = rebuild.last_marker(settings)
             click.confirm(
-                f"The last batch of query {settings.query_name!r} is {marker.batch} of checkpoint "
-                f"{marker.checkpoint_id}. A job that still runs is fenced, and that checkpoint "
-                "cannot be used any more. Continue?",
+                f"A job of query {settings.query_name!r} that still runs is fenced, and checkpoint "
+                f"{last.checkpoint_id} (batch {last.batch}) cannot be used any more. Continue?",
                 abort=True,
             )
         report = rebuild.recover(settings, skip_lost=skip_lost)

@@ -14,7 +14,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 from spu_assigner.core.base.constraints import Constraints, Taint
-from spu_assigner.stream.audit.cluster_report import WAITING_FIELDS, Report
+from spu_assigner.stream.audit.cluster_report import Report
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 
@@ -43,39 +43,42 @@ def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[Render
     for cluster in clusters[:ROWS_SHOWN]:
         yield Text()
         yield _lines({name: each for name, each in cluster.items() if name not in _APART})
-        if cluster["detail"] is not None:
-            yield from _details(cluster["detail"], cluster["topic"], asked_topic)
+        if (detail := cluster["detail"]) is None:
+            continue
+        if asked_topic is None:
+            yield from _details(detail)
+        if cluster["topic"] is not None:
+            yield from _map(cluster["topic"], detail["spus"])
+        waiting = [each for each in detail["waiting"] if asked_topic in (None, each["topic"])]
+        if waiting:
+            yield _table("waiting", waiting)
     if len(clusters) > ROWS_SHOWN:
         yield Text(f"\n{_more(len(clusters))}")
 
 
-def _details(detail: Report, found: Report | None, asked: str | None) -> Iterator[RenderableType]:
-    if asked is None:
-        yield _table("racks", detail["racks"])
-        yield _table("spus", detail["spus"], _SPU_FIELDS)
-        yield _table("topics", detail["topics"], _TOPIC_FIELDS)
-        lists = sum(each["partitions"] for each in detail["topics"])
-        on_racks = detail["lists_on_distinct_racks"]
-        yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
-    if found is not None:
-        yield Text()
-        yield _lines(found["summary"])
-    waiting = [each for each in detail["waiting"] if asked in (None, each["topic"])]
-    if waiting:
-        yield _table("waiting", waiting, WAITING_FIELDS)
-    if found is not None:
-        racks = {each["spu_id"]: each["rack"] or "-" for each in detail["spus"]}
-        has_racks = any(each["rack"] is not None for each in detail["spus"])
-        rows = [
-            {
-                "partition": number,
-                "replicas": replicas,
-                "racks": [racks.get(each, "-") for each in replicas] if has_racks else (),
-                "cores": found["cores"][number] if found["cores"] else (),
-            }
-            for number, replicas in enumerate(found["lists"][: ROWS_SHOWN + 1])
-        ]
-        yield _table("map", rows, count=len(found["lists"]))
+def _details(detail: Report) -> Iterator[RenderableType]:
+    yield _table("racks", detail["racks"])
+    yield _table("spus", detail["spus"], _SPU_FIELDS)
+    yield _table("topics", detail["topics"], _TOPIC_FIELDS)
+    lists = sum(each["partitions"] for each in detail["topics"])
+    on_racks = detail["lists_on_distinct_racks"]
+    yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
+
+
+def _map(found: Report, spus: Sequence[Report]) -> Iterator[RenderableType]:
+    yield Text()
+    yield _lines(found["summary"])
+    racks = {each["spu_id"]: each["rack"] for each in spus if each["rack"] is not None}
+    rows = [
+        {
+            "partition": number,
+            "replicas": replicas,
+            "racks": [racks.get(each, "-") for each in replicas] if racks else (),
+            "cores": found["cores"][number] if found["cores"] else (),
+        }
+        for number, replicas in enumerate(found["lists"])
+    ]
+    yield _table("map", rows)
 
 
 def _lines(values: Mapping[str, Any]) -> Text:
@@ -88,21 +91,14 @@ def _lines(values: Mapping[str, Any]) -> Text:
     return Text("\n".join(pair.rstrip() for pair in pairs))
 
 
-def _table(
-    title: str,
-    rows: Sequence[Report],
-    fields: Sequence[str] | None = None,
-    *,
-    count: int | None = None,
-) -> Table:
+def _table(title: str, rows: Sequence[Report], fields: Sequence[str] = ()) -> Table:
     """Rows with these fields, or all, of which some row has something to say."""
-    count = len(rows) if count is None else count
     table = Table(
         title=f"\n{title}",
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
-        caption=_more(count) if count > ROWS_SHOWN else None,
+        caption=_more(len(rows)) if len(rows) > ROWS_SHOWN else None,
         caption_justify="left",
         show_edge=False,
         pad_edge=False,

@@ -1,21 +1,23 @@
 """The checks of `spu-assigner doctor`: the job's own, and those that only a person wants.
 
-They run one after the other, in a thread of their own, until a deadline:
-- An error that a check raises is a finding, with the code of the error's class. It stops no other
-  check; one that needs what failed is "not checked, because …".
-- At the deadline the check that has not ended is a finding, and those after it are not made. The
-  thread is a daemon: nothing waits for a silent name server or broker.
+They run one after the other, in a daemon thread, until a deadline. An error that a check raises is
+a finding, with the code of the error's class; a check that needs what failed is not made. At the
+deadline the check that has not ended is a finding, and those after it are not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.audit.doctor.codes import rules
-from spu_assigner.stream.audit.doctor.look import DoctorFinding, DoctorLook, NotCheckedError
+from spu_assigner.stream.audit.doctor.look import (
+    DoctorFinding,
+    DoctorLook,
+    NotCheckedError,
+    finding_of,
+)
 from spu_assigner.stream.audit.doctor.own_checks import (
     look_at_batches,
     look_at_checkpoint,
@@ -33,7 +35,7 @@ from spu_assigner.stream.job.start_checks import (
     JAVA,
     KAFKA,
     MARKER,
-    START_CHECKS,
+    METRICS,
     StartCheck,
     make,
 )
@@ -50,49 +52,33 @@ class DoctorCheck:
     needs: Sequence[str] = ()
 
 
-# What a check of the job's is made with here, if more is to be done than the job does.
-_OWN: Final[Mapping[str, Callable[[DoctorLook], str]]] = {
-    KAFKA.name: look_at_kafka,
-    CHECKPOINT.name: look_at_checkpoint,
-    INPUT.name: look_at_input,
-}
-_ROLES: Final[Mapping[str, Collection[Role]]] = {
-    KAFKA.name: tuple(Role),
-    JAVA.name: (Role.JOB, Role.RECOVERER),
-}
+def _of_the_job(
+    check: StartCheck,
+    look: Callable[[DoctorLook], str] | None = None,
+    roles: Collection[Role] = (Role.JOB,),
+) -> DoctorCheck:
+    """A check of the job's start, made as the job makes it, or with more done than that."""
+    return DoctorCheck(
+        name=check.name,
+        look=look or (lambda given: make(check, given.start)),
+        roles=roles,
+        needs=check.needs if check is JAVA else ("settings", *check.needs),
+    )
 
 
-def _as_the_job(check: StartCheck) -> Callable[[DoctorLook], str]:
-    return lambda look: make(check, look.start)
-
-
-def _of_the_job() -> list[DoctorCheck]:
-    """The list that the job goes through at its start."""
-    found = []
-    for check in START_CHECKS:
-        needs = check.needs if check is JAVA else ("settings", *check.needs)
-        found.append(
-            DoctorCheck(
-                name=check.name,
-                look=_OWN.get(check.name) or _as_the_job(check),
-                roles=_ROLES.get(check.name, (Role.JOB,)),
-                needs=needs,
-            )
-        )
-    return found
-
-
+_HAS_JAVA: Final = (Role.JOB, Role.RECOVERER)
+_MOVES: Final = (Role.APPLIER, Role.MOVER)
 CHECKS: Final = (
     DoctorCheck(name="settings", look=look_at_settings, roles=tuple(Role)),
-    DoctorCheck(name="jars", look=look_at_jars, roles=_ROLES[JAVA.name]),
-    *_of_the_job(),
+    DoctorCheck(name="jars", look=look_at_jars, roles=_HAS_JAVA),
+    _of_the_job(JAVA, roles=_HAS_JAVA),
+    _of_the_job(METRICS),
+    _of_the_job(KAFKA, look_at_kafka, tuple(Role)),
+    _of_the_job(CHECKPOINT, look_at_checkpoint),
+    _of_the_job(MARKER),
+    _of_the_job(INPUT, look_at_input),
     DoctorCheck(name="batches", look=look_at_batches, needs=(MARKER.name,)),
-    DoctorCheck(
-        name="target",
-        look=look_at_target,
-        roles=(Role.APPLIER, Role.MOVER),
-        needs=(KAFKA.name,),
-    ),
+    DoctorCheck(name="target", look=look_at_target, roles=_MOVES, needs=(KAFKA.name,)),
 )
 
 
@@ -154,12 +140,8 @@ def run_checks(
     late = [check.name for check in wanted[len(found) :]]
     for name in late:
         message = f"the check of {late[0]} did not end in time"
-        is_first = name == late[0]
-        rule = rules()["D002"]
-        finding = DoctorFinding(rule=rule, message=message, fix=rule.fix)
-        found.append(
-            CheckReport(name=name, findings=(finding,) if is_first else (), not_checked=message)
-        )
+        findings = (finding_of("D002", message),) if name == late[0] else ()
+        found.append(CheckReport(name=name, findings=findings, not_checked=message))
     return found
 
 

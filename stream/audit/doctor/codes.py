@@ -75,12 +75,3 @@ def code_of(error: AssignerError) -> str:
     return next(
         _OF_ERRORS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _OF_ERRORS
     )
-
-
-def describe() -> str:
-    """The table of all rules in Markdown; what to do is said with each finding."""
-    lines = ["| code | name | what is found |", "| --- | --- | --- |"]
-    for rule in rules().values():
-        weight = "" if rule.severity == "fault" else " (a warning)"
-        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} |")
-    return "\n".join(lines)

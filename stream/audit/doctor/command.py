@@ -7,10 +7,8 @@ version, and to read a checkpoint on S3.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 SECONDS_MAX: Final = 10.0  # a sound installation takes one; a silent broker is given up before
 S3_SECONDS_MAX: Final = 60.0  # with a checkpoint that is read through Spark
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
-COLUMN: Final = 18  # where what was found begins
 MARKS: Final = {  # of a state: the mark and its colour
     "fault": ("✗", "red"),
     "warning": ("!", "yellow"),
@@ -121,26 +118,29 @@ def doctor(
 
 def _show(reports: Sequence[CheckReport]) -> None:
     """The checks as a table: state, name, what was found."""
-    width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 3, 0, 1))
     for report in reports:
         name = report.name
         for state, text in _texts(report):
             mark, colour = MARKS[state]
-            lead, name = f" {click.style(mark, fg=colour)}   {name:<13}", ""
-            for part in map(printable, text.split("\n")):
-                for line in wrap(part, max(20, width - COLUMN), break_on_hyphens=False) or [""]:
-                    click.echo(lead + line)
-                    lead = " " * COLUMN
+            table.add_row(Text(mark, style=colour), name, Text(text))
+            name = ""
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def _texts(report: CheckReport) -> Iterator[tuple[str, str]]:
     """What is said of a check, each with its state."""
     for finding in report.findings:
-        yield finding.rule.severity, f"{finding.rule.code} {finding.message}\n→ {finding.fix}"
+        message, fix = printable(finding.message), printable(finding.fix)
+        yield finding.rule.severity, f"{finding.rule.code} {message}\n→ {fix}"
     if report.state == "ok":
-        yield "ok", report.found
+        yield "ok", printable(report.found)
     elif report.state == "unchecked":
-        yield "unchecked", f"not checked, because {report.not_checked}"
+        yield "unchecked", f"not checked, because {printable(report.not_checked or '')}"
 
 
 def _verdict(reports: Sequence[CheckReport], *, faults: int, warnings: int) -> str:

@@ -26,6 +26,12 @@ class DoctorFinding:
     fix: str  # what to do about it here
 
 
+def finding_of(code: str, message: str, fix: str = "") -> DoctorFinding:
+    """A finding; what to do is the code's, unless it can be said better here."""
+    rule = rules()[code]
+    return DoctorFinding(rule=rule, message=message, fix=fix or rule.fix)
+
+
 @dataclass(slots=True, kw_only=True)
 class DoctorLook:
     """What all checks look at, and the findings of the one that runs."""
@@ -39,9 +45,7 @@ class DoctorLook:
     findings: list[DoctorFinding] = field(default_factory=list)
 
     def report(self, code: str, message: str, fix: str = "") -> None:
-        """Note a finding; what to do is the code's, unless it can be said better here."""
-        rule = rules()[code]
-        self.findings.append(DoctorFinding(rule=rule, message=message, fix=fix or rule.fix))
+        self.findings.append(finding_of(code, message, fix))
 
     def report_error(self, error: AssignerError) -> None:
         """Note an error: its line says what was found, and behind a semicolon what to do."""

@@ -9,18 +9,17 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.audit.doctor.look import DoctorLook, NotCheckedError
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.checkpoint.files import Files, batches_in, is_local, is_on_s3
+from spu_assigner.stream.job.checkpoint.files import batches_in, is_local, is_on_s3
 from spu_assigner.stream.job.marker_check import require_next
 from spu_assigner.stream.job.session import start_command_session
 from spu_assigner.stream.job.start_checks import CHECKPOINT, INPUT, KAFKA, StartLook, make
-from spu_assigner.stream.kafka.access import missing_options
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, AccessError, TopicsError, granting
 from spu_assigner.stream.kafka.open_transactions import ENDING, held_inputs
 from spu_assigner.stream.kafka.topic_admin import access_faults
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_name
-from spu_assigner.stream.local.jvm.jars import Group, JarError, require_jars
+from spu_assigner.stream.local.jvm.jars import Group, require_jars
 
 APPLICATION: Final = "spu-assigner-doctor"
 HELD_SECONDS: Final = 1.0  # a batch, or a producer's transaction, has ended by then
@@ -66,21 +65,20 @@ def look_at_kafka(look: DoctorLook) -> str:
             raise AccessError(
                 f"this user may not do what the {role} does: {lacking}; {granting(role)}"
             )
-        options = missing_options(admin, role, prefix=prefix)
     if missing := sorted(names - of_apply - {*present}):  # The first `apply` creates its own.
         raise TopicsError(f"missing {', '.join(missing)}; {CREATE_TOPICS}")
-    without = "".join(
-        f"; without what {command} alone needs ({', '.join(topics)})"
-        for command, topics in options.items()
-    )
-    return f"those of {role} on {counted(len(names), 'topic')}{without}"
+    return f"those of {role} on {counted(len(names), 'topic')}"
 
 
 def look_at_checkpoint(look: DoctorLook) -> str:
-    """As the job does, with Spark where only Spark can read."""
+    """As the job does, with Spark where only Spark can read: its session stays open for others."""
     start = look.start
     if is_on_s3(start.place):
-        start.files = _opened_on_s3(start)
+        try:
+            require_jars(["spark-local", "spark-s3"], start.environ)
+            start.files = start_command_session(start.place, application=APPLICATION)
+        except AssignerError as reason:
+            raise NotCheckedError(f"only Spark can read {start.place}: {reason}") from reason
     elif not is_local(start.place):
         raise NotCheckedError(f"the checkpoint is at {start.place}, where only Spark can read")
     found = make(CHECKPOINT, start)
@@ -89,19 +87,6 @@ def look_at_checkpoint(look: DoctorLook) -> str:
         return found
     newest = max(batches_in(start.files, f"{start.place}/offsets"), default=-1)
     return f"{start.place}, batch {newest} in {counted(start.shards, 'shard')}"
-
-
-def _opened_on_s3(start: StartLook) -> Files:
-    """A session, which takes seconds to start; it stays open for the checks that follow."""
-    try:
-        require_jars(["spark-local", "spark-s3"], start.environ)
-        return start_command_session(start.place, application=APPLICATION)
-    except JarError as reason:
-        raise NotCheckedError("the jars for a checkpoint on S3 are not there") from reason
-    except AssignerError as reason:
-        raise NotCheckedError(
-            f"only Spark can read {start.place}, and it does not start: {reason}"
-        ) from reason
 
 
 def _batch_next(start: StartLook) -> int:
@@ -123,14 +108,14 @@ def look_at_batches(look: DoctorLook) -> str:
         topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
         require_next(batch, marker, query=settings.query_name, topic=topic)
         return "nothing was sent yet"
-    if marker.batch == batch == now:
-        sent = (f"release {marker.release}", f"default policy {marker.default_policy}")
-        this = (f"release {RELEASE}", f"default policy {settings.default_policy.value}")
-        for then, new in zip(sent, this, strict=True):
-            if then != new:
-                look.report(
-                    "D508", f"batch {batch} is repeated; it was sent with {then}, now {new}"
-                )
+    policy = settings.default_policy.value
+    is_same = (marker.release, marker.default_policy) == (RELEASE, policy)
+    if marker.batch == batch == now and not is_same:
+        look.report(
+            "D508",
+            f"batch {batch} is repeated; it was sent with release {marker.release} and default "
+            f"policy {marker.default_policy}, now {RELEASE} and {policy}",
+        )
     return f"the next batch is {batch}"
 
 

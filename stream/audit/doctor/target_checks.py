@@ -35,32 +35,31 @@ def look_at_target(look: DoctorLook) -> str:
     except UnreachableError as reason:
         look.report("D601", f"the target: {str(reason).partition('; ')[0]}")
         raise NotCheckedError("the target does not answer") from reason
-    brokers, topics = sorted(found.brokers), sorted(found.topics)
     with Reassigner(connection) as kafka:
-        moving, throttles = kafka.ongoing(), _throttles(kafka, brokers, topics)
+        moving, throttles = kafka.ongoing(), _throttles(kafka, found.brokers, found.topics)
         run = latest_run(own.to_target(given)) if moving or throttles else None
         report_moves(look, moving, throttles, run, now_ms=time.time_ns() // 1_000_000)
-        lagging = 0
-        if look.role is Role.MOVER:
-            lagging = require_health(kafka, ())
+        lagging = require_health(kafka, ()) if look.role is Role.MOVER else 0
         kafka.require_rights(is_limited=True)
-    parts = [f"{address(connection.client())}, {len(brokers)} brokers, {len(topics)} topics"]
-    parts += [f"{counted(len(moving), 'partition')} being moved"] if moving else []
-    parts += throttles
-    parts += [counted(lagging, "under-replicated partition")] if lagging else []
-    return "; ".join(parts)
+    parts = [
+        f"{address(connection.client())}, {len(found.brokers)} brokers, {len(found.topics)} topics",
+        f"{counted(len(moving), 'partition')} being moved" if moving else "",
+        *throttles,
+        counted(lagging, "under-replicated partition") if lagging else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def _throttles(kafka: Reassigner, brokers: Collection[int], topics: Collection[str]) -> list[str]:
     """The limits of replication that are set: of each broker, and which topics name replicas."""
-    places: list[Place] = [(broker, rate) for broker in brokers for rate in RATES]
+    places: list[Place] = [(broker, rate) for broker in sorted(brokers) for rate in RATES]
     places += [(topic, setting) for topic in topics for setting in (LEADERS, FOLLOWERS)]
     values = {at: value for at, value in kafka.settings(places).items() if value}
-    lines = []
-    for broker in brokers:
-        rates = [f"{name}={value}" for (at, name), value in values.items() if at == broker]
-        if rates:
-            lines.append(f"broker {broker}: {', '.join(rates)}")
+    rates: dict[int | str, list[str]] = {}
+    for (at, name), value in values.items():
+        if not isinstance(at, str):
+            rates.setdefault(at, []).append(f"{name}={value}")
+    lines = [f"broker {broker}: {', '.join(found)}" for broker, found in rates.items()]
     if limited := sorted({at for at, _ in values if isinstance(at, str)}):
         lines.append(f"replicas of topics {listed(limited, NAMES_MAX)} are limited")
     return lines
@@ -81,19 +80,17 @@ def report_moves(
         throttles: a line for each limit that is set.
         run: what `apply --moves` has recorded last; None: nothing, or it cannot be seen.
     """
-    lives = (
-        run is not None and run.state is MovesState.RUNNING and not is_silent(run, now_ms=now_ms)
-    )
-    begun = {(each.topic, each.partition) for each in run.moves} if run is not None else set()
-    left = {} if lives else {at: each for at, each in moving.items() if at in begun}
+    is_over = run is None or run.state is not MovesState.RUNNING or is_silent(run, now_ms=now_ms)
+    begun = () if run is None else {(each.topic, each.partition) for each in run.moves}
+    left = {at: each for at, each in moving.items() if at in begun}
     others = {at: each for at, each in moving.items() if at not in begun}
-    if run is not None and left:
+    if run is not None and is_over and left:
         by_whom = f"by a run of `apply --moves` for cluster {run.cluster_id!r} that ended early"
         look.report("D604", _moving_text(left, by_whom), _resuming(run))
     if others:
         look.report("D604", _moving_text(others, "not by a running `apply --moves`"))
     elif throttles and not moving:
-        is_ours = run is not None and not lives and bool(run.throttles)
+        is_ours = run is not None and is_over and run.throttles
         look.report(
             "D603",
             f"no partition is being moved, and replication is limited: {'; '.join(throttles)}",

@@ -4,12 +4,11 @@ Rules:
 - It only reads: no other methods than GET and HEAD.
 - Nothing comes from elsewhere, and nothing foreign is taken for markup: templates escape, control
   characters are shown as what they are, and the policy in the header allows our own two files.
-- An address that makes no sense is a page that says so, with status 400 or 404.
+- An address of what is not there is a page that says so, with status 404.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.audit.cluster_report import (
@@ -32,12 +30,11 @@ from spu_assigner.stream.audit.cluster_report import (
     topic_summary,
     waiting_requests,
 )
-from spu_assigner.stream.audit.ui.known import ClusterDamagedError, Known
+from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
-from spu_assigner.stream.audit.ui.plot import chart
 from spu_assigner.stream.audit.ui.views import (
     ORDER_NAMES,
-    Reports,
+    bar_scale,
     found,
     moves_view,
     rack_colours,
@@ -50,14 +47,12 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
-from spu_assigner.stream.kafka.moves_record import move_of
+from spu_assigner.stream.kafka.moves_record import is_silent, move_of
 from werkzeug.exceptions import HTTPException
 
 FEW: Final = 10  # of what a cluster's page shows only the first
 MAP_ROWS: Final = 100  # partitions of a page
-PLOT_SPUS_MAX: Final = 1_000  # bars of one picture in a page: half a megabyte
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
-NUMBER_LENGTH_MAX: Final = 9
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -81,9 +76,15 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
     if is_loopback:
         app.before_request(_refuse_foreign_names)
     app.jinja_options = {"finalize": _shown, "trim_blocks": True, "lstrip_blocks": True}
-    app.jinja_env.filters.update(number=_number, share=_share, moment=_moment)
-    app.jinja_env.filters.update(size=_size, duration=duration_text)
-    app.jinja_env.filters.update(taint=taint_text, rules=rule_texts)
+    app.jinja_env.filters.update(
+        number=lambda value: f"{value:,.0f}",
+        share=lambda value: "–" if value is None else f"{value:.1%}",
+        moment=lambda ms: f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}",
+        size=lambda value: bytes_text(int(value)),
+        duration=duration_text,
+        taint=taint_text,
+        rules=rule_texts,
+    )
     app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)
@@ -96,8 +97,6 @@ class _Pages:
 
     def __init__(self, app: Flask, live: Live) -> None:
         self._live = live
-        self._reports = Reports()
-        self._explaining = threading.Lock()  # It reads the topics: one at a time.
         self._token = uuid4().hex[:8]  # A page of a process before is no page of this one.
         app.before_request(self._note_version)
         app.context_processor(self._common)
@@ -107,7 +106,6 @@ class _Pages:
             ("/clusters/<cluster_id>/topics", self.topics),
             ("/clusters/<cluster_id>/topics/<topic>", self.topic),
             ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
-            ("/clusters/<cluster_id>/waiting", self.waiting),
             ("/moves", self.moves),
             ("/dead-letters", self.dead_letters),
             ("/version", self.version),
@@ -121,12 +119,13 @@ class _Pages:
     def _common(self) -> dict[str, Any]:
         cluster_id = (request.view_args or {}).get("cluster_id")
         return {
-            "health": self._live.health,
+            "trouble": self._live.trouble,
+            "is_loaded": self._live.is_loaded,
             "last": self._last(),
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
             "cluster_id": cluster_id,
-            "watch": _link("version", cluster_id=cluster_id, of=self._moves_only()),
+            "watch": _link("version", cluster_id=cluster_id),
             "servers": self._live.connection.bootstrap_servers,
             "prefix": self._live.connection.prefix,
         }
@@ -137,25 +136,21 @@ class _Pages:
             last_ms = known.last_ms
         return (last_ms, max(0, _now_ms() - last_ms) / 1000) if last_ms else None
 
-    def _moves_only(self) -> str | None:
-        """Whether the page shows moves, and nothing of clusters."""
-        return "moves" if request.endpoint == "moves" or _text("of") == "moves" else None
-
     def _version(self, cluster_id: str | None) -> str:
-        health, number = self._live.health, self._moves_version()
-        if not self._moves_only():
-            with self._live.known() as known:
-                whole = known.version if cluster_id is None else known.cluster_version(cluster_id)
-            number = str(whole)
-        percent = 100 if health.is_loaded else 100 * health.read // max(health.total, 1)
-        return f"{self._token}.{number}.{percent}.{int(health.trouble is not None)}"
+        """Of a cluster's pages; without a cluster, of all others."""
+        with self._live.known() as known:
+            if cluster_id is None:
+                number = f"{known.version}.{self._moves_version()}"
+            else:
+                number = str(known.cluster(cluster_id).version)
+        return f"{self._token}.{number}.{self._live.trouble is None}.{self._live.is_loaded}"
 
     def _moves_version(self) -> str:
-        moves = self._live.moves
-        parts = (moves.has_topic, moves.is_read, moves.trouble is not None)
-        view = None if moves.run is None else moves_view(moves.run, now_ms=_now_ms())
-        at = () if view is None else (view["run"].recorded_at, view["is_silent"])
-        return "-".join(str(int(each)) for each in (*parts, *at))
+        moves, run = self._live.moves, self._live.moves.run
+        parts: list[int] = [moves.has_topic, moves.is_read, moves.trouble is not None]
+        if run is not None:
+            parts += [run.recorded_at, is_silent(run, now_ms=_now_ms())]
+        return "-".join(str(int(each)) for each in parts)
 
     @contextmanager
     def _cluster(self, cluster_id: str) -> Iterator[tuple[Known, ClusterState]]:
@@ -175,39 +170,36 @@ class _Pages:
         search, page = _text("q"), _page()
         with self._live.known() as known:
 
-            def row(cluster_id: str) -> tuple[str, Report | None]:
-                try:
-                    return cluster_id, self._reports.of(known, cluster_id)
-                except ClusterDamagedError:
-                    return cluster_id, None
+            def row(cluster_id: str) -> tuple[Report, int]:
+                return known.report(cluster_id), len(known.cluster(cluster_id).faults)
 
             rows = sliced(found(known.cluster_ids, search), page, row=row)
         return render_template("clusters.html", rows=rows, search=search, foreign=known.foreign)
 
     def cluster(self, cluster_id: str) -> str:
-        named = _text("order")
-        if named and named not in set(Order):
-            abort(400, f"order is {named!r}; expected {', '.join(Order)}")
         with self._cluster(cluster_id) as (known, state):
-            loads = spu_loads(state)
+            loads, about = spu_loads(state), known.cluster(cluster_id)
             view = {
-                "report": self._reports.of(known, cluster_id),
-                "ring": ring_view(state, loads, Order(named) if named else None),
-                "waiting": sliced(waiting_requests(state), 1, size=FEW),
-                "statuses": known.statuses(cluster_id)[:FEW],
-                "ring_events": known.ring_events(cluster_id)[:FEW],
-                "faults": known.faults(cluster_id),
+                "report": known.report(cluster_id),
+                "ring": ring_view(state, loads),
+                "waiting": sliced(waiting_requests(state), 1),
+                "statuses": about.statuses[: -FEW - 1 : -1],
+                "ring_events": about.ring_events[: -FEW - 1 : -1],
+                "faults": [
+                    f"{key.decode('utf-8', 'replace')}: {fault}"
+                    for key, fault in list(about.faults.items())[:FEW]
+                ],
             }
         racks = rack_loads(loads)
         return render_template(
             "cluster.html",
             **view,
             all_racks=racks,
-            racks=sliced(racks, _page("racks"), size=2 * FEW),
+            racks=sliced(racks, 1, size=2 * FEW),
             colours=rack_colours(loads),
             spus=sliced(loads, _page()),
+            scale=bar_scale(loads),
             has_resources=any(each["resources"] for each in loads),
-            chart=chart(loads) if 0 < len(loads) <= PLOT_SPUS_MAX else None,
         )
 
     def topics(self, cluster_id: str) -> str:
@@ -242,12 +234,11 @@ class _Pages:
 
     def explain(self, cluster_id: str, topic: str) -> str:
         """Read again from the topics, as the command `explain` does."""
-        partition = _number_given("partition", least=0, default=0)
-        with self._explaining:
-            read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
-            if not partitions:
-                raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-            [why] = explain(read.state, read.maps, partitions)
+        partition = request.args.get("partition", 0, type=int)
+        read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+        if not partitions:
+            raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
+        [why] = explain(read.state, read.maps, partitions)
         return render_template(
             "explain.html",
             topic=topic,
@@ -257,11 +248,6 @@ class _Pages:
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
 
-    def waiting(self, cluster_id: str) -> str:
-        with self._cluster(cluster_id) as (_, state):
-            rows = sliced(waiting_requests(state), _page())
-        return render_template("waiting.html", rows=rows)
-
     def moves(self) -> str:
         moves = self._live.moves
         run = moves.run
@@ -269,14 +255,14 @@ class _Pages:
             "moves.html",
             view=None if run is None else moves_view(run, now_ms=_now_ms()),
             rows=sliced(() if run is None else run.moves, _page()),
-            trouble=moves.trouble,
+            moves_trouble=moves.trouble,
             has_topic=moves.has_topic,
             is_read=moves.is_read,
         )
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
-            rows = sliced(known.dead_letters(), _page())
+            rows = sliced(known.dead_letters[::-1], _page())
         return render_template("dead_letters.html", rows=rows)
 
 
@@ -286,22 +272,11 @@ def _refuse_foreign_names() -> None:
 
 
 def _text(name: str) -> str:
-    value = request.args.get(name, "")
-    if len(value) > SEARCH_LENGTH_MAX:
-        abort(400, f"{name} has {len(value)} characters; expected at most {SEARCH_LENGTH_MAX}")
-    return value
+    return request.args.get(name, "")[:SEARCH_LENGTH_MAX]
 
 
-def _page(name: str = "page") -> int:
-    return _number_given(name, least=1, default=1)
-
-
-def _number_given(name: str, *, least: int, default: int) -> int:
-    value = request.args.get(name, str(default))
-    is_number = value.isascii() and value.isdigit() and len(value) <= NUMBER_LENGTH_MAX
-    if not is_number or int(value) < least:
-        abort(400, f"{name} is {value[:40]!r}; expected a number from {least} on")
-    return int(value)
+def _page() -> int:
+    return max(1, request.args.get("page", 1, type=int))
 
 
 def _fault(reason: Exception) -> tuple[str, int]:
@@ -328,7 +303,7 @@ def _link(endpoint: str, **given: Any) -> str:
     values = {
         name: value
         for name, value in given.items()
-        if value not in (None, "") and (name not in ("page", "racks") or value != 1)
+        if value not in (None, "") and (name, value) != ("page", 1)
     }
     return url_for(endpoint, **values)
 
@@ -340,19 +315,3 @@ def _shown(value: Any) -> Any:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _size(value: float) -> str:
-    return bytes_text(int(value))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _moment(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

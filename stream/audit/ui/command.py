@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import signal
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import Final, NoReturn
 
 import click
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.kafka.config.command_options import broker_options, with_target
 from spu_assigner.stream.kafka.config.connection import Connection
-
-if TYPE_CHECKING:
-    from flask import Flask
 
 PORT: Final = 8080
 THREADS: Final = 4  # pages made at once; reading is one thread more
@@ -43,17 +41,17 @@ class AddressError(AssignerError):
 @with_target
 def ui(
     *, host: str, port: int, connection: Connection, target_connection: Connection | None
-) -> int:
+) -> NoReturn:
     """Show clusters, rings, loads, topics and their maps in a browser, as they are now.
 
     Reads what the job publishes, with a consumer's rights; changes nothing. The page follows what
     comes by itself. With SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS, it shows the moves of that Kafka
     cluster. Ctrl-C ends it.
     """
+    import waitress
     from spu_assigner.stream.audit.ui.app import make_app
     from spu_assigner.stream.audit.ui.live import Live
 
-    noted = _note_signals()
     moved = connection.to_target(target_connection)
     with _listening(host, port) as listener, Live(connection, moved=moved) as live:
         is_local = is_loopback(listener)
@@ -65,8 +63,13 @@ def ui(
         bound, number = listener.getsockname()[:2]
         shown = f"[{bound}]" if ":" in bound else bound
         click.echo(f"page  http://{shown}:{number}/  (Ctrl-C ends it)")
-        _serve(make_app(live, is_loopback=is_local), listener)
-    return 128 + noted[0] if noted else 0
+        server = waitress.create_server(
+            make_app(live, is_loopback=is_local), sockets=[listener], threads=THREADS, ident=None
+        )
+        # In a thread: its loop would keep for itself the exception that a signal raises.
+        DaemonThread(server.run, "pages").start()
+        while True:
+            signal.pause()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -80,30 +83,3 @@ def _listening(host: str, port: int) -> socket.socket:
         raise AddressError(
             f"cannot listen on {host}:{port}: {why}; name another with --host and --port"
         ) from reason
-
-
-def _note_signals() -> list[int]:
-    """The signals that will have come.
-
-    The server ends its loop at the exception that one raises, and keeps it for itself.
-    """
-    noted: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        noted.append(number)
-        raise SystemExit(128 + number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
-    return noted
-
-
-def _serve(app: Flask, listener: socket.socket) -> None:
-    """Serve until a signal comes."""
-    import waitress
-
-    server = waitress.create_server(app, sockets=[listener], threads=THREADS, ident=None)
-    try:
-        server.run()
-    finally:
-        server.close()

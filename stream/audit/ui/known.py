@@ -1,8 +1,8 @@
 """What the page knows: the clusters as their outputs give them, and the last answers.
 
 Rules:
-- Clusters are kept as bytes until somebody looks at them. Of answers, ring events and dead letters
-  only the last few are kept, so memory grows with what lives and not with what happens.
+- Of answers, ring events and dead letters only the last few are kept, so memory grows with what
+  lives and not with what happens.
 - A message that cannot be read affects nothing else: what was known under its key stays, and the
   fault is reported until a good message comes for this key.
 """
@@ -21,6 +21,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter
+from spu_assigner.stream.audit.cluster_report import Report, cluster_report
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, DEAD_LETTER, REPLICA_MAP
 
@@ -28,17 +29,6 @@ ANSWERS_MAX: Final = 50  # answers of a cluster, and ring events, that are kept
 DEAD_LETTERS_MAX: Final = 500  # that are kept
 RAW_SHOWN_MAX: Final = 512  # bytes of a dead letter's value
 STATE_TOPICS: Final = (REPLICA_MAP, ASSIGNER_STATE)
-
-
-class ClusterDamagedError(AssignerError):
-    """What was published of a cluster cannot be read."""
-
-    def __init__(self, *, cluster_id: str, reason: str) -> None:
-        self.cluster_id = cluster_id
-        super().__init__(
-            f"what was published of cluster {cluster_id!r} cannot be read: {reason}; "
-            "`spu-assigner verify` reports where it is"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +40,15 @@ class Published:
     record: TopicStatus | RingEvent | DeadLetter
 
 
-class Tail:
-    """The newest records by the broker's time, whatever the order in which partitions are read."""
-
-    def __init__(self, count_max: int) -> None:
-        self._count_max = count_max
-        self._records: list[Published] = []  # the oldest first; of one moment as they came
-
-    def add(self, record: Published) -> None:
-        insort(self._records, record, key=lambda each: each.time_ms)
-        del self._records[: -self._count_max]
-
-    def newest_first(self) -> list[Published]:
-        return self._records[::-1]
-
-
 @dataclass(slots=True)
-class _Beside:
+class KnownCluster:
     """What is kept of a cluster besides its state."""
 
-    version: int = 0
-    statuses: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
-    ring: Tail = field(default_factory=lambda: Tail(ANSWERS_MAX))
-    faults: dict[bytes, str] = field(default_factory=dict)  # by key
+    version: int = 0  # rises with each change
+    statuses: list[Published] = field(default_factory=list)  # the last, the oldest first
+    ring_events: list[Published] = field(default_factory=list)  # likewise
+    faults: dict[bytes, str] = field(default_factory=dict)  # by the key of what cannot be read
+    report: Report | None = None  # of the cluster as it is
 
 
 class Known:
@@ -82,76 +58,47 @@ class Known:
         self.version = first_version  # rises with each change
         self.foreign = 0  # messages under keys that are none of the job's
         self.last_ms = 0  # when the job wrote last, by the broker's clock; 0: nothing was read
-        self._dead_letters = Tail(DEAD_LETTERS_MAX)
-        self._clusters = Clusters()
-        self._beside: dict[str, _Beside] = {}
+        self.dead_letters: list[Published] = []  # the last, the oldest first
+        self._states = Clusters()
+        self._clusters: dict[str, KnownCluster] = {}
 
     @property
     def cluster_ids(self) -> list[str]:
         """In order; those that have anything."""
-        return sorted(self._clusters)
+        return sorted(self._states)
 
     def __contains__(self, cluster_id: str) -> bool:
-        return cluster_id in self._clusters
+        return cluster_id in self._states
 
     def state(self, cluster_id: str) -> ClusterState:
-        """A cluster's state; not to be changed.
+        """The state of a known cluster; not to be changed."""
+        return self._states[cluster_id]
 
-        Raises:
-            KeyError: nothing was published of it.
-            ClusterDamagedError: what was published cannot be read.
-        """
-        try:
-            return self._clusters[cluster_id]
-        except AssignerError as reason:
-            raise ClusterDamagedError(cluster_id=cluster_id, reason=str(reason)) from reason
+    def cluster(self, cluster_id: str) -> KnownCluster:
+        return self._clusters.get(cluster_id) or KnownCluster()
 
-    def cluster_version(self, cluster_id: str) -> int:
-        """Rises with each change of the cluster."""
-        return self._of(cluster_id).version
+    def report(self, cluster_id: str) -> Report:
+        """The report of a known cluster, kept until it changes: it goes through all topics."""
+        cluster = self._clusters[cluster_id]
+        if cluster.report is None:
+            cluster.report = cluster_report(self.state(cluster_id))
+        return cluster.report
 
-    def statuses(self, cluster_id: str) -> list[Published]:
-        """Its last answers, the newest first."""
-        return self._of(cluster_id).statuses.newest_first()
-
-    def ring_events(self, cluster_id: str) -> list[Published]:
-        """Its last ring events, the newest first."""
-        return self._of(cluster_id).ring.newest_first()
-
-    def dead_letters(self) -> list[Published]:
-        """The last of all clusters, the newest first."""
-        return self._dead_letters.newest_first()
-
-    def faults(self, cluster_id: str) -> list[str]:
-        """Messages of the cluster that could not be read, each with its key."""
-        faults = self._of(cluster_id).faults
-        return [f"{key.decode('utf-8', 'replace')}: {reason}" for key, reason in faults.items()]
-
-    def take(self, topic: str, message: Message, *, is_loaded: bool) -> None:
-        """Take over one message, read after all earlier ones of its partition.
-
-        Args:
-            topic: without the prefix.
-            message: committed.
-            is_loaded: the state was read to its end once; from then on it is kept decoded.
-        """
+    def take(self, topic: str, message: Message) -> None:
+        """Take over a committed message of a topic (without the prefix), in their order."""
         self.version += 1
         self.last_ms = max(self.last_ms, int(message.timestamp()[1]))
         if topic in STATE_TOPICS:
-            self._take_state(topic, message, is_loaded=is_loaded)
+            self._take_state(topic, message.key() or b"", message.value())
         elif message.value() is not None:
             self._take_published(topic, message)
 
-    def _of(self, cluster_id: str) -> _Beside:
-        return self._beside.get(cluster_id) or _Beside()
+    def _changed(self, cluster_id: str) -> KnownCluster:
+        cluster = self._clusters.setdefault(cluster_id, KnownCluster())
+        cluster.version, cluster.report = self.version, None
+        return cluster
 
-    def _changed(self, cluster_id: str) -> _Beside:
-        beside = self._beside.setdefault(cluster_id, _Beside())
-        beside.version = self.version
-        return beside
-
-    def _take_state(self, topic: str, message: Message, *, is_loaded: bool) -> None:
-        key, value = message.key() or b"", message.value()
+    def _take_state(self, topic: str, key: bytes, value: bytes | None) -> None:
         cluster_id, slash, _ = key.partition(b"/")
         name = cluster_id.decode("ascii", "replace")
         if not slash or not is_legal_name(name):
@@ -159,13 +106,15 @@ class Known:
             return
         faults = self._changed(name).faults
         try:
-            if is_loaded:
-                self._clusters.of(name)  # What comes is not put aside any more: it would pile up.
-            self._clusters.restore(map_key(key) if topic == REPLICA_MAP else state_key(key), value)
+            if value is not None:
+                self._states.of(name)  # Decoded from the beginning: a fault shows at its message.
+            self._states.restore(map_key(key) if topic == REPLICA_MAP else state_key(key), value)
         except (AssignerError, UnicodeDecodeError) as reason:
             faults[key] = str(reason)
         else:
             faults.pop(key, None)
+            if value is None:
+                self._states.forget_empty([name])
 
     def _take_published(self, topic: str, message: Message) -> None:
         try:
@@ -173,16 +122,20 @@ class Known:
         except DecodeError:
             self.foreign += 1
             return
+        count_max = ANSWERS_MAX
         if isinstance(record, DeadLetter) and topic == DEAD_LETTER:
-            tail = self._dead_letters
+            tail, count_max = self.dead_letters, DEAD_LETTERS_MAX
             record = replace(record, raw=None if record.raw is None else record.raw[:RAW_SHOWN_MAX])
         elif isinstance(record, TopicStatus):
             tail = self._changed(record.cluster_id).statuses
             record = replace(record, replicas=None)  # It may be large, and is not shown.
         elif isinstance(record, RingEvent):
-            tail = self._changed(record.cluster_id).ring
+            tail = self._changed(record.cluster_id).ring_events
         else:
             self.foreign += 1
             return
         key = (message.key() or b"").decode("utf-8", "replace")
-        tail.add(Published(time_ms=int(message.timestamp()[1]), key=key, record=record))
+        published = Published(time_ms=int(message.timestamp()[1]), key=key, record=record)
+        # By the broker's time, in whatever order partitions are read.
+        insort(tail, published, key=lambda each: each.time_ms)
+        del tail[:-count_max]

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -37,16 +36,6 @@ RETRY_SECONDS: Final = 1.0  # before reading again
 END_SECONDS_MAX: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingHealth:
-    """How the reading goes."""
-
-    trouble: str | None = None  # why nothing new is read
-    read: int = 0  # messages of the state,
-    total: int = 0  # of so many; the same once all was read
-    is_loaded: bool = False
-
-
 class Live:
     """Keeps `Known` up to date while it is open.
 
@@ -61,16 +50,17 @@ class Live:
 
     def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
         self.connection = connection
-        self.health = ReadingHealth()
+        self.trouble: str | None = None  # why nothing new is read
+        self.is_loaded = False  # all that was there at the start is known
         self.moves = MovesFollower(moved or connection)
         self._lock = threading.RLock()
         self._known = Known()
         self._stopping = threading.Event()
         self._thread = DaemonThread(self._run, "live")
-        self._first: _Readers | None = None
+        self._opened: _Readers | None = None
 
     def __enter__(self) -> Self:
-        self._first = _Readers(self.connection)
+        self._opened = _Readers(self.connection)
         self._thread.start()
         self.moves.start()
         return self
@@ -92,55 +82,46 @@ class Live:
             yield self._known
 
     def _run(self) -> None:
-        readers = self._first
         while not self._stopping.is_set():
             try:
-                readers = readers or _Readers(self.connection)
+                readers, self._opened = self._opened or _Readers(self.connection), None
                 with readers.stack:
+                    self._load(readers)
                     self._follow(readers)
             except RenewedError:
                 pass  # Read again at once.
             except AssignerError as reason:
-                self.health = replace(self.health, trouble=str(reason))
+                self.trouble = str(reason)
                 self._stopping.wait(RETRY_SECONDS)
-            readers = None
+
+    def _load(self, readers: _Readers) -> None:
+        """Read what is there; it is shown meanwhile if nothing was known before."""
+        known = Known(first_version=self._known.version + 1) if self._known.version else self._known
+        for reader in (readers.states, readers.answers):
+            for topic, message in reader.drain_messages():
+                with self._lock:
+                    known.take(topic, message)
+                if self._stopping.is_set():
+                    return
+        with self._lock:
+            self._known, self.is_loaded = known, True
 
     def _follow(self, readers: _Readers) -> None:
-        known = Known(first_version=self._known.version + 1)
-        if self._known.version == 0:
-            self._known = known  # Nothing is there that could be shown meanwhile.
-        total = readers.states.remaining(ANSWER_SECONDS_MAX)
-        self.health = ReadingHealth(total=total, is_loaded=total == 0)
-        probe_at = time.monotonic() + PROBE_SECONDS
+        probe_at = 0.0
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
-            is_loaded = self.health.is_loaded
             with self._lock:
                 for topic, message in messages:
-                    known.take(topic, message, is_loaded=is_loaded)
-                if is_loaded:
-                    self._known = known
-            read = self.health.read + sum(topic in STATE_TOPICS for topic, _ in messages)
-            self.health = replace(self.health, read=read)
-            if is_loaded and time.monotonic() < probe_at:
-                continue
-            left, trouble = self._probe(readers)
-            self.health = replace(self.health, trouble=trouble)
-            probe_at = time.monotonic() + PROBE_SECONDS
-            if not is_loaded and left == 0:
-                with self._lock:
-                    known.version += 1
-                    self._known = known
-                self.health = replace(self.health, total=read, is_loaded=True)
-
-    def _probe(self, readers: _Readers) -> tuple[int | None, str | None]:
-        """What is left to read of the state, or why nobody answers."""
-        try:
-            return readers.states.remaining(ANSWER_SECONDS_MAX), None
-        except RenewedError:
-            raise
-        except ClientError as reason:
-            return None, str(reason)
+                    self._known.take(topic, message)
+            if time.monotonic() > probe_at:
+                try:
+                    readers.states.remaining(ANSWER_SECONDS_MAX)
+                    self.trouble = None
+                except RenewedError:
+                    raise
+                except ClientError as reason:
+                    self.trouble = str(reason)
+                probe_at = time.monotonic() + PROBE_SECONDS
 
 
 class _Readers:

@@ -1,13 +1,9 @@
 """What the templates show that neither the state nor the report holds as it is: pages of lists, the
-ring, moves.
-
-Rules: lists are cut into pages here, and never built whole, except names; a report on a cluster,
-which goes through all its topics, is made again after a change at most a fifth of the time.
+ring, moves. Lists are cut into pages here, and never built whole, except names.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,14 +11,13 @@ from typing import Any, Final
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
-from spu_assigner.stream.audit.cluster_report import Report, cluster_report
-from spu_assigner.stream.audit.ui.known import Known
+from spu_assigner.stream.audit.cluster_report import Report
 from spu_assigner.stream.kafka.moves_record import is_silent
 
 ROWS: Final = 50  # of a page
-IDLE: Final = 5.0  # times what a report costs, until the next is made
 NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, racks are
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
+HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
 SPEED_SECONDS_LEAST: Final = 2.0  # before that it says nothing
 OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 ORDER_NAMES: Final = {
@@ -56,28 +51,7 @@ def sliced(
 
 def found(names: Sequence[str], search: str) -> Sequence[str]:
     """The names that contain what is searched for; case does not matter."""
-    wanted = search.casefold()
-    return [name for name in names if wanted in name.casefold()] if wanted else names
-
-
-class Reports:
-    """Reports on clusters, kept until the cluster changes, and a little longer where they cost."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._kept: dict[str, tuple[int, float, Report]] = {}
-
-    def of(self, known: Known, cluster_id: str) -> Report:
-        """Raises as `Known.state`."""
-        version = known.cluster_version(cluster_id)
-        kept = self._kept.get(cluster_id)
-        if kept is not None and (kept[0] == version or self._clock() < kept[1]):
-            return kept[2]
-        begin = self._clock()
-        report = cluster_report(known.state(cluster_id))
-        end = self._clock()
-        self._kept[cluster_id] = version, end + IDLE * (end - begin), report
-        return report
+    return [name for name in names if search.casefold() in name.casefold()]
 
 
 def rack_colours(loads: Sequence[Report]) -> dict[str | None, int]:
@@ -88,20 +62,29 @@ def rack_colours(loads: Sequence[Report]) -> dict[str | None, int]:
     return colours | {name: number % RACK_COLOURS for number, name in enumerate(names)}
 
 
-def ring_view(state: ClusterState, loads: Sequence[Report], order: Order | None = None) -> Report:
-    """The ring in an order; in that which most assignments followed, if none is named."""
+def bar_scale(loads: Sequence[Report]) -> float:
+    """How many replicas a whole bar is, the same for all SPUs of a cluster.
+
+    The usual capacity is thousands of slots: on its scale a bar of thirty replicas is not seen.
+    """
+    held = max((max(each["replicas"], each["fair_share"] or 0.0) for each in loads), default=0.0)
+    capacity = max((each["capacity"] for each in loads), default=0)
+    return max(held, min(capacity, HEADROOM * held))
+
+
+def ring_view(state: ClusterState, loads: Sequence[Report]) -> Report:
+    """The ring in the order that most assignments followed."""
     orders = [each for each in Order if state.racked_count or each not in OVER_RACKS]
-    chosen = order or max(orders, key=state.chain_index)
+    order = max(orders, key=state.chain_index)
     by_id = {load["spu_id"]: load for load in loads}
     # An id that the maps name and no SPU was described for has no load yet.
-    members = [by_id[each] for each in state.ring.order(chosen).tolist() if each in by_id]
-    lead = state.chains[chosen].lead
+    members = [by_id[each] for each in state.ring.order(order).tolist() if each in by_id]
+    lead = state.chains[order].lead
     if lead is None and members:
         lead = members[0]["spu_id"]
     return {
-        "order": chosen,
-        "orders": orders,  # that can be asked for
-        "chain_index": state.chain_index(chosen),
+        "order": order,
+        "chain_index": state.chain_index(order),
         "size": state.ring.size,
         "lead": lead,  # who leads next
         # In order; none: too many to be drawn one by one.

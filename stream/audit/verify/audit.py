@@ -15,37 +15,23 @@ headers. Each batch is checked in the strongest way that what is retained permit
                 and in order, and Kafka's offsets have room for those that are not
 
 In each way: every message is of a batch that has a marker, is there once, in its partition, and in
-the order of batches. Not visible, and no fault: that an older value of a compacted key is gone, or
-the oldest messages of any other topic; this is what compaction and retention do. Without the inputs
-only the digest distinguishes a map that compaction took from one that was lost.
+the order of batches. Without the inputs only the digest distinguishes a map that compaction took
+from one that was lost.
 
-An event without any answer (a copy of one that is remembered) leaves no message. Its place among
-the others follows from the inputs alone, in the order in which the job merges them; the replay
-merges them likewise, and the digest shows that it did.
-
-A batch of another release is not replayed, since other bytes may be right there (schemas, policies
-that changed); if its outputs have their digest, the replay continues from them.
-
-Over an input topic that was deleted and recreated only the markers are checked: by offsets the
-events of the old topic cannot be told from those of the new one.
+From a batch of another release on nothing is replayed, since other bytes may be right there
+(schemas, policies that changed). Over an input topic that was deleted and recreated only the
+markers are checked: by offsets the events of the old topic cannot be told from those of the new.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.schemas.messages.codec import decode_record, type_name_of
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.audit.verify.checks import Latest, PartitionOrder, Partitions
+from spu_assigner.stream.audit.verify.checks import Latest, PartitionOrder
 from spu_assigner.stream.audit.verify.history import History, Output
-from spu_assigner.stream.audit.verify.marker_chain import (
-    MarkerChain,
-    positions_of,
-    read_chain,
-    reads_of,
-)
+from spu_assigner.stream.audit.verify.marker_chain import MarkerChain, positions_of, reads_of
 from spu_assigner.stream.audit.verify.model import (
     COMPACTED,
     NOWHERE,
@@ -75,16 +61,18 @@ def verify(
         VerifyError: the markers are of other queries.
     """
     report = AuditReport(query=history.query)
-    chain = read_chain(history, report)
-    if not chain.entries and history.spans[ASSIGNER_AUDIT, 0][0] > 0:
-        report.not_checked("anything: all markers have expired, and no batch came since")
-        return report
-    if chain.others and not chain.entries:
-        others = ", ".join(name.decode(errors="replace") for name in sorted(chain.others))
-        raise VerifyError(
-            f"there is no marker of query {history.query!r}; expected one of {others}: "
-            "name it with SPU_ASSIGNER_QUERY_NAME, or another prefix with --topic-prefix"
-        )
+    chain = MarkerChain(history, report)
+    if not chain.entries:
+        if history.spans[ASSIGNER_AUDIT, 0][0] > 0:
+            report.not_checked("anything: all markers have expired, and no batch came since")
+            return report
+        others = {(read.key or b"").decode(errors="replace") for read in history.markers}
+        if others - {history.query}:
+            raise VerifyError(
+                f"there is no marker of query {history.query!r}; expected one of "
+                f"{', '.join(sorted(others))}: name it with SPU_ASSIGNER_QUERY_NAME, or another "
+                "prefix with --topic-prefix"
+            )
     if chain.renewed:
         report.not_checked(
             f"anything but the markers: {', '.join(sorted(chain.renewed))} was deleted and "
@@ -110,13 +98,15 @@ class _Audit:
         self._index = 0  # of the batch that is checked
         self._following: dict[Place, int] = {}  # up to where the inputs were read
         self._order = PartitionOrder(history, report)
-        self._partitions = Partitions(history, report)
         self._latest = Latest(report)
-        self._replay = Replay(history)
+        self._replay = Replay(history.prefix)
         self._stopped: str | None = None  # why there is no replay any more
         if chain.entries and not chain.is_whole:
             self._stop("what was before is not known")
         self._has_gaps = False  # of some batch without a replay not all messages are there
+        for place, start in chain.starts.items():
+            for output in history.outputs({place: (0, start - 1)}):
+                self._order.begin_behind(output)
         for (topic, partition), (begin, _) in history.spans.items():
             found = f"{topic}/{partition} begins at offset {begin}"
             if begin > 0 and topic in (*COMPACTED, ASSIGNER_COMMITS):
@@ -127,52 +117,41 @@ class _Audit:
 
     def check(self, index: int) -> None:
         """Check the next batch."""
-        self._index = index
-        marker = self._chain.entries[index].marker
-        inputs, lacking = self._inputs(marker)
+        self._index, entry = index, self._chain.entries[index]
+        marker = entry.marker
+        inputs = self._inputs(marker)
         if index in self._chain.broken:
             self._stop("a marker before is missing")
-        placed = self._history.outputs(reads_of(marker, self._history.prefix).items())
-        if marker.recovered_from is not None and not placed:
-            return  # The state stays as it is.
-        outputs = self._once(placed)
         if marker.release != RELEASE:
-            self._report.not_checked(f"not replayed: written by release {marker.release}", index)
-            is_proved = self._without_replay(marker, outputs)
-            self._restore(outputs, marker.release, is_proved=is_proved)
-            return
-        if lacking is not None:
-            self._stop(lacking)
+            self._stop(f"release {marker.release} wrote batch {marker.batch}")
+        outputs = self._once(self._history.outputs(reads_of(marker, self._history.prefix)))
+        if marker.recovered_from is not None and not outputs:
+            return  # The state stays as it is.
         if self._stopped is None:
-            self._with_replay(marker, outputs, inputs)
+            self._with_replay(marker, entry.value, outputs, inputs)
         else:
             self._report.not_checked(self._stopped, index)
             self._without_replay(marker, outputs)
 
     def end(self) -> None:
         """Check what can be known only when everything was seen."""
-        prefix, entries = self._history.prefix, self._chain.entries
-        for entry in entries[self._chain.count :]:
-            for output in self._history.outputs(reads_of(entry.marker, prefix).items()):
+        prefix = self._history.prefix
+        for entry in self._chain.entries[self._chain.count :]:
+            for output in self._history.outputs(reads_of(entry.marker, prefix)):
                 self._latest.found(output)
-        spans = [(place, (0, start - 1)) for place, start in self._chain.starts.items()]
-        for entry in entries:
-            spans += [(at, span[:2]) for at, span in reads_of(entry.marker, prefix).items()]
-        for output in self._history.strays(spans):
+        for output in self._history.unread_outputs():
             found = f"ce_id {output.ce_id[:300]!r}" if output.ce_id else "no ce_id"
             expected = "the ce_id of an event that a marker's batch has read"
             self._report.add(FindingKind.STRAY, found, expected, output.at)
         self._latest.end(has_gaps=self._has_gaps)
-        self._partitions.end()
+        self._order.end()
 
     def _stop(self, why: str) -> None:
-        if self._stopped is None:
-            self._stopped = f"not replayed: {why}"
+        self._stopped = self._stopped or f"not replayed: {why}"
 
-    def _inputs(self, marker: CommitMarker) -> tuple[list[Row], str | None]:
-        """What a batch has read, as far as it is still there; and why it is not all."""
+    def _inputs(self, marker: CommitMarker) -> list[Row]:
+        """What a batch has read; without all of it there is no replay."""
         rows: list[Row] = []
-        lacking: list[str] = []
         reads = reads_of(marker, self._history.prefix)
         positions = positions_of(marker, self._history.prefix)
         for place in sorted(reads.keys() | positions):
@@ -183,11 +162,10 @@ class _Audit:
             known = self._following.get(place, begun)
             self._following[place] = position
             start = min(known, first) if place in reads else known
-            read = 0
+            before = len(rows)
             for row in self._history.inputs(place, start, position - 1):
                 if first <= row[2] <= last:
                     rows.append(row)
-                    read += 1
                 elif row[2] >= known and marker.recovered_from is None:
                     expected = f"an answer; batch {marker.batch} read up to {position}"
                     at = Where(*place, row[2], row[4])
@@ -195,47 +173,45 @@ class _Audit:
             begin = self._history.spans[place][0] if place in self._history.spans else None
             if place in reads and (begin is None or begin > first):
                 what = "is not there" if begin is None else f"begins at {begin}"
-                lacking.append(f"inputs expired: {name} {what}, read from {first}")
-            elif read != count:
-                lacking.append(f"the inputs are not as they were read: {name}")
-                found = f"{read} messages from offset {first} to {last}"
+                self._stop(f"inputs expired: {name} {what}, read from {first}")
+            elif len(rows) - before != count:
+                self._stop(f"the inputs are not as they were read: {name}")
+                found = f"{len(rows) - before} messages from offset {first} to {last}"
                 expected = f"{count}, which the batch has read"
                 self._add(FindingKind.INPUT, found, expected, Where(*place, first))
-        return rows, lacking[0] if lacking else None
+        return rows
 
-    def _once(self, placed: Iterable[Output]) -> list[Output]:
+    def _once(self, placed: list[Output]) -> list[Output]:
         """A batch's messages, each once; those with other headers are reported here."""
         outputs: list[Output] = []
         last: Output | None = None
         for output in placed:
-            self._partitions.check(self._index, output)
             if output.fault is not None:
                 expected = "those that this job writes"
                 self._add(FindingKind.ALTERED, output.fault, expected, output.at)
             elif last and (last.shard, last.sequence) == (output.shard, output.sequence):
-                found = f"{_name(output)} again"
                 topic, partition, offset, _ = last.at
                 expected = f"once; it lies at {topic}/{partition}, offset {offset}"
-                self._add(FindingKind.TWICE, found, expected, output.at)
+                self._add(FindingKind.TWICE, f"{_name(output)} again", expected, output.at)
                 continue
             else:
                 last = output
             outputs.append(output)
         return outputs
 
-    def _with_replay(self, marker: CommitMarker, outputs: list[Output], inputs: list[Row]) -> None:
-        wire = wire_of(self._chain.entries[self._index].value)
+    def _with_replay(
+        self, marker: CommitMarker, value: bytes, outputs: list[Output], inputs: list[Row]
+    ) -> None:
         with BatchBuffer() as buffer:
             try:
-                self._replay.apply(marker, wire, inputs, buffer)
+                self._replay.apply(marker, wire_of(value), inputs, buffer)
             except ReplayError as reason:
                 self._stop("the replay failed")
-                expected = "every batch can be applied again"
-                self._add(FindingKind.REPLAY, str(reason), expected)
+                self._add(FindingKind.REPLAY, str(reason), "every batch can be applied again")
                 self._without_replay(marker, outputs)
                 return
             summary = summary_of(buffer)
-            self._compare(outputs, _answers(buffer))
+            self._compare(outputs, buffer)
         if summary.count != marker.count:
             found, expected = f"{marker.count} messages by the marker", f"{summary.count}"
             self._add(FindingKind.COUNT, found, f"{expected} by the replay")
@@ -244,13 +220,11 @@ class _Audit:
             self._add(FindingKind.DIGEST, found, f"{expected} by the replay")
         self._report.checked(self._index, How.REPLAYED)
 
-    def _compare(
-        self, outputs: list[Output], answers: Iterable[tuple[tuple[int, int], Message]]
-    ) -> None:
+    def _compare(self, outputs: list[Output], buffer: BatchBuffer) -> None:
         """Compare each message with the replay's in its place."""
         faulty = {output.ce_id for output in outputs if output.fault is not None}
         found = {(each.shard, each.sequence): each for each in outputs if each.fault is None}
-        for place, answer in answers:
+        for place, answer in _answers(buffer):
             output = found.pop(place, None)
             topic = KINDS[MessageKind(answer.kind)][0]
             if output is not None:
@@ -281,15 +255,14 @@ class _Audit:
                 one, other = difference(found, expected)
                 self._add(FindingKind.ALTERED, f"{what} {one}", f"{what} {other}", output.at)
 
-    def _without_replay(self, marker: CommitMarker, outputs: list[Output]) -> bool:
-        """Check by count and digest, or message by message; whether the digest is the marker's."""
+    def _without_replay(self, marker: CommitMarker, outputs: list[Output]) -> None:
+        """Check by count and digest; where messages may be gone, that there is room for them."""
         may_have_lost = self._order.may_have_expired()
-        before = self._order.reached()
+        before = dict(self._order.reached)
         for output in outputs:
             self._latest.found(output)
             if output.fault is None:
                 self._order.follow(self._index, output)
-        is_whole = all(output.fault is None for output in outputs)
         missing = marker.count - len(outputs)
         room = self._order.room(before, outputs) if missing else 0
         if missing < 0 or (missing > room and not may_have_lost):
@@ -297,40 +270,20 @@ class _Audit:
             if room:
                 expected += f"; at most {room} can have been compacted away"
             self._add(FindingKind.COUNT, f"{len(outputs)} messages", expected)
-            return False
+            return
         if missing:
             self._has_gaps = True
             said = "count and digest: some messages have expired or were compacted away"
             self._report.not_checked(said, self._index)
-        self._report.checked(self._index, How.DIGEST if is_whole and not missing else How.PARTLY)
-        if is_whole and not missing:
-            if (found := self._digest(outputs)) == marker.digest:
-                return True
+        if missing or any(output.fault is not None for output in outputs):
+            self._report.checked(self._index, How.PARTLY)
+            return
+        self._report.checked(self._index, How.DIGEST)
+        if (found := self._digest(outputs)) != marker.digest:
             expected = f"{marker.digest[:16]}… by the marker"
             self._add(FindingKind.DIGEST, f"{found[:16]}… by the messages", expected)
-        for output in outputs:
-            self._check_value(output)
-        return False
 
-    def _check_value(self, output: Output) -> None:
-        """That a message's value can be read, and is of its type."""
-        value, kind = self._history.value(output), MessageKind(output.kind)
-        if output.fault is not None or (value is None and output.at.topic in COMPACTED):
-            return
-        expected = f"a {KINDS[kind][1]}"
-        if value is None:
-            found = "no value"
-        elif kind is MessageKind.TOPIC_RELEASED:
-            found, expected = f"a value of {len(value)} bytes", "a tombstone"
-        else:
-            try:
-                found = f"a {type_name_of(decode_record(value))}"
-            except AssignerError as error:
-                found = f"a value that cannot be read: {error}"
-        if found != expected:
-            self._add(FindingKind.ALTERED, found, expected, output.at)
-
-    def _digest(self, outputs: Iterable[Output]) -> str:
+    def _digest(self, outputs: list[Output]) -> str:
         """The digest of a batch of which all messages are there."""
         digest = hashlib.sha256()
         last, following = None, 0
@@ -347,16 +300,6 @@ class _Audit:
             for piece in message_bytes(message):
                 digest.update(piece)
         return digest.hexdigest()
-
-    def _restore(self, outputs: list[Output], release: str, *, is_proved: bool) -> None:
-        """Continue the replay from what another release wrote."""
-        if self._stopped is None and not is_proved:
-            self._stop(f"a batch of release {release} before is not all there")
-        elif self._stopped is None:
-            try:
-                self._replay.restore(outputs)
-            except ReplayError as reason:
-                self._stop(f"what release {release} wrote makes no state ({reason})")
 
     def _add(self, kind: FindingKind, found: str, expected: str, at: Where = NOWHERE) -> None:
         self._report.add(kind, found, expected, at, batch=self._index)

@@ -17,7 +17,7 @@ from spu_assigner.stream.audit.verify.model import (
 )
 from spu_assigner.stream.job.shard.bundle import Message
 
-GROWN_MIN: Final = 16  # messages in other partitions that are taken for no fault
+GROWN_MIN: Final = 16  # messages in other partitions: then partitions were added, no fault
 
 Key = tuple[str, bytes | None]  # a compacted topic, a key
 
@@ -31,34 +31,46 @@ class PartitionOrder:
     def __init__(self, history: History, report: AuditReport) -> None:
         self._history = history
         self._report = report
-        self._reached: dict[Place, int] = {}  # the offset of the last message
+        self.reached: dict[Place, int] = {}  # the offset of the last message of each partition
         self._begins = {
             place: begin for place, (begin, _) in history.spans.items() if place[0] in OUTPUTS
         }
+        self._counts = Counter(topic for topic, _ in self._begins)  # of partitions
+        self._misfits: defaultdict[str, list[tuple[int, Output]]] = defaultdict(list)
+
+    def begin_behind(self, output: Output) -> None:
+        """A message of a batch whose marker has expired."""
+        if output.fault is None:
+            last = self.reached.get(output.place, -1)
+            self.reached[output.place] = max(last, output.at.offset or 0)
 
     def follow(self, index: int, output: Output) -> None:
         """The next message."""
-        offset = output.at.offset or 0
-        last = self._reached.get(output.place, -1)
+        (topic, partition), offset = output.place, output.at.offset or 0
+        last = self.reached.get(output.place, -1)
         if offset < last:
             found, expected = f"before offset {last}", "behind it"
             self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
-        self._reached[output.place] = offset
+        self.reached[output.place] = offset
+        misfits = self._misfits[topic]
+        if output.at.key and self._partition(topic, output.at.key) != partition:
+            misfits.append((index, output))
+            del misfits[GROWN_MIN:]
+
+    def _partition(self, topic: str, key: bytes) -> int:
+        """Where a key belongs; a message without one may lie anywhere."""
+        return zlib.crc32(key) % self._counts[topic]
 
     def may_have_expired(self, topic: str | None = None, key: bytes | None = None) -> bool:
         """Whether the next message, of a topic and key if they are known, may be one that retention
         has deleted: then nothing of its partition was seen yet."""
         own = [place for place in self._begins if topic in (None, place[0])]
-        if key:
-            own = [place for place in own if place[1] == zlib.crc32(key) % len(own)]
+        if topic and key:
+            own = [(topic, self._partition(topic, key))]
         return any(
-            self._begins[place] > 0 and place[0] not in COMPACTED and place not in self._reached
+            self._begins[place] > 0 and place[0] not in COMPACTED and place not in self.reached
             for place in own
         )
-
-    def reached(self) -> dict[Place, int]:
-        """The last message of each partition so far."""
-        return dict(self._reached)
 
     def room(self, before: dict[Place, int], outputs: list[Output]) -> int:
         """How many more messages of a batch may have been compacted away.
@@ -70,45 +82,23 @@ class PartitionOrder:
         room = 0
         for place, begin in self._begins.items():
             if place[0] in COMPACTED:
-                end = self._history.next_offset(place, self._reached.get(place, begin - 1))
+                end = self._history.next_offset(place, self.reached.get(place, begin - 1))
                 marks = (place in before) + (counts[place] > 0)
                 hole = end - before.get(place, begin - 1) - 1 - counts[place] - marks
                 room += max(0, hole)
         return room
 
-
-class Partitions:
-    """Is each message in the partition that its key belongs to?
-
-    Where many are not, partitions were added to the topic: what was written before lies as in
-    fewer.
-    """
-
-    def __init__(self, history: History, report: AuditReport) -> None:
-        self._report = report
-        self._counts = Counter(topic for topic, _ in history.spans)
-        self._misfits: defaultdict[str, list[tuple[int, Output]]] = defaultdict(list)
-
-    def check(self, index: int, output: Output) -> None:
-        """Look at the next message; one without a key may lie anywhere."""
-        topic, partition = output.place
-        if output.at.key and zlib.crc32(output.at.key) % self._counts[topic] != partition:
-            misfits = self._misfits[topic]
-            if len(misfits) < GROWN_MIN:
-                misfits.append((index, output))
-
     def end(self) -> None:
-        """Report what lies wrong."""
+        """Report what lies in another partition than its key's, unless many do."""
         for topic, misfits in self._misfits.items():
             count = self._counts[topic]
             if len(misfits) == GROWN_MIN:
-                self._report.not_checked(
-                    f"{topic} does not lie as in {count} partitions: some were added"
-                )
+                found = f"{topic} does not lie as in {count} partitions: some were added"
+                self._report.not_checked(found)
                 continue
             for index, output in misfits:
-                number = zlib.crc32(output.at.key or b"") % count
                 found = f"in partition {output.at.partition}"
+                number = self._partition(topic, output.at.key or b"")
                 expected = f"partition {number}, of {count}, by its key"
                 self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
 

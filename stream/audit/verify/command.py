@@ -15,7 +15,7 @@ from spu_assigner.stream.kafka.config.command_options import (
 )
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.audit.verify.model import AuditFinding, AuditReport
+    from spu_assigner.stream.audit.verify.model import AuditReport
 
 PROGRESS_SECONDS: Final = 2.0  # between two lines of progress
 KEY_SHOWN: Final = 300  # bytes
@@ -72,8 +72,9 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
 
 def _show(report: AuditReport) -> None:
     rows = [("query", report.query)]
-    if (last := report.last) is not None:
-        rows.append(("to", f"batch {last.batch} of checkpoint {last.checkpoint_id}"))
+    if report.labels:
+        checkpoint_id, batch = report.labels[-1]
+        rows.append(("to", f"batch {batch} of checkpoint {checkpoint_id}"))
     rows.append(("messages", f"{report.messages:,}"))
     rows += [("checked", f"{count:,} {how}: {which}") for how, count, which in report.how()]
     rows += [("not checked", line) for line in report.unchecked()]
@@ -82,30 +83,25 @@ def _show(report: AuditReport) -> None:
     for name, text in rows:
         click.echo(f"{name:<12} {printable(text)}")
     for finding in report.findings:
-        click.echo(printable(_line(finding)))
+        at = finding.at
+        place = "/".join(str(each) for each in (at.topic, at.partition) if each is not None)
+        where = [
+            f"batch {finding.batch.batch}" if finding.batch else "",
+            place if at.offset is None else f"{place} offset {at.offset}",
+            "" if at.key is None else f"key {_text(at.key)}",
+        ]
+        line = f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; "
+        line += f"expected {finding.expected}. To do: {finding.kind.value}"
+        click.echo(printable(line))
     if report.finding_count > len(report.findings):
         click.echo(f"… {report.finding_count - len(report.findings):,} more")
-
-
-def _line(finding: AuditFinding) -> str:
-    at, fix = finding.at, finding.kind.value
-    place = "/".join(str(each) for each in (at.topic, at.partition) if each is not None)
-    where = [
-        "" if finding.batch is None else f"batch {finding.batch.batch}",
-        place if at.offset is None else f"{place} offset {at.offset}",
-        "" if at.key is None else f"key {_text(at.key)}",
-    ]
-    return (
-        f"{finding.kind.name}  {', '.join(filter(None, where))}: found {finding.found}; expected "
-        f"{finding.expected}. {fix[0].upper()}{fix[1:]}."
-    )
 
 
 def _json(report: AuditReport) -> dict[str, Any]:
     return {
         "query": report.query,
         "right": report.is_right,
-        "last": None if report.last is None else report.last._asdict(),
+        "last": report.labels[-1]._asdict() if report.labels else None,
         "messages": report.messages,
         "batches": len(report.labels),
         "checked": [
@@ -117,8 +113,8 @@ def _json(report: AuditReport) -> dict[str, Any]:
         "findings": [
             {
                 "kind": finding.kind.name,
-                "batch": None if finding.batch is None else finding.batch.batch,
-                "checkpoint_id": None if finding.batch is None else finding.batch.checkpoint_id,
+                "batch": finding.batch and finding.batch.batch,
+                "checkpoint_id": finding.batch and finding.batch.checkpoint_id,
                 **finding.at._asdict(),
                 "key": None if finding.at.key is None else _text(finding.at.key),
                 "found": finding.found,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -37,11 +37,8 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 
-SETTLE_SECONDS: Final = (
-    5.0  # a transaction's end is everywhere within milliseconds, a dead one's not
-)
+SETTLE_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 REPORTED_EVERY: Final = 10_000  # messages
-_WRITTEN_TOGETHER: Final = 1_000  # messages
 
 _TABLES: Final = """
     PRAGMA journal_mode = OFF;
@@ -49,9 +46,8 @@ _TABLES: Final = """
     CREATE TABLE outputs (
         id INTEGER PRIMARY KEY, source INT, event_partition INT, event_position INT, value,
         shard INT, sequence INT, kind INT, ce_id, time_ms INT, fault,
-        topic, partition INT, position INT, key
+        topic, partition INT, position INT, key, is_read INT
     );
-    CREATE TABLE reads (source INT, partition INT, first INT, last INT);
 """
 _INDEXES: Final = """
     CREATE INDEX inputs_read ON inputs (source, partition, position);
@@ -104,7 +100,6 @@ class History:
         # batches are not checked. None: all are.
         self.end_offset: int | None = None
         self._sources = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
-        self._rows: dict[str, list[tuple[Any, ...]]] = {"inputs": [], "outputs": []}
         self._database = sqlite3.connect("")  # a file that is unlinked
         self._database.executescript(_TABLES)
 
@@ -129,14 +124,12 @@ class History:
             self.commits.append(read)
         elif read.topic in INPUTS:
             place = (INPUTS.index(read.topic), read.partition, read.offset)
-            self._put("inputs", (*place, read.time_ms, read.key, read.value))
+            self._write("inputs", (*place, read.time_ms, read.key, read.value))
         else:
-            self._put("outputs", self._output_row(read))
+            self._write("outputs", self._output_row(read))
 
     def close_additions(self) -> None:
         """Make ready for reading."""
-        for table in self._rows:
-            self._write(table)
         with _room():
             self._database.executescript(_INDEXES)
 
@@ -151,25 +144,21 @@ class History:
         given = (INPUTS.index(place[0]), place[1], first, last)
         return self._database.execute(asked + "AND ? ORDER BY position", given).fetchall()
 
-    def outputs(self, reads: Iterable[tuple[Place, tuple[int, int, int]]]) -> list[Output]:
-        """What follows from the events of these ranges (first, last, count), in its order."""
+    def outputs(self, reads: Mapping[Place, tuple[int, ...]]) -> list[Output]:
+        """What follows from the events of these ranges (first, last, …), in its order."""
         found: list[Output] = []
-        for (topic, partition), (first, last, _) in reads:
-            asked = "WHERE source = ? AND event_partition = ? AND event_position BETWEEN ? AND ?"
-            found += self._select(asked, INPUTS.index(topic), partition, first, last)
+        for (topic, partition), (first, last, *_) in reads.items():
+            where = "WHERE source = ? AND event_partition = ? AND event_position BETWEEN ? AND ?"
+            given = (INPUTS.index(topic), partition, first, last)
+            with _room():
+                self._database.execute(f"UPDATE outputs SET is_read = 1 {where}", given)
+            found += self._select(where, *given)
         found.sort(key=lambda each: (each.shard, each.sequence, each.at.offset))
         return found
 
-    def strays(self, reads: Iterable[tuple[Place, tuple[int, int]]]) -> Iterator[Output]:
-        """All that follows from no event of these ranges (first, last), which are all there are."""
-        rows = ((INPUTS.index(topic), partition, *span) for (topic, partition), span in reads)
-        self._database.executemany("INSERT INTO reads VALUES (?, ?, ?, ?)", rows)
-        self._database.execute("CREATE INDEX reads_first ON reads (source, partition, first)")
-        return self._select(
-            "WHERE event_position > coalesce((SELECT last FROM reads WHERE "
-            "reads.source = outputs.source AND reads.partition = event_partition "
-            "AND first <= event_position ORDER BY first DESC LIMIT 1), -1)"
-        )
+    def unread_outputs(self) -> Iterator[Output]:
+        """Those that no call of `outputs` has given."""
+        return self._select("WHERE is_read IS NULL")
 
     def value(self, output: Output) -> bytes | None:
         """The value of a message."""
@@ -209,21 +198,13 @@ class History:
         return (
             *(None, source, *event, read.value),
             *(shard, sequence, kind or 0, ce_id, time_ms, fault),
-            *(read.topic, read.partition, read.offset, read.key),
+            *(read.topic, read.partition, read.offset, read.key, None),
         )
 
-    def _put(self, table: str, row: tuple[Any, ...]) -> None:
-        rows = self._rows[table]
-        rows.append(row)
-        if len(rows) == _WRITTEN_TOGETHER:
-            self._write(table)
-
-    def _write(self, table: str) -> None:
-        if rows := self._rows[table]:
-            marks = ", ".join("?" * len(rows[0]))
-            with _room(), self._database:
-                self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
-            rows.clear()
+    def _write(self, table: str, row: tuple[Any, ...]) -> None:
+        marks = ", ".join("?" * len(row))
+        with _room():
+            self._database.execute(f"INSERT INTO {table} VALUES ({marks})", row)
 
 
 def read_history(connection: Connection, history: History, progress: Callable[[], None]) -> None:

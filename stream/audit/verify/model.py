@@ -1,8 +1,7 @@
 """What an audit reports: findings, and how far it has checked.
 
-A finding is something that must not be. What merely could not be checked (inputs that have expired,
-messages that compaction took) is no finding, but is reported as well, with the batches it holds
-for: an audit never checks less without saying so.
+What merely could not be checked (inputs that have expired, messages that compaction took) is no
+finding, but is reported as well, with the batches it holds for.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
@@ -31,7 +29,6 @@ COMPACTED: Final = frozenset({REPLICA_MAP, ASSIGNER_STATE})
 
 FINDINGS_KEPT_MAX: Final = 1_000  # all are counted; nobody reads more of them
 CHECKPOINT_SHOWN: Final = 8  # letters of a checkpoint's id
-
 SHOWN_MAX: Final = 60  # bytes of a value in a finding
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -75,45 +72,41 @@ NOWHERE: Final = Where()
 class FindingKind(Enum):
     """What a finding is of; the value says what to do about it."""
 
-    MARKER = (  # it is unreadable, or does not fit the one before
-        "the audit topic was written to or cut by hand: compare it with a replica or backup of it; "
-        "other findings are about the outputs themselves"
-    )
-    COMMITS = (  # assigner-commits does not say what assigner-audit says
+    # A marker is unreadable, or does not fit the one before.
+    MARKER = "the audit topic was written to or cut by hand: compare it with a backup of it"
+    # assigner-commits does not say what assigner-audit says.
+    COMMITS = (
         "stop the job before it resumes from a wrong marker; trust the audit's last marker, and "
-        "rebuild the checkpoint from the outputs with `spu-assigner recover`"
+        "make a new checkpoint with `spu-assigner recover`"
     )
-    COUNT = (  # a batch has more or fewer messages than its marker says
-        "look for findings of single messages of this batch; without one, compare the topics with "
-        "a replica or backup of them"
-    )
-    DIGEST = (
-        "some message of this batch is not as it was sent: compare the topics with a replica or "
-        "backup of them"
-    )
-    STRAY = (  # a message that is in no batch
+    # A batch has more or fewer messages than its marker says, or others than were sent.
+    COUNT = "see the other findings of this batch; without one, compare the topics with a backup"
+    DIGEST = "a message of this batch is not as it was sent: compare the topics with a backup"
+    # A message is in no batch.
+    STRAY = (
         "the query did not write it: find who else may write to this topic, and have its readers "
         "drop what has this ce_id"
     )
     TWICE = "have readers drop the later one by its ce_id; find who else may write there"
-    MISPLACED = (  # in another order or partition than it was sent to
+    # In another order or partition than it was sent to.
+    MISPLACED = (
         "for a compacted topic the last message of a key is what counts: restore its key from a "
-        "replica or backup, or delete the topic in question and create it again"
+        "backup, or delete the topic in question and create it again"
     )
     MISSING = (
-        "restore it from a replica or backup, or request the same again under a new event id; if "
-        "the job runs, run verify again first"
+        "restore it from a backup, or request the same again under a new event id; if the job "
+        "runs, run verify again first"
     )
     ALTERED = "do not act on it; what was expected is what the job decided"
     UNEXPECTED = "do not act on it: it does not follow from the events that came in"
     INPUT = "find out who deletes from or writes to the input topics"
-    DELETED = (  # of a compacted topic, otherwise than by compaction
-        "state can no longer be rebuilt from this topic: keep the checkpoint safe, and set the "
-        "topic's cleanup.policy back to compact (`spu-assigner topics check`)"
+    # Of a compacted topic, otherwise than by compaction.
+    DELETED = (
+        "state can no longer be rebuilt from this topic: keep the checkpoint safe, and set its "
+        "cleanup.policy back to compact (`spu-assigner topics check`)"
     )
-    REPLAY = (  # it failed
-        "the inputs are not those that the job has read; see the findings before this one"
-    )
+    # The replay failed.
+    REPLAY = "the inputs are not those that the job has read; see the findings before this one"
 
 
 class How(StrEnum):
@@ -149,18 +142,13 @@ class AuditReport:
     findings: list[AuditFinding] = field(default_factory=list)  # the first FINDINGS_KEPT_MAX
     finding_count: int = 0
     messages: int = 0  # of the outputs, that were looked at
-    labels: list[Label] = field(default_factory=list)  # of each batch, in the order of the audit
+    labels: list[Label] = field(default_factory=list)  # of each batch; the last is the fixed end
     _how: dict[How, list[int]] = field(default_factory=lambda: defaultdict(list))
     _unchecked: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def is_right(self) -> bool:
         return self.finding_count == 0
-
-    @property
-    def last(self) -> Label | None:
-        """The fixed end."""
-        return self.labels[-1] if self.labels else None
 
     def add(
         self,
@@ -173,10 +161,9 @@ class AuditReport:
     ) -> None:
         """Add a finding, with its place and its batch (by index, or by name)."""
         self.finding_count += 1
-        if isinstance(batch, int):
-            batch = self.labels[batch] if 0 <= batch < len(self.labels) else None
         if len(self.findings) < FINDINGS_KEPT_MAX:
-            self.findings.append(AuditFinding(kind, batch, at, found, expected))
+            label = self.labels[batch] if isinstance(batch, int) else batch
+            self.findings.append(AuditFinding(kind, label, at, found, expected))
 
     def checked(self, index: int, how: How) -> None:
         self._how[how].append(index)
@@ -199,29 +186,28 @@ class AuditReport:
             yield f"{self._ranges(indices)}: {why}" if indices else why
 
     def _ranges(self, indices: list[int]) -> str:
-        """`batches 0–311, 313`, by checkpoint if there are several."""
-        several = len({label.checkpoint_id for label in self.labels}) > 1
-        texts: defaultdict[str, list[str]] = defaultdict(list)
-        # Within a checkpoint, batches that follow each other differ from their places alike.
-        labels = enumerate(self.labels[index] for index in indices)
-        for (checkpoint_id, _), group in groupby(labels, lambda at: (at[1][0], at[1][1] - at[0])):
-            run = [label.batch for _, label in group]
-            texts[checkpoint_id].append(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}")
-        shown = (
-            ", ".join(spans) + (f" of {checkpoint_id[:CHECKPOINT_SHOWN]}" if several else "")
-            for checkpoint_id, spans in texts.items()
-        )
-        return f"{'batch' if len(indices) == 1 else 'batches'} {'; '.join(shown)}"
+        """`batches 0–311, 313`; with the checkpoint of each if there are several."""
+        runs: list[list[int]] = []
+        for index in indices:
+            if runs and runs[-1][-1] == index - 1:
+                runs[-1][1:] = [index]
+            else:
+                runs.append([index])
+        shown = ", ".join("–".join(map(self._name, run)) for run in runs)
+        return f"{'batch' if len(indices) == 1 else 'batches'} {shown}"
+
+    def _name(self, index: int) -> str:
+        checkpoint_id, batch = self.labels[index]
+        is_only = self.labels[0].checkpoint_id == self.labels[-1].checkpoint_id
+        return f"{batch}" if is_only else f"{batch} of {checkpoint_id[:CHECKPOINT_SHOWN]}"
 
 
 def difference(found: object, expected: object) -> tuple[str, str]:
     """Both; long bytes from where they differ on."""
-    if isinstance(found, bytes) and isinstance(expected, bytes):
+    if isinstance(found, bytes) and isinstance(expected, bytes) and len(found) > SHOWN_MAX:
         pairs = enumerate(zip(found, expected, strict=False))
-        shorter, longer = sorted([len(found), len(expected)])
-        at = next((n for n, (one, other) in pairs if one != other), shorter)
-        if longer > SHOWN_MAX:
-            return _from(at, found), _from(at, expected)
+        at = next((place for place, (one, other) in pairs if one != other), len(expected))
+        return _from(at, found), _from(at, expected)
     return short(found), short(expected)
 
 

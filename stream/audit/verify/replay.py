@@ -16,14 +16,11 @@ from typing import Final
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import CommitMarker, Wire
-from spu_assigner.stream.audit.verify.history import History, Output
-from spu_assigner.stream.audit.verify.model import COMPACTED
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
-from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
+from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.source import shard_labels
-from spu_assigner.stream.kafka.topics import REPLICA_MAP
 
 _CONFLUENT: Final = b"\x00"
 
@@ -35,9 +32,9 @@ class ReplayError(AssignerError):
 class Replay:
     """The state of all clusters, and how batches change it."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, prefix: str) -> None:
         self._clusters = Clusters()
-        self._history = history
+        self._prefix = prefix
 
     def apply(
         self, marker: CommitMarker, wire: Wire, rows: Sequence[Row], buffer: BatchBuffer
@@ -48,11 +45,8 @@ class Replay:
             ReplayError: the core refuses, or the marker does not say how.
         """
         try:
-            options = Options(
-                topic_prefix=self._history.prefix,
-                default_policy=Policy(marker.default_policy),
-                wire=wire,
-            )
+            policy = Policy(marker.default_policy)
+            options = Options(topic_prefix=self._prefix, default_policy=policy, wire=wire)
             labels = shard_labels(marker.shards)
             shares: defaultdict[int, list[Row]] = defaultdict(list)
             for row in rows:
@@ -62,21 +56,6 @@ class Replay:
                 for sequence, bundle in enumerate(bundles):
                     buffer.add(label, sequence, bundle)
         except (AssignerError, ValueError, ZeroDivisionError) as reason:
-            raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
-
-    def restore(self, outputs: Sequence[Output]) -> None:
-        """Take the state from all outputs of a batch, where another release has decided it.
-
-        Raises:
-            ReplayError: they make no state.
-        """
-        try:
-            for output in outputs:
-                if output.at.topic in COMPACTED:
-                    named = map_key if output.at.topic == REPLICA_MAP else state_key
-                    key = named(output.at.key or b"")
-                    self._clusters.restore(key, self._history.value(output))
-        except (AssignerError, ValueError) as reason:
             raise ReplayError(f"{type(reason).__name__}: {reason}") from reason
 
 

@@ -6,26 +6,22 @@ The outputs are written by the parts of the job themselves, without Spark.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.outputs import read_cluster
 from support.events.builders import Events
 from support.job.small_job import small_job
-from support.kafka.ports import free_ports
 
 
-def asked(settings: Settings, *arguments: str, **environ: str) -> Result:
+def asked(settings: Settings, *arguments: str) -> Result:
     options = ["-b", settings.bootstrap_servers, "--topic-prefix", settings.topic_prefix]
-    return CliRunner().invoke(cli, ["explain", *arguments, *options], env=environ)
+    return CliRunner().invoke(cli, ["explain", *arguments, *options], env={})
 
 
 def explained(settings: Settings, *arguments: str) -> list[dict[str, Any]]:
@@ -101,25 +97,6 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     assert text.startswith("c1/table partition 6: ")
     assert "gap" in text
     assert "not in the ring: SPU 5, offline" in text
-
-    assert "moved" not in text
-    move = MovedPartition(
-        topic="table", topic_id="", partition=6, before=(0, 1), after=(2, 1), size_bytes=0
-    )
-    with Seat(connection) as seat:
-        seat.take_over()
-        seat.write(replace(begun_run("c1"), moves=(move,)))
-    assert asked(settings, "c1", "table", "6").stdout == (
-        f"{text}c1/table partition 6 is in the wave that is being moved: [0, 1] → [2, 1]\n"
-    )
-    assert asked(settings, "c1", "table", "5").stdout.count("being moved") == 0
-    (port,) = free_ports(1)
-    target = {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": f"127.0.0.1:{port}"}
-    elsewhere = asked(settings, "c1", "table", "6", **target)
-    assert (elsewhere.exit_code, elsewhere.stdout) == (
-        0,
-        text,
-    )  # The record is not looked for here.
 
     [waiting] = explained(settings, "c1", "large")
     assert (waiting["type"], waiting["code"]) == ("waiting", "INSUFFICIENT_SPUS")

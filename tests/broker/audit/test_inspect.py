@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from spu_assigner.stream.audit.cluster_report import checkpoint_report
 from spu_assigner.stream.job import checkpoint_reading as reader
 from spu_assigner.stream.job.checkpoint_reading import (
     BatchNotKeptError,
@@ -153,36 +152,20 @@ def test_a_batch_that_is_dropped_while_it_is_read_gives_way_to_a_later_one(
     assert found.batch == last - 1
 
 
-def test_the_session_that_is_given_keeps_its_options(settings: Settings, job: Job) -> None:
-    """It belongs to other work."""
-    name = "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag"
-    before = job.spark.conf.get(name)
-    found = inspect_checkpoint(settings.checkpoint, spark=job.spark)
-    [cluster] = checkpoint_report(found, cluster_id="c1", topic="a")["clusters"]
-    assert job.spark.conf.get(name) == before
-    assert job.query.isActive
-    assert len(cluster["topic"]["lists"]) == 3
-
-
 def test_a_checkpoint_of_another_program_is_reported(job: Job, tmp_path: Path) -> None:
-    """With and without a state of its own."""
-    spark = job.spark
-    source = spark.readStream.format("rate").option("rowsPerSecond", "10").load()
-    queries = {
-        "no state": source.writeStream.outputMode("append"),
-        "the state of ": source.groupBy("value").count().writeStream.outputMode("complete"),
-    }
-    for number, (state, writer) in enumerate(queries.items()):
-        place = str(tmp_path / f"other{number}")
-        query = writer.format("noop").option("checkpointLocation", place).start()
-        # Not `processAllAvailable`: a source that has something new each second may never be done.
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not list(Path(place, "commits").glob("[0-9]*")):
-            assert not query.awaitTermination(0.1)
-            assert time.monotonic() < deadline, "no batch is committed"
-        query.stop()
-        with pytest.raises(OtherProgramError, match=f"another program: its query has {state}"):
-            inspect_checkpoint(place, spark=spark)
+    """Its state is not this job's."""
+    source = job.spark.readStream.format("rate").option("rowsPerSecond", "10").load()
+    writer = source.groupBy("value").count().writeStream.outputMode("complete")
+    place = str(tmp_path / "other")
+    query = writer.format("noop").option("checkpointLocation", place).start()
+    # Not `processAllAvailable`: a source that has something new each second may never be done.
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not list(Path(place, "commits").glob("[0-9]*")):
+        assert not query.awaitTermination(0.1)
+        assert time.monotonic() < deadline, "no batch is committed"
+    query.stop()
+    with pytest.raises(OtherProgramError, match="another program: its query has the state of "):
+        inspect_checkpoint(place, spark=job.spark)
 
 
 def test_a_checkpoint_before_its_first_batch_is_reported(job: Job, tmp_path: Path) -> None:

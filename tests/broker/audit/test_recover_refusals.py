@@ -58,14 +58,6 @@ def job(settings: Settings) -> Iterator[SmallJob]:
         yield job
 
 
-@pytest.mark.usefixtures("job")
-def test_there_are_as_many_shards_as_before_unless_a_number_is_asked_for(
-    settings: Settings,
-) -> None:
-    assert survey(replace(settings, shards=None)).shards == SHARDS_LEFT
-    assert survey(replace(settings, shards=3)).shards == 3
-
-
 def test_maps_behind_an_open_transaction_are_not_left_out(
     settings: Settings, job: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +96,7 @@ def test_a_dry_run_reports_and_does_nothing(settings: Settings, tmp_path: Path) 
     assert report.recovered_from == RecoveredFrom(checkpoint_id="old", batch=1)
     assert (report.clusters, report.spus, report.topics, report.partitions) == (2, 5, 2, 5)
     assert (report.shards, report.checkpoint_id, report.skipped) == (SHARDS_LEFT, None, ())
+    assert survey(replace(settings, shards=3)).shards == 3
     assert report.positions == {
         f"{prefix}spu-events": (PartitionPosition(partition=0, next=5),),
         f"{prefix}topic-events": (PartitionPosition(partition=0, next=3),),

@@ -1,4 +1,4 @@
-"""Installations for the doctor: a sound one, and one for each thing that can be wrong with it.
+"""Installations for the doctor: sound ones, of which seeds make faulty ones.
 
 The checkpoint and the topics are those that a release left behind, put back under a prefix and at a
 path of their own; so nothing here starts Spark. Faults that Kafka keeps have a prefix each.
@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import struct
 import time
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from spu_assigner.stream.kafka.acls import Acl, Role, acls
+from confluent_kafka.admin import AdminClient
+from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.released import PREFIX as RELEASED_PREFIX
 from support.job.released import Left, archives, fill, note_ids, unpack
 from support.kafka.secured import Secured
 
 PREFIX = "doctor."
-SHARDS_THEN = 2
-CHUNK = 512  # bytes that Hadoop makes a sum of
 PASSWORD = "doctor's"
-NO_PORTS = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
 _OWN = ("SPU_ASSIGNER_", "KAFKA_", "SPARK_", "PYSPARK_")
 _KEPT = ("SPU_ASSIGNER_CACHE", "SPU_ASSIGNER_MAVEN_URL")
 
@@ -40,7 +35,6 @@ class Installation:
 
     environ: Mapping[str, str]
     has_no_other_java: bool = False  # only what JAVA_HOME and PATH name is looked for
-    arguments: Sequence[str] = ()
 
 
 @dataclass(kw_only=True)
@@ -66,50 +60,45 @@ class InstallationFactory:
         self.pristine.parent.mkdir(parents=True)
         *_, archive = archives().values()
         self.messages = unpack(archive, self.pristine.parent)
-        fill(self.bootstrap, self.messages, prefix=PREFIX)
+        self.filled(PREFIX)
         create_topics(self.secured.plain, prefix=PREFIX)
         rights = acls(Role.JOB, prefix=PREFIX, query_name="spu-assigner", group="unused")
-        kept = tuple(acl for acl in rights if not _is_write_to_dead_letter(acl))
+        letters = (f"{PREFIX}dead-letter", "Write")
+        less = tuple(acl for acl in rights if (acl.name, acl.operation) != letters)
         for user in ("doctor", "doctor-less"):
             self.secured.add_user(user, PASSWORD)
-        self.secured.allow({"doctor": rights, "doctor-less": kept})
+        self.secured.allow({"doctor": rights, "doctor-less": less})
 
-    def environ(self, **changed: str) -> dict[str, str]:
-        """This process's, without anything of the product's but the cache."""
+    def _installation(self, folder: Path, prefix: str, changed: Mapping[str, str]) -> Installation:
+        """In this process's environment, without anything of the product's but the cache."""
         kept = {
             name: value
             for name, value in os.environ.items()
             if name in _KEPT or not name.startswith(_OWN)
         }
-        return {**kept, **changed}
+        own = {
+            "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
+            "SPU_ASSIGNER_CHECKPOINT": str(folder / "none-yet"),
+            "SPU_ASSIGNER_UI_PORT": "0",
+            "SPU_ASSIGNER_METRICS_PORT": "off",
+        }
+        return Installation(environ={**kept, **own, **changed})
 
     def sound(self, folder: Path, prefix: str = PREFIX, **changed: str) -> Installation:
         """One with nothing wrong, and with a checkpoint of its own."""
         own = {"SPU_ASSIGNER_CHECKPOINT": str(self.checkpoint(folder, prefix))}
         return self.without_checkpoint(folder, prefix, **{**own, **changed})
 
-    def without_checkpoint(
-        self, folder: Path, prefix: str = PREFIX, **changed: str
-    ) -> Installation:
+    def without_checkpoint(self, folder: Path, prefix: str, **changed: str) -> Installation:
         """One that has not begun yet."""
-        environ = self.environ(
-            KAFKA_BOOTSTRAP_SERVERS=self.bootstrap,
-            SPU_ASSIGNER_TOPIC_PREFIX=prefix,
-            SPU_ASSIGNER_CHECKPOINT=str(folder / "none-yet"),
-            **NO_PORTS,
+        return self._installation(
+            folder, prefix, {"KAFKA_BOOTSTRAP_SERVERS": self.bootstrap, **changed}
         )
-        return Installation(environ={**environ, **changed})
 
     def user(self, folder: Path, name: str = "doctor", **changed: str) -> Installation:
         """One of the broker that asks who is there, with no checkpoint yet."""
-        environ = self.environ(
-            **self.secured.environ(name),
-            SPU_ASSIGNER_SASL_PASSWORD=PASSWORD,
-            SPU_ASSIGNER_TOPIC_PREFIX=PREFIX,
-            SPU_ASSIGNER_CHECKPOINT=str(folder / "none-yet"),
-            **NO_PORTS,
-        )
-        return Installation(environ={**environ, **changed})
+        user = {**self.secured.environ(name), "SPU_ASSIGNER_SASL_PASSWORD": PASSWORD}
+        return self._installation(folder, PREFIX, {**user, **changed})
 
     def checkpoint(self, folder: Path, prefix: str = PREFIX) -> Path:
         """A sound one, as it would be had it always been there."""
@@ -123,8 +112,6 @@ class InstallationFactory:
             text = path.read_bytes().replace(str(self.pristine).encode(), str(checkpoint).encode())
             path.write_bytes(text)
         note_ids(self.bootstrap, checkpoint, prefix=prefix)
-        for path in [each for each in checkpoint.rglob("*") if each.is_file()]:
-            write_sums(path)
         return checkpoint
 
     def filled(self, prefix: str) -> str:
@@ -132,51 +119,17 @@ class InstallationFactory:
         fill(self.bootstrap, self.messages, prefix=prefix)
         return prefix
 
-    def set(self, topic: str, name: str, value: str) -> None:
-        """A topic's setting."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-        with AdminClient(self.client) as admin:
-            for future in admin.incremental_alter_configs([resource]).values():
-                future.result(timeout=60)
-            asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
-            deadline = time.monotonic() + 60
-            while True:  # The controller answers before its broker knows.
-                (found,) = admin.describe_configs([asked]).values()
-                if found.result(timeout=60)[name].value == value:
-                    return
-                assert time.monotonic() < deadline, f"{topic}: {name} is not {value}"
-                time.sleep(0.05)
-
-    def send(self, topic: str, value: bytes | None, key: bytes, **given: Any) -> None:
-        """One message."""
+    def send(self, topic: str, values: Sequence[bytes], key: bytes, **given: Any) -> None:
         producer = Producer(self.client)
-        producer.produce(topic, value, key, **given)
+        for value in values:
+            producer.produce(topic, value, key, **given)
         assert producer.flush(60) == 0
 
-    def until_topics(self, is_so: Callable[[Mapping[str, Any]], bool]) -> None:
-        """Until the broker reports it."""
-        deadline = time.monotonic() + 60
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the broker reports it."""
         with AdminClient(self.client) as admin:
-            while not is_so(admin.list_topics(timeout=60).topics):
-                assert time.monotonic() < deadline, "the topics are not as they are to be"
-                time.sleep(0.05)
-
-
-def _is_write_to_dead_letter(acl: Acl) -> bool:
-    return acl.name.endswith("dead-letter") and acl.operation == "Write"
-
-
-def write_sums(path: Path) -> None:
-    """As Hadoop does beside a file."""
-    data = path.read_bytes()
-    sums = b"".join(
-        struct.pack(">I", zlib.crc32(data[at : at + CHUNK])) for at in range(0, len(data), CHUNK)
-    )
-    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + struct.pack(">I", CHUNK) + sums)
-
-
-def rewrite(path: Path, change: Callable[[str], str]) -> None:
-    """Change a file, and its sums with it."""
-    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-    write_sums(path)
+            admin.delete_topics([topic])[topic].result(timeout=60)
+            deadline = time.monotonic() + 60
+            while topic in admin.list_topics(timeout=60).topics:
+                assert time.monotonic() < deadline, f"{topic} is still there"
+                time.sleep(0.02)

@@ -12,8 +12,9 @@ from typing import Any, cast
 
 from flask.testing import FlaskClient
 from spu_assigner.core.base.events import Event
+from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import Known
-from spu_assigner.stream.audit.ui.live import Live, ReadingHealth
+from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.moves_record import MovesFollower
@@ -55,21 +56,26 @@ def outputs(batches: Iterable[Sequence[Event | Raw]]) -> list[Output]:
     ]
 
 
-def known_of(messages: Iterable[Output], *, is_loaded: bool = False) -> Known:
+def take(known: Known, *messages: Output) -> None:
+    for message in messages:
+        known.take(message.topic, cast(Any, message))
+
+
+def known_of(messages: Iterable[Output]) -> Known:
     """What the pages know after these."""
     known = Known()
-    for message in messages:
-        known.take(message.topic, cast(Any, message), is_loaded=is_loaded)
+    take(known, *messages)
     return known
 
 
 class Still:
     """Stands where `Live` does, and follows nothing."""
 
-    def __init__(self, known: Known, health: ReadingHealth | None = None) -> None:
+    def __init__(self, known: Known, trouble: str | None = None) -> None:
         self._known = known
         self._lock = threading.RLock()
-        self.health = health or ReadingHealth(trouble=None, read=1, total=1, is_loaded=True)
+        self.trouble = trouble
+        self.is_loaded = True
         self.connection = Connection(bootstrap_servers="127.0.0.1:1")
         self.moves = MovesFollower(self.connection)
         self.moves.is_read = True
@@ -81,6 +87,10 @@ class Still:
 
     def as_live(self) -> Live:
         return cast(Live, self)
+
+
+def pages_of(known: Known) -> FlaskClient:
+    return make_app(Still(known).as_live()).test_client()
 
 
 class Text(HTMLParser):

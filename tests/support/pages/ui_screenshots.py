@@ -21,7 +21,7 @@ from support.pages.ui_story import play, story
 
 ROOT = Path(__file__).parents[3]
 PAGES = {  # file: (address, height)
-    "ui-cluster": ("clusters/prod-eu", 1465),
+    "ui-cluster": ("clusters/prod-eu", 1420),
     "ui-topic": ("clusters/prod-eu/topics/orders", 980),
 }
 WIDTH = 1280

@@ -268,7 +268,6 @@ _NOT_OF_THE_JOB = {
     "VerifyError",
     # ui
     "AddressError",
-    "ClusterDamagedError",
     "RenewedError",
     # recover
     "DamagedOutputError",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -32,9 +31,7 @@ from spu_assigner.stream.audit.report_table import ROWS_SHOWN, tables
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job import checkpoint_reading
 from spu_assigner.stream.job.checkpoint_reading import (
-    BatchNotKeptError,
     Inspection,
-    NoCheckpointError,
     inspect_checkpoint,
 )
 from support.events.builders import Events
@@ -104,20 +101,29 @@ def test_every_spu_is_counted_in_one_state() -> None:
     counts = {"total": 4, "online": 3, "saturated": 1, "cordoned": 0, "leaving": 0, "offline": 1}
     assert report["spus"] == counts
     assert values([report], "ring_size", "racks", "capacity") == [(2, 2, 42)]
+    assert report["chain_indexes"]["id"] == 0
 
 
-def test_an_spu_that_cannot_go_yet_is_leaving() -> None:
-    """Its replicas are the last ones; it is neither online nor merely offline."""
+def test_states_of_an_spu_are_named() -> None:
+    """What cannot go yet is neither online nor offline; an order stands beside any state."""
     events = Events()
-    state = state_of(
-        [events.join(0), events.create("t"), events.leave(0, mode=LeaveMode.DECOMMISSION)]
-    )
-    report, detail = reported(state)
+    orders = [events.cordon(1), events.cordon(2), events.leave(2)]
+    state = state_of([*events.joins(0, 1, 2), *orders])
+    gone = events.leave(0, mode=LeaveMode.DECOMMISSION)
+    leaving = state_of([events.join(0), events.create("t"), gone])
+    _, detail = reported(state)
+    assert values(detail["spus"], "state", "cordoned") == [
+        ("online", False),
+        ("cordoned", True),
+        ("offline", True),
+    ]
+    assert re.search("2 +offline +yes", shown(state, cluster_id="c1"))
+    report, detail = reported(leaving)
     assert values([report["spus"]], "total", "leaving", "online", "offline") == [(1, 1, 0, 0)]
     assert values(detail["spus"], "state", "replicas", "fair_share") == [("leaving", 1, None)]
     assert values(detail["waiting"], "topic", "kind") == [("t", "repair")]
     assert detail["topics"][0]["is_waiting"]
-    assert "leaving 1" in shown(state)
+    assert "leaving 1" in shown(leaving)
 
 
 def test_replicas_and_leaders_are_those_of_the_maps() -> None:
@@ -160,14 +166,6 @@ def test_the_fair_share_is_by_capacity() -> None:
     assert report["off_fair_share"] == {"least": -1, "most": 1}
 
 
-def test_chain_indexes_are_reported_for_each_order() -> None:
-    """They say where the next topic begins."""
-    events = Events()
-    report, _ = reported(state_of([*events.joins(0, 1, 2), events.create("t", 7, 1)]))
-    others = {"diagonal": 0, "alternation": 0, "registration": 0, "balanced": 0}
-    assert report["chain_indexes"] == {"id": 7, **others}
-
-
 def test_lists_on_distinct_racks_are_counted() -> None:
     """What the racks are there for; a short list is judged by what it has."""
     events = Events()
@@ -183,22 +181,6 @@ def test_an_empty_cluster_is_reported_as_it_is() -> None:
     assert reported(state)[0]["replicas_per_spu"] is None
     assert "online 0" in shown(state, cluster_id="c1")
     assert "no cluster yet" in shown()
-
-
-def test_a_cordoned_spu_is_named_so_online_or_not() -> None:
-    """Who looks why an SPU takes nothing finds it here."""
-    events = Events()
-    state = state_of(
-        [*events.joins(0, 1, 2), events.cordon(1), events.cordon(2), events.leave(2)],
-    )
-    report, detail = reported(state)
-    assert values([report["spus"]], "online", "cordoned") == [(2, 1)]
-    assert values(detail["spus"], "state", "cordoned") == [
-        ("online", False),
-        ("cordoned", True),
-        ("offline", True),
-    ]
-    assert re.search("2 +offline +yes", shown(state, cluster_id="c1"))
 
 
 def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
@@ -298,14 +280,10 @@ def test_a_create_that_waits_is_shown_as_such() -> None:
 
 def test_no_cell_is_cut_at_any_width() -> None:
     """In a narrow terminal cells fold; every letter is still there."""
-    name = "x" * 200 + "end"
-    events = Events(name)
-    state = state_of([events.join(0, rack="r" * 128), events.create("t")], name)
-    text = shown(state, cluster_id=name, width=60)
+    state = state_of([Events().join(0, rack="r" * 128)])
+    text = shown(state, cluster_id="c1", width=60)
     assert "…" not in text
-    assert text.count("r" * 4) > 0
-    letters = "".join(line for line in text.splitlines() if set(line) <= {*"xend "})
-    assert letters.count("x") >= 200 - 60
+    assert sum(line.count("r") for line in text.splitlines() if "rr" in line) >= 2 * 128
     narrow = shown(busy(), state_of(Events("c2").joins(0, 1), "c2"), width=80)
     assert max(map(len, narrow.splitlines())) <= 80
     assert narrow.count("off_fair_share ") == 2
@@ -337,18 +315,6 @@ def test_unknown_names_are_reported_with_those_there_are() -> None:
         checkpoint_report(inspection(busy()), cluster_id="c1", topic="u")
 
 
-def test_a_place_without_a_checkpoint_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    """Known in an instant; Spark takes seconds."""
-    with pytest.raises(NoCheckpointError, match=r"there is no folder .*--checkpoint"):
-        inspect_checkpoint(str(tmp_path / "nothing"))
-    with pytest.raises(NoCheckpointError, match="found in it: none; expected metadata"):
-        inspect_checkpoint(str(tmp_path))
-    for number in range(12):
-        (tmp_path / f"photo{number:02}").touch()
-    with pytest.raises(NoCheckpointError, match=r"photo00, photo01.* and 2 more; expected"):
-        inspect_checkpoint(str(tmp_path))
-
-
 def test_a_person_learns_that_spark_starts_and_a_program_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -363,12 +329,6 @@ def test_a_person_learns_that_spark_starts_and_a_program_is_not(
         inspect_checkpoint(str(tmp_path), starting=command._say_starting)
         said.append(capsys.readouterr().err)
     assert said == ["inspect: starts Spark to read the checkpoint, which takes seconds\n", ""]
-
-
-def test_a_batch_not_kept_says_which_are() -> None:
-    """So that the next try is the right one."""
-    error = BatchNotKeptError(checkpoint="/c", batch=1, kept=[3, 4, 5, 9])
-    assert "batch 1 is not in checkpoint /c; it keeps 3, 4, 5, 9" in str(error)
 
 
 def test_wrong_usage_is_reported_at_once() -> None:
@@ -401,13 +361,17 @@ def test_the_command_asks_for_the_batch_that_is_named(monkeypatch: pytest.Monkey
 
 def test_a_refusal_needs_no_spark(tmp_path: Path) -> None:
     """The wrong folder is the most common mistake, and is answered quickly."""
+    for number in range(12):
+        (tmp_path / f"photo{number:02}").touch()
     code = (
         "import sys\n"
         "from spu_assigner.stream.job.checkpoint_reading import (\n"
         "    NoCheckpointError, inspect_checkpoint)\n"
         "try: inspect_checkpoint(sys.argv[1])\n"
-        "except NoCheckpointError: sys.exit('pyspark' in sys.modules)\n"
-        "sys.exit(9)\n"
+        "except NoCheckpointError as error: print(error, 'pyspark' in sys.modules)\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    assert subprocess.run(command, env=os.environ, check=False).returncode == 0
+    for place, said in (("nothing", "there is no folder"), ("", "photo00, photo01")):
+        command = [sys.executable, "-c", code, str(tmp_path / place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert said in done.stdout
+        assert done.stdout.endswith("False\n")

@@ -14,20 +14,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.errors import AssignerError, InvariantError
-from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesState, ThrottleValue
 from spu_assigner.stream.audit.doctor import codes
-from spu_assigner.stream.audit.doctor.checks import (
-    CHECKS,
-    CheckReport,
-    DoctorCheck,
-    run_checks,
-)
-from spu_assigner.stream.audit.doctor.codes import describe, rules
+from spu_assigner.stream.audit.doctor.checks import CHECKS, DoctorCheck, run_checks
+from spu_assigner.stream.audit.doctor.codes import rules
 from spu_assigner.stream.audit.doctor.command import doctor
 from spu_assigner.stream.audit.doctor.look import DoctorLook, NotCheckedError
 from spu_assigner.stream.audit.doctor.target_checks import report_moves
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing
 from spu_assigner.stream.clusters.moves.run_record import begun_run
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.job.start_checks import START_CHECKS, StartLook
 from spu_assigner.stream.kafka.acls import Role
@@ -65,21 +61,17 @@ def new_look() -> DoctorLook:
     return DoctorLook(start=StartLook(settings=Settings.load(environ={})))
 
 
-def reports_of(*checks: DoctorCheck, seconds: float = LATER) -> list[CheckReport]:
-    return run_checks(new_look(), seconds, checks)
-
-
-def codes_of(report: CheckReport) -> list[str]:
-    return [finding.rule.code for finding in report.findings]
-
-
 def test_every_code_has_a_name_of_its_own_and_is_in_the_docs() -> None:
     """Scripts and docs/doctor.md name them; each is reported somewhere."""
     assert len({rule.name for rule in rules().values()}) == len(rules()) > 30
     assert list(rules()) == sorted(rules())
     written = DOCUMENT.read_text(encoding="utf-8")
     table = written.partition("<!-- findings -->\n")[2].partition("\n<!-- /findings -->")[0]
-    assert table == describe()
+    lines = ["| code | name | what is found |", "| --- | --- | --- |"]
+    for rule in rules().values():
+        weight = "" if rule.severity == "fault" else " (a warning)"
+        lines.append(f"| {rule.code} | {rule.name} | {rule.about}{weight} |")
+    assert table.splitlines() == lines
     assert EXPECTED in rules()["D101"].fix
     code = "".join(path.read_text("utf-8") for path in FOLDER.glob("*.py"))
     assert {*re.findall(r'"(D\d{3})"', code)} == {*rules()}
@@ -124,8 +116,10 @@ def test_an_error_of_the_job_is_a_finding_by_its_class(
     assert finding.fix == (fix or rules()[code].fix)
 
 
-def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
-    """What needs it says so, with the reason; the others run."""
+def test_a_check_that_fails_breaks_or_hangs_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs it says so, with the reason; what is late is not waited for."""
+    is_stuck, go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(DaemonThread, "join", lambda self, seconds: is_stuck.wait(seconds))
 
     def breaks(look: DoctorLook) -> str:
         raise ZeroDivisionError("no\nreason")
@@ -140,7 +134,12 @@ def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
         look.report("D511", "held")
         return "all"
 
-    reports = reports_of(
+    def hangs(look: DoctorLook) -> str:
+        is_stuck.set()
+        go_on.wait(LATER)
+        return ""
+
+    checks = (
         DoctorCheck(name="broken", look=breaks),
         DoctorCheck(name="failed", look=fails),
         DoctorCheck(name="silent", look=says),
@@ -150,9 +149,17 @@ def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
         DoctorCheck(name="four", look=warns),
         DoctorCheck(name="five", look=warns, needs=("four",)),
         DoctorCheck(name="other", look=breaks, roles=(Role.MOVER,)),
+        DoctorCheck(name="stuck", look=hangs),
+        DoctorCheck(name="after", look=warns),
     )
+    reports = run_checks(new_look(), LATER, checks)
+    go_on.set()
     unexpected = "the check of broken ended with an unexpected error"
-    assert [(each.name, codes_of(each), each.not_checked) for each in reports] == [
+    late = "the check of stuck did not end in time"
+    assert [
+        (each.name, [finding.rule.code for finding in each.findings], each.not_checked)
+        for each in reports
+    ] == [
         ("broken", ["D003"], None),
         ("failed", ["D121"], None),
         ("silent", [], "there is nothing to check"),
@@ -161,29 +168,10 @@ def test_a_check_that_fails_or_breaks_stops_no_other() -> None:
         ("three", [], unexpected),
         ("four", ["D511"], None),
         ("five", ["D511"], None),
+        ("stuck", ["D002"], late),
+        ("after", [], late),
     ]
     assert reports[0].findings[0].message == "ZeroDivisionError: no reason"
-
-
-def test_a_check_that_does_not_end_is_reported_and_not_waited_for() -> None:
-    """Those after it are not made; what ended before counts."""
-    go_on = threading.Event()
-
-    def hangs(look: DoctorLook) -> str:
-        go_on.wait(LATER)
-        return ""
-
-    quick, stuck, after = reports_of(
-        DoctorCheck(name="quick", look=lambda look: "done"),
-        DoctorCheck(name="stuck", look=hangs),
-        DoctorCheck(name="after", look=lambda look: "done"),
-        seconds=0.5,
-    )
-    go_on.set()
-    late = "the check of stuck did not end in time"
-    assert (quick.found, quick.not_checked) == ("done", None)
-    assert (codes_of(stuck), stuck.not_checked) == (["D002"], late)
-    assert (codes_of(after), after.not_checked) == ([], late)
 
 
 def test_without_a_broker_the_machine_alone_is_looked_at(tmp_path: Path) -> None:
@@ -264,29 +252,24 @@ def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
     """A run that was killed is at work no longer; one that lives moves what it has recorded."""
     moved = MovedPartition(topic="t", topic_id="", partition=1, before=(), after=(), size_bytes=0)
     run = replace(begun_run("c1"), moves=(moved,), recorded_at=1_000_000)
+    stopped = replace(run, state=MovesState.STOPPED)
     ongoing = Ongoing(replicas=(1, 2), adding=(2,), removing=(1,))
     moving = {("t", 1): ongoing, ("t", 2): ongoing}
-
-    def said(run: MovesRun | None, moving: Any, *throttles: str, seconds: int = 0) -> list[str]:
+    ours = "D604 1 partition being moved, and by a run of `apply --moves` for cluster 'c1' that "
+    foreign = "D604 1 partition being moved, and not by a running `apply --moves`: t-2 (adding 2, "
+    both = "D604 2 partitions being moved, and not by a running `apply --moves`: t-1 (adding 2, "
+    limited = "D603 no partition is being moved, and replication is limited: broker 1: 5"
+    for given, under_way, throttles, seconds, expected in (
+        (run, moving, (), 59, [(foreign, False)]),
+        (run, {("t", 1): ongoing}, ("broker 1: 5",), 0, []),
+        (run, moving, (), 61, [(ours, True), (foreign, False)]),
+        (stopped, moving, (), 0, [(ours, True), (foreign, False)]),
+        (None, moving, (), 0, [(both, False)]),
+        (replace(stopped, throttles=(RATE,)), {}, ("broker 1: 5",), 0, [(limited, True)]),
+        (stopped, {}, ("broker 1: 5",), 0, [(limited, False)]),
+    ):
         look = new_look()
-        report_moves(look, moving, throttles, run, now_ms=1_000_000 + 1000 * seconds)
-        return [f"{each.rule.code} {each.message} → {each.fix}" for each in look.findings]
-
-    stopped = replace(run, state=MovesState.STOPPED)
-    (foreign,) = said(run, moving, seconds=59)
-    assert foreign.startswith(
-        "D604 1 partition being moved, and not by a running `apply --moves`: t-2 (adding 2, "
-    )
-    assert len(said(None, moving)) == 1
-    for left, foreign in (said(run, moving, seconds=61), said(stopped, moving)):
-        assert "by a run of `apply --moves` for cluster 'c1' that ended early: t-1 (" in left
-        assert "→ run `spu-assigner apply --moves --cluster c1`" in left
-        assert "t-2" in foreign
-    assert said(run, {("t", 1): ongoing}, "broker 1: 5") == []
-    throttled = replace(stopped, throttles=(RATE,))
-    (ours,) = said(throttled, {}, "broker 1: 5")
-    (others,) = said(stopped, {}, "broker 1: 5")
-    assert "D603" in ours
-    assert "--cluster c1" in ours
-    assert "D603" in others
-    assert "--cluster c1" not in others
+        report_moves(look, under_way, throttles, given, now_ms=1_000_000 + 1000 * seconds)
+        for each, (words, resumes) in zip(look.findings, expected, strict=True):
+            assert f"{each.rule.code} {each.message}".startswith(words)
+            assert ("apply --moves --cluster c1`" in each.fix) is resumes

@@ -7,20 +7,27 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from flask.testing import FlaskClient
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
+from spu_assigner.stream.audit.ui import live
 from spu_assigner.stream.audit.ui.app import make_app
+from spu_assigner.stream.audit.ui.known import Known
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import begun_run
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.moves_record import SILENT_SECONDS, move_of
-from support.pages.ui_pages import Still, known_of, read
+from support.pages.ui_pages import Still, read
 
 MIB = 1024**2
 RATE = "leader.replication.throttled.rate"
+HOSTILE = "<script>alert(1)</script>"
 
 
-def moved(partition: int, *, topic: str = "orders") -> MovedPartition:
+def moved(partition: int) -> MovedPartition:
     return MovedPartition(
-        topic=topic,
+        topic=f"orders{HOSTILE}",
         topic_id="id",
         partition=partition,
         before=(1, 2),
@@ -35,7 +42,7 @@ def under_way(age_seconds: float = 1.0) -> MovesRun:
     throttle = ThrottleValue(broker=3, topic=None, setting=RATE, value=str(MIB), before=None)
     return replace(
         begun_run("c1"),
-        holder="process 7 on admin",
+        holder=f"process 7 on admin{HOSTILE}",
         began_at=now - 10_000,
         recorded_at=now,
         wave=2,
@@ -48,22 +55,14 @@ def under_way(age_seconds: float = 1.0) -> MovesRun:
         bytes_total=40 * MIB,
         bytes_done=10 * MIB,
         bytes_failed=5 * MIB,
-        failures=("orders-9: the topic was deleted",),
+        failures=(f"orders-9: the topic was deleted{HOSTILE}",),
     )
 
 
 def pages(run: MovesRun | None) -> tuple[FlaskClient, Still]:
-    still = Still(known_of([]))
+    still = Still(Known())
     still.moves.run = run
     return make_app(still.as_live()).test_client(), still
-
-
-def ended() -> MovesRun:
-    return replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=())
-
-
-def killed() -> MovesRun:
-    return under_way(SILENT_SECONDS + 60)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +78,13 @@ def killed() -> MovesRun:
                 "Time left 25 s 1.0 MiB/s, begun 20",
                 "10.0 MiB of 40.0 MiB, 25.0%",
                 "What went wrong orders-9: the topic was deleted",
-                "orders 0 1, 2 3, 2 5.0 MiB",
+                f"orders{HOSTILE} 0 1, 2 3, 2 5.0 MiB",
                 "1–2 of 2 partitions",
             ],
             ["Nothing was recorded"],
         ),
         (  # Who looks the day after sees what was done, and how long it took.
-            ended,
+            lambda: replace(under_way(3600), state=MovesState.STOPPED, moves=(), throttles=()),
             [
                 "Last run of cluster c1 stopped",
                 "no throttle is set",
@@ -94,7 +93,7 @@ def killed() -> MovesRun:
             ["Wave 2", "Nothing was recorded"],
         ),
         (  # A kill leaves a wave to Kafka, and a throttle: somebody must run it again.
-            killed,
+            lambda: under_way(SILENT_SECONDS + 60),
             [
                 "Nothing was recorded since",
                 "run spu-assigner apply --moves to finish it",
@@ -109,10 +108,12 @@ def killed() -> MovesRun:
 def test_a_run_is_shown(
     run: Callable[[], MovesRun], shown: list[str], not_shown: list[str]
 ) -> None:
-    """State, numbers, speed, the throttle, and each partition with both lists."""
-    text = read(pages(run())[0], "/moves").text
+    """State, numbers, speed, the throttle, and each partition with both lists; all as text."""
+    client, _ = pages(run())
+    text = read(client, "/moves").text
     assert [words for words in shown if words not in text] == []
     assert [words for words in not_shown if words in text] == []
+    assert "<script>alert" not in client.get("/moves").text
 
 
 @pytest.mark.parametrize(
@@ -125,52 +126,47 @@ def test_a_run_is_shown(
             {"trouble": "cannot read applied-topics: not authorized", "run": under_way()},
             "The record of the moves is not read: cannot read applied-topics",
         ),
-        ({"trouble": "not authorized", "run": under_way()}, "Partitions moved 2"),
+        ({"run": under_way()}, "Partitions moved 2"),
     ],
 )
 def test_a_page_says_what_is_known_of_moves(known: dict[str, object], words: str) -> None:
     """It is no error that nothing was moved, or read so far; then the page is renewed."""
     client, still = pages(None)
     still.moves.has_topic = True
-    before = client.get("/version?of=moves").data
+    paths = ("/version", "/version?cluster_id=c1")
+    before = [client.get(path).data for path in paths]
     for name, value in known.items():
         setattr(still.moves, name, value)
-    page = read(client, "/moves")
-    assert words in page.text
-    assert ("No moves so far" in page.text) is ("No moves so far" in words)
-    assert (client.get("/version?of=moves").data != before) is bool(known)
-    assert ("a", {"href": "/moves", "aria-current": "page"}) in page.tags
-
-
-def test_the_page_alone_is_renewed_when_a_wave_goes_on() -> None:
-    """Others would be read again every few seconds: explain reads topics each time."""
-    client, still = pages(under_way())
-    (watch,) = [
-        each["data-watch"] for _, each in read(client, "/moves").tags if "data-watch" in each
-    ]
-
-    def versions() -> list[str]:
-        return [client.get(path).get_json()["version"] for path in (watch or "", "/version")]
-
-    before = versions()
-    still.moves.run = replace(under_way(), recorded_at=1)
-    assert [old == new for old, new in zip(before, versions(), strict=True)] == [False, True]
-
-
-def test_hostile_names_are_escaped() -> None:
-    """What others have recorded is text."""
-    hostile = "<script>alert(1)</script>"
-    run = replace(under_way(), moves=(moved(0, topic=hostile),), failures=(hostile,))
-    answer = pages(replace(run, holder=hostile))[0].get("/moves")
-    assert "<script>alert" not in answer.text
-    assert answer.text.count("&lt;script&gt;alert") == 3
+    assert words in read(client, "/moves").text
+    is_renewed = [client.get(path).data != old for path, old in zip(paths, before, strict=True)]
+    assert is_renewed == [bool(known), False]  # A cluster's pages are not: explain reads topics.
 
 
 def test_a_partition_is_under_way_while_its_wave_is() -> None:
     """Of this cluster, and no longer once the run has ended."""
-    run = under_way()
-    assert move_of(run, "c1", "orders", 1) == moved(1)
-    for other in (("c2", "orders", 1), ("c1", "t", 1), ("c1", "orders", 2)):
+    run, topic = under_way(), moved(1).topic
+    assert move_of(run, "c1", topic, 1) == moved(1)
+    for other in (("c2", topic, 1), ("c1", "t", 1), ("c1", topic, 2)):
         assert move_of(run, *other) is None
-    assert move_of(replace(run, state=MovesState.CANCELLED), "c1", "orders", 1) is None
-    assert move_of(None, "c1", "orders", 1) is None
+    assert move_of(replace(run, state=MovesState.CANCELLED), "c1", topic, 1) is None
+    assert move_of(None, "c1", topic, 1) is None
+
+
+@pytest.mark.parametrize("servers", ["jobs:9092", "others:9092"])
+def test_moves_are_read_from_the_cluster_of_the_topics(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the prefix of the job, as `apply --moves` records them."""
+    given: list[Connection] = []
+
+    def noted(connection: Connection, *, moved: Connection) -> None:
+        given.extend((connection, moved))
+        raise ClientError("enough is known")
+
+    monkeypatch.setattr(live, "Live", noted)
+    target = "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS"
+    environ = {} if servers == "jobs:9092" else {target: servers}
+    asked = ["ui", "--port", "0", "-b", "jobs:9092", "--topic-prefix", "p-"]
+    assert "enough is known" in CliRunner().invoke(cli, asked, env=environ).stderr
+    found = [(each.bootstrap_servers, each.prefix) for each in given]
+    assert found == [("jobs:9092", "p-"), (servers, "p-")]
