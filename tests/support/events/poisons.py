@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-import fastavro
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
@@ -55,44 +52,32 @@ class Poison:
 
 # Bytes of messages, field by field.
 
-_CREATE: Final[dict[str, bytes]] = {
+_COMMON: Final = {
     "event_id": text_bytes("e"),
     "cluster_id": text_bytes(CLUSTER),
     "occurred_at": b"\x00",
+}
+_ONE: Final = long_bytes(1)
+_CREATE: Final[dict[str, bytes]] = {
+    **_COMMON,
     "topic": text_bytes("t"),
-    "partitions": long_bytes(1),
-    "replication_factor": long_bytes(1),
-    "policy": b"\x00",
-    "ignore_rack": b"\x00",
-    "start_index": b"\x00",
-    "shift": b"\x00",
-    "replicas": b"\x00",
-    "validate_only": b"\x00",
-    "on_shortage": b"\x00",
-    "demand": b"\x00",
-    "leader_demand": b"\x00",
-    "constraints": b"\x00",
+    "partitions": _ONE,
+    "replication_factor": _ONE,
+    **dict.fromkeys(("policy", "ignore_rack", "start_index", "shift", "replicas"), b"\x00"),
+    **dict.fromkeys(("validate_only", "on_shortage"), b"\x00"),
+    **dict.fromkeys(("demand", "leader_demand", "constraints"), b"\x00"),
 }
 _JOIN: Final[dict[str, bytes]] = {
-    "event_id": text_bytes("e"),
-    "cluster_id": text_bytes(CLUSTER),
-    "occurred_at": b"\x00",
+    **_COMMON,
     "spu_id": b"\x00",
     "rack": b"\x00",
-    "cores": b"\x02",
-    "capacity": b"\x00",
-    "labels": b"\x00",
-    "resources": b"\x00",
-    "taints": b"\x00",
+    "cores": _ONE,
+    **dict.fromkeys(("capacity", "labels", "resources", "taints"), b"\x00"),
 }
 _REBALANCE: Final[dict[str, bytes]] = {
-    "event_id": text_bytes("e"),
-    "cluster_id": text_bytes(CLUSTER),
-    "occurred_at": b"\x00",
-    "max_moves": long_bytes(1),
-    "max_bytes": b"\x00",
-    "band_percent": b"\x00",
-    "band": b"\x00",
+    **_COMMON,
+    "max_moves": _ONE,
+    **dict.fromkeys(("max_bytes", "band_percent", "band"), b"\x00"),
 }
 _TAINT: Final = Taint("k", "", TaintEffect.EVICT)
 _DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
@@ -154,32 +139,17 @@ C: Final = DeadLetterCode
 _SINGLE_OBJECT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)
 
 
-def _container() -> bytes:
-    """An Avro file that brings its own schema, a recursive one."""
-    tree = {
-        "type": "record",
-        "name": "Tree",
-        "fields": [{"name": "children", "type": {"type": "array", "items": "Tree"}}],
-    }
-    out = BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(tree), [{"children": []}])
-    return out.getvalue()
-
-
-def _letter() -> bytes:
-    return encode_record(
-        DeadLetter.of_value(
-            b"x",
-            source_topic="t",
-            source_partition=0,
-            source_offset=1,
-            source_timestamp_ms=2,
-            code=C.UNDECODABLE,
-            message="m",
-        )
+_LETTER: Final = encode_record(
+    DeadLetter.of_value(
+        b"x",
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code=C.UNDECODABLE,
+        message="m",
     )
-
-
+)
 _REVERSED: Final = b"\xc3\x01" + _SINGLE_OBJECT[2:10][::-1] + b"x"
 _UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
     ("schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
@@ -192,7 +162,7 @@ _BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
     ("begin with 00", "a mark alone: cut in the frame", b"\x00"),
     ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
     ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
-    ("begin with 4f626a01", "a container with its own schema: a recursive one", _container()),
+    ("begin with 4f626a01", "a container with its own schema: a recursive one", b"Obj\x01" * 9),
     ("end inside a value", "no body: cut after the frame", CREATE_HEADER),
     ("end inside a value", "half a body: cut in the body", create()[:-3]),
 ]
@@ -203,15 +173,10 @@ _FRAMES: Final = [
         C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
     ),
     _dead(C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
-    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _letter()),
+    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
     *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
     *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
 ]
-
-
-def _block(count: int) -> bytes:
-    """Manual lists that begin a block of so many."""
-    return b"\x02" + long_bytes(count) + b"\x00"
 
 
 def _with_id(length: int) -> bytes:
@@ -225,6 +190,7 @@ _LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SI
 _LONG_GROW: Final = encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX)
 _LONG_LISTS: Final = array_bytes([_EMPTY_LIST] * (MANUAL_MESSAGE_SIZE_MAX // 2))
 _LONG_CREATE: Final = create(replicas=b"\x02" + _LONG_LISTS)
+_TOMORROW: Final = b"\x02" + long_bytes(len(Policy))
 _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
     ("is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
@@ -234,24 +200,13 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("more than 10 bytes", "a long varint: over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
     ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
     ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
-    (
-        f"index is {len(Policy)}",
-        "an enum's index beyond: a policy of tomorrow",
-        "policy",
-        b"\x02" + long_bytes(len(Policy)),
-    ),
+    (f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
     ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
     ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
     ("1099511627776 items", "a block of 2^40 items: much memory", "replicas", b"\x02" + HUGE),
-    ("items", "a block of -2^40 items: much memory", "replicas", _block(-(2**40))),
     ("bytes; 5 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
     ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
-    (
-        "size says",
-        "a block of wrong size: read in two ways",
-        "replicas",
-        b"\x02\x01\x02" + bytes(3),
-    ),
+    ("size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
     ("", "a block that never ends: the end is missing", "replicas", b"\x02\x02\x00\x02\x06"),
 ]
 
@@ -330,8 +285,6 @@ _BODIES: Final = [
 
 _TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
     ("with a slash: the key of its map would name another cluster", "a/b"),
-    ("with NUL: C libraries stop there", "a\x00b"),
-    ("with a line feed: an anchor of a regular expression lets it pass", "t\n"),
     ("with an escape sequence: it clears the terminal of who reads the log", "\x1b[2J"),
     ("of 250 characters: one more than a name may have", "t" * 250),
     ("of 60,000 characters: the dead letter must not quote it whole", "t" * 60_000),
@@ -339,8 +292,6 @@ _TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
 ]
 _CLUSTER_NAMES: Final[list[tuple[Any, ...]]] = [
     ("with a slash: its key would be that of a topic", "c/t"),
-    ("with NUL: C libraries stop there", "c\x00"),
-    ("of 250 characters: one more than a name may have", "c" * 250),
     ("without a name: nothing to answer under", ""),
 ]
 _NAMES: Final = [
@@ -399,22 +350,18 @@ _NINE: Final = [(f"r{number}", 1) for number in range(9)]
 _BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
     ("of -1: below 0", _amounts(("disk_bytes", -1))),
     ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
-    ("of 2^63 - 1: twice as much is negative", _amounts(("disk_bytes", 2**63 - 1))),
     ("of nine resources: one too many", _amounts(*_NINE)),
     ("without a name: nothing identifies it", _amounts(("", 1))),
-    ("with an escape sequence: it clears the terminal of who reads", _amounts(("\x1b[2J", 1))),
     ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
 ]
 _BAD_TAINTS: Final[list[tuple[str, list[bytes]]]] = [
     ("of 17: one too many", [_taint(f"k{number}") for number in range(17)]),
     ("without a key: nothing to tolerate", [_taint("")]),
-    ("with a key of 60,000 characters: it is kept with the SPU", [_taint("k" * 60_000)]),
     ("twice with one effect: which value holds", [_taint("k", "a"), _taint("k", "b")]),
 ]
 _BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
     ("a selector of 60,000 conditions: no end", "require", [text_bytes("a," * 30_000 + "a")]),
     ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
-    ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00\x00"]),
     ("at least 2, at most 1: none fits", "spread", [text_bytes("a") + b"\x02\x02\x02\x04"]),
     ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00\x00"] * 2),
     ("a topic that is not there: of tomorrow", "together_with", [text_bytes("u")]),
@@ -443,9 +390,9 @@ _NUMBERS: Final = [
         _ignored(f"resources {what}", Code.INVALID_RESOURCES, resources=raw)
         for what, raw in _BAD_AMOUNTS
     ),
-    *(_rejected(f"a demand {what}", Code.INVALID_DEMAND, demand=raw) for what, raw in _BAD_AMOUNTS),
     *(
-        _rejected(f"a leader's demand {what}", Code.INVALID_DEMAND, leader_demand=raw)
+        _rejected(f"{name} {what}", Code.INVALID_DEMAND, **{name: raw})
+        for name in ("demand", "leader_demand")
         for what, raw in _BAD_AMOUNTS
     ),
     _rejected(
@@ -553,18 +500,9 @@ def _half_a_million_names() -> bytes:
 
 
 _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
-    (
-        "longer than 8388608 bytes",
-        "10 MB: memory for all of it",
-        lambda: _with(b'"x":"' + b"x" * 10_000_000 + b'"'),
-    ),
+    ("longer than 8388608 bytes", "10 MB: memory for all of it", lambda: b" " * 10_000_000),
     ("given more than once", "half a million names: quadratic if compared", _half_a_million_names),
     ("nested too deeply", "lists 10,000 deep: the stack ends", lambda: b"[" * _DEEP + b"]" * _DEEP),
-    (
-        "nested",
-        "replicas 900 deep: it is read",
-        lambda: _with(b'"replicas":' + b"[" * 900 + b"]" * 900),
-    ),
     ("half a surrogate pair is none", "half a pair: no UTF-8", lambda: _line(event_id="\ud800")),
     ("byte order mark", "a byte order mark: editors put it", lambda: b"\xef\xbb\xbf" + _line()),
     ("UTF-8", "no UTF-8: Latin-1", lambda: _line()[:-3] + b'\xe9"}'),
@@ -577,21 +515,6 @@ _BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
     ("too many digits", "5,000 digits: Python refuses", b'"partitions":1' + b"0" * 5_000),
     ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
     ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
-    (
-        "expected a list of texts",
-        "a text for rules: its letters",
-        b'"constraints":{"require":"ab"}',
-    ),
-    (
-        "half a surrogate pair",
-        "half a pair in a rule: no UTF-8",
-        rb'"constraints":{"forbid":["\ud800"]}',
-    ),
-    (
-        "constraints.prefer[0].weight is true",
-        "true for a weight: an int to Python",
-        b'"constraints":{"prefer":[{"select":"a","weight":true}]}',
-    ),
     ("partitions is true", "true for 1: a bool is an int to Python", b'"partitions":true'),
     ("2.0", "2.0 for 2: no whole number", b'"partitions":2.0'),
 ]
@@ -648,27 +571,10 @@ def _pipe(folder: Path) -> Path:
     return folder / "pipe"
 
 
-def _socket(folder: Path) -> Path:
-    path = folder / "s"
-    with socket.socket(socket.AF_UNIX) as listener:
-        before = Path.cwd()
-        os.chdir(folder)  # A socket's path has at most 107 bytes.
-        try:
-            listener.bind("s")
-        finally:
-            os.chdir(before)
-    return path
-
-
 def _link(folder: Path) -> Path:
     (folder / "lists").write_text("[]", encoding="utf-8")
     (folder / "link").symlink_to("lists")
     return folder / "link"
-
-
-def _loop(folder: Path) -> Path:
-    (folder / "loop").symlink_to("loop")
-    return folder / "loop"
 
 
 def _sparse(size: int) -> Callable[[Path], Path]:
@@ -692,13 +598,8 @@ PLACES: Final = [
         ("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
         ("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
         ("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
-        ("a terminal: it waits", lambda _: Path("/dev/ptmx"), _NOT_REGULAR),
-        ("a socket: not to be opened", _socket, "No such device"),
-        ("a link to itself: no end", _loop, ""),
         ("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
-        ("a name of 5,000 characters: too many", lambda folder: folder / ("a" * 5_000), "too long"),
         ("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
-        ("a bad disk: it fails midway", lambda _: Path("/proc/self/mem"), "Input/output error"),
         ("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
     )
 ]
@@ -718,15 +619,12 @@ FILES: Final = [
             ("two values", "joined files", _LISTS * 2, "Extra data"),
             ("another object", "neither form", b'{"lists":[]}', "is neither form"),
             ("deep lists", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
-            ("lists 900 deep", "it is read", b"[" * 900 + b"]" * 900, "nested too deeply"),
             (
                 "replicas 900 deep",
                 "it is read, and ends the stack of whoever quotes it",
                 b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
                 "nested too deeply",
             ),
-            ("a name twice", "two lists", b'[{"id":0,"replicas":[0],"id":1}]', "more than once"),
-            ("NaN", "no JSON", b'[{"id":NaN,"replicas":[0]}]', "found NaN"),
             ("5,000 digits", "no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
             ("UTF-16", "Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
             ("a surrogate in UTF-8", "no UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),

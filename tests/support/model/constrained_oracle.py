@@ -53,10 +53,6 @@ class Oracle:
         """Of one list, where all SPUs have room."""
         return min(map(self.score, self.lists))
 
-    def least_scores(self) -> tuple[int, ...]:
-        """The least that the scores of the lists of any way to meet it come to together."""
-        return min(tuple(map(sum, zip(*map(self.score, way), strict=True))) for way in self._ways())
-
     def is_valid(self, rows: Sequence[Sequence[int]]) -> bool:
         """Whether the rows hold every hard rule, leaders included, and have room."""
         held = Counter(spu_id for row in rows for spu_id in row)
@@ -90,13 +86,6 @@ class Oracle:
             for each in self._rules.get("prefer", ())
             if holds(each["select"], self._labels[spu_id])
         )
-
-    def free(self, spu_id: int) -> int:
-        return self._free[spu_id]
-
-    @property
-    def spu_ids(self) -> list[int]:
-        return sorted(self._spus)
 
     def rank(self, spu_id: int) -> int:
         """Of a leader."""
@@ -312,68 +301,6 @@ def demanded(
             for label, values in found.items():
                 values.add(labels.get(label, ""))
     return found
-
-
-def permitted_lists(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[List]:
-    """What a rebalance may make of a list of a topic: all lists by which nothing is worse, itself
-    included. Of two topics that are to be apart both may take an SPU here."""
-    topic, spus = state.topics[name], state.spus
-    rules = topic.constraints or Constraints()
-    labels = {
-        int(i): {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(i)}
-        for i, spu in spus.items()
-    }
-    held = {other: _spus(each.replicas.lists().tolist()) for other, each in state.topics.items()}
-    apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
-    together = [other for other in rules.together_with if other in held]
-    beside = [
-        held[other]
-        for other in sorted(state.constrained)
-        if name in (state.topics[other].constraints or rules).together_with and other != name
-    ]
-
-    def is_closed(spu_id: int) -> bool:
-        spu = spus[SpuId(spu_id)]
-        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
-        return not spu.online or spu.cordoned or bool(effects - {TaintEffect.NO_LEADERS})
-
-    def may_take(spu_id: int) -> bool:
-        return (
-            not is_closed(spu_id)
-            and all(holds(each, labels[spu_id]) for each in rules.require)
-            and not any(holds(each, labels[spu_id]) for each in rules.forbid)
-            and not any(spu_id in held[other] for other in apart)
-            and all(spu_id in held[other] and spu_id in held[name] for other in together)
-        )
-
-    def barred(spu_id: int) -> bool:
-        spu = spus[SpuId(spu_id)]
-        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
-        return spu.demoted or TaintEffect.NO_LEADERS in effects
-
-    wanted = demanded(state, name, held)
-    takers = [spu_id for spu_id in labels if spu_id not in row and may_take(spu_id)]
-    ways = [
-        [spu_id]
-        if is_closed(spu_id) or any(spu_id in each for each in beside)
-        else [spu_id, *takers]
-        for spu_id in row
-    ]
-    racks = Counter(labels[spu_id]["rack"] for spu_id in row)
-    for now in itertools.product(*ways):
-        counts = Counter(labels[spu_id]["rack"] for spu_id in now)
-        if len(set(now)) < len(now) or any(
-            count > max(1, racks[rack]) for rack, count in counts.items()
-        ):
-            continue
-        if now[0] != row[0] and barred(now[0]) and not barred(row[0]):
-            continue
-        if name in state.constrained:
-            if any(_of_list(rules, row, now, labels, wanted, ignore_rack=topic.ignore_rack)):
-                continue
-            if _rank(rules, labels[now[0]]) > _rank(rules, labels[row[0]]):
-                continue
-        yield now
 
 
 def _of_list(

@@ -137,18 +137,6 @@ def decided(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementD
     ]
 
 
-def test_who_is_not_in_the_ring_is_named_with_the_cause() -> None:
-    """The operator's first question: why not on that one?"""
-    events = Events()
-    joins = [*events.joins(0, 1, 2, 3), events.join(4, capacity=0), events.leave(1)]
-    [(_, [(_, decision)])] = decided(*joins, events.create("t", 1, 3))
-    assert decision.replicas == (0, 2, 3)
-    assert [(each.spu_id, each.why) for each in decision.absent] == [
-        (1, Why.OFFLINE),
-        (4, Why.SATURATED),
-    ]
-
-
 def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
     """Two SPUs on rack a follow each other: the second is passed over for the first."""
     events = Events()

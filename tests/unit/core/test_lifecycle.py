@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
+from spu_assigner.core.base.events import LeaveMode, SpuId
 from spu_assigner.core.base.limits import WAITING_MAX
 from spu_assigner.core.base.records import Mode, Move, ReplicaMap, RingChange, Status, TopicStatus
 from support.events.builders import Events
@@ -98,27 +96,6 @@ def test_a_list_without_a_replacement_stays_short_and_waits() -> None:
     assert not life.state.waiting
 
 
-def test_the_last_replica_stays_on_the_leaving_spu_until_it_is_replaced() -> None:
-    """Dropping it would drop the data. The SPU is forgotten once it holds nothing."""
-    life = OneCluster(*Events().joins(0))
-    life.create("a", 1, 1)
-    answers = life.leave(0, GONE)
-    assert maps(answers) == {}
-    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
-    assert life.state.spus[SpuId(0)].leaving
-    assert maps(life.join(5)) == {"a": [[5]]}
-    assert list(life.state.spus) == [5]
-
-
-def test_a_leaving_spu_takes_no_manual_map() -> None:
-    """It is to become empty."""
-    life = OneCluster(*Events().joins(0))
-    life.create("a", 1, 1)
-    life.leave(0, GONE)
-    answers = life.apply(life.build.manual("b", [0]))
-    assert statuses(answers) == [("b", Status.REJECTED, Code.MANUAL_SPU_LEAVING)]
-
-
 # Capacity.
 
 
@@ -142,19 +119,6 @@ def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
 # Waiting.
 
 
-def test_a_create_that_waits_is_served_when_the_ring_has_grown() -> None:
-    """Its cause is the create, its answers come with the join."""
-    life = OneCluster(*Events().joins(0))
-    answers = life.wait("a", 2, 2, policy=Policy.KAFKA)
-    assert statuses(answers) == [("a", Status.WAITING, Code.INSUFFICIENT_SPUS)]
-    served = life.join(1)
-    assert maps(served) == {"a": [[0, 1], [1, 0]]}
-    assert (the_map(served).policy, the_map(served).revision) == (Policy.KAFKA, 1)
-    assert the_map(served).cause == "e1000"
-    assert statuses(served) == [("a", Status.ASSIGNED, None)]
-    assert ring_changes(served) == [(1, RingChange.JOINED, 2)]
-
-
 def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
     """The oldest first, each one tried."""
     life = OneCluster(*Events().joins(0))
@@ -162,17 +126,6 @@ def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
     life.wait("small", 1, 2)
     assert list(maps(life.join(1))) == ["small"]
     assert list(maps(life.join(2))) == ["large"]
-
-
-def test_only_a_shortage_is_waited_for() -> None:
-    """Racks do not become complete by waiting, and a check is answered at once."""
-    life = OneCluster()
-    life.join(0, rack="a")
-    life.join(1)
-    assert statuses(life.wait("a", 1, 2)) == [("a", Status.REJECTED, Code.RACKS_INCOMPLETE)]
-    answers = life.wait("b", 1, 3, validate_only=True, ignore_rack=True)
-    assert statuses(answers) == [("b", Status.REJECTED, Code.INSUFFICIENT_SPUS)]
-    assert not life.state.waiting
 
 
 def test_no_more_creates_wait_than_the_limit() -> None:
@@ -186,59 +139,7 @@ def test_no_more_creates_wait_than_the_limit() -> None:
     assert len(life.state.waiting) == WAITING_MAX - 6998
 
 
-@given(order=st.permutations(range(12)), copies=st.lists(st.integers(0, 11), max_size=6))
-@settings(deadline=None)
-def test_in_any_interleaving_with_joins_each_create_is_granted_once(
-    order: list[int], copies: list[int]
-) -> None:
-    """Creates that wait, joins, and copies of both, in any order: at the end nothing is open."""
-    build = Events()
-    events: list[Event] = [*build.joins(0, 1, 2, 3)]
-    policies = [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.BALANCED] * 2
-    for number, policy in enumerate(policies):
-        events.append(build.create(f"t{number}", 2, 3, policy=policy, on_shortage=OnShortage.WAIT))
-    life = OneCluster()
-    answers = [each for index in [*order, *copies] for each in life.apply(events[index])]
-    granted = [each.topic for each in answers if isinstance(each, ReplicaMap)]
-    assert sorted(granted) == [f"t{number}" for number in range(8)]
-    assert [status for _, status, _ in statuses(answers)].count(Status.ASSIGNED) == 8
-    assert not life.state.waiting
-    assert sum(life.state.ledger.count(spu_id) for spu_id in range(4)) == 8 * 2 * 3
-
-
 # Growing.
-
-
-def test_a_topic_grows_from_the_chain_index_and_keeps_its_partitions() -> None:
-    """As if it had been created larger, if nobody came between."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3, 4))
-    life.create("a", 9, 3)
-    answers = life.apply(life.build.grow("a", 11))
-    assert the_map(answers).replicas is not None
-    assert maps(answers)["a"][9:] == [[4, 1, 2], [0, 3, 4]]  # type: ignore[index]
-    assert (the_map(answers).revision, the_map(answers).chain_index) == (2, 11)
-    assert statuses(answers) == [("a", Status.ASSIGNED, None)]
-    reason = the_map(answers).reason
-    assert reason is not None
-    assert (reason.first_partition, reason.start_index) == (9, 9)
-
-
-@pytest.mark.parametrize("partitions", [-1, 0, 1, 2, 100_001])
-def test_a_topic_does_not_shrink_or_outgrow_the_limit(partitions: int) -> None:
-    """The answer names what would be legal."""
-    life = OneCluster(*Events().joins(0))
-    life.create("a", 2, 1)
-    answers = life.apply(life.build.grow("a", partitions))
-    assert statuses(answers) == [("a", Status.REJECTED, Code.INVALID_PARTITIONS)]
-
-
-def test_a_manual_topic_and_an_unknown_one_do_not_grow() -> None:
-    """There is no rule to grow them by."""
-    life = OneCluster(*Events().joins(0))
-    life.apply(life.build.manual("a", [0]))
-    for topic, code in (("a", Code.MANUAL_TOPIC), ("b", Code.TOPIC_UNKNOWN)):
-        answers = life.apply(life.build.grow(topic, 5))
-        assert statuses(answers) == [(topic, Status.REJECTED, code)]
 
 
 # Evening out.
@@ -273,14 +174,3 @@ def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
     answers = life.apply(life.build.rebalance(100))
     assert (0, RingChange.RESTORED) in [event[:2] for event in ring_changes(answers)]
     assert ("b", Status.ASSIGNED, None) in statuses(answers)
-
-
-@pytest.mark.parametrize("moves", [-1, 2**31, 10**30])
-def test_a_number_of_moves_out_of_range_is_refused(moves: int) -> None:
-    """And an empty cluster is even already."""
-    life = OneCluster()
-    answers = life.apply(life.build.rebalance(moves))
-    assert statuses(answers) == [("", Status.REJECTED, Code.INVALID_MAX_MOVES)]
-    [status] = life.apply(life.build.rebalance(5))
-    assert isinstance(status, TopicStatus)
-    assert status.moves == 0

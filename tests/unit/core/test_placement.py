@@ -213,25 +213,6 @@ def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -
     )
 
 
-def test_ten_thousand_spus_of_many_racks_are_ordered_and_placed() -> None:
-    """The largest cluster, half of it one rack: cell by cell it would take 25 million looks."""
-    ids = list(range(10_000))
-    racks = ["big" if spu_id % 2 else f"small {spu_id}" for spu_id in ids]
-    assert sorted(diagonal(ids, racks)) == ids
-    ring = alternation(ids, racks)
-    number_of = {rack: number for number, rack in enumerate(sorted(set(racks)))}
-    placed = kafka.shifted_over_racks(
-        ids_of(ring),
-        ids_of([number_of[racks[spu_id]] for spu_id in ring]),
-        start=5_000,
-        shift=1,
-        partitions=1_000,
-        replicas=3,
-    )
-    lists = placed.tolist()
-    assert {len({racks[spu_id] for spu_id in spu_ids}) for spu_ids in lists} == {3}
-
-
 @given(case=cases())
 def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
     """They are sorted into place instead of being read cell by cell."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, TopicDelete, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
-from spu_assigner.stream.audit.verify.audit import verify
-from spu_assigner.stream.audit.verify.model import FindingKind
 from spu_assigner.stream.client.rendering import received_line
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.client import Received
@@ -79,29 +76,6 @@ def test_the_tombstone_of_a_release_has_a_type_of_its_own() -> None:
         b"c1/dropped": b"io.spuassigner.v1.ReplicaMap",
     }
     assert KINDS[MessageKind.TOPIC_RELEASED] == ("replica-map", "TopicReleased")
-
-
-@pytest.mark.parametrize("has_inputs", [True, False])
-def test_the_audit_finds_a_release_that_was_made_a_delete(has_inputs: bool) -> None:
-    """Who reads the type would delete data."""
-    events = Events()
-    topics = written(*events.joins(0), events.create("t"), events.release("t")).topics.copy()
-    for (name, _), log in topics.logs.items():
-        for place, read in enumerate(log):
-            if name == "replica-map" and read.value is None:
-                headers = tuple(
-                    (key, b"io.spuassigner.v1.ReplicaMap" if key == "ce_type" else value)
-                    for key, value in read.headers
-                )
-                log[place] = read._replace(headers=headers)
-    if not has_inputs:
-        topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    report = verify(topics.history())
-    assert {finding.kind for finding in report.findings} <= {
-        FindingKind.ALTERED,
-        FindingKind.DIGEST,
-    }
-    assert not report.is_right
 
 
 def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:

@@ -48,27 +48,6 @@ def test_a_reserved_name_is_refused_whatever_is_asked_for(name: str, way: dict[s
     assert picture(state) | {"seen": None} == before
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "__consumer_offsets",
-            "topic '__consumer_offsets' begins with '__', as Kafka's own topics do; "
-            "choose another name",
-        ),
-        (
-            "topic-status",
-            "topic 'topic-status' is one of the assigner's own topics; choose another name",
-        ),
-    ],
-)
-def test_the_refusal_says_what_was_found_and_what_to_do(name: str, message: str) -> None:
-    """Whoever asks need not look it up."""
-    [status] = Assigner().apply(Events().create(name))
-    assert isinstance(status, TopicStatus)
-    assert status.message == message
-
-
 @pytest.mark.parametrize("name", ["_", "_x", "a__b", "topic-status.", "staging.topic-status"])
 def test_a_name_that_is_merely_like_one_is_granted(name: str) -> None:
     """Only what begins with two underscores, and only whole names."""

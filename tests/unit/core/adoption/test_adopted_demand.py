@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
@@ -114,26 +112,3 @@ def test_what_needs_less_makes_room_for_what_waits(events: Events, assigner: Ass
     assert maps(assigner.apply(asked)) == []
     served = maps(assigner.apply(events.adopt("t", [0, 1, 2], demand={DISK: 50})))
     assert [each.topic for each in served] == ["t", "u"]
-
-
-BAD: list[tuple[Any, Code, str]] = [
-    ({DISK: -1}, Code.INVALID_DEMAND, "demand.disk_bytes is -1; expected 0 to 9007199254740991"),
-    ({DISK: 2**53}, Code.INVALID_DEMAND, "demand.disk_bytes is 9007199254740992; expected 0 to"),
-    ({f"r{n}": 1 for n in range(9)}, Code.INVALID_DEMAND, "names 9 resources; expected at most 8"),
-    ({"a b": 1}, Code.INVALID_DEMAND, "demand names 'a b'; expected 1 to 64"),
-    ({"tape": 1}, Code.UNKNOWN_RESOURCE, "which no SPU of cluster 'c1' has; they have disk_bytes"),
-]
-
-
-@pytest.mark.parametrize(("demand", "code", "said"), BAD)
-def test_a_demand_that_is_none_is_refused_as_in_a_create(
-    events: Events, assigner: Assigner, demand: Any, code: Code, said: str
-) -> None:
-    """And the topic stays as it was."""
-    assigner.apply(events.adopt("t", [0, 1]))
-    before = picture(assigner.clusters["c1"])
-    [refused] = assigner.apply(events.adopt("t", [1, 0], demand=demand))
-    assert isinstance(refused, TopicStatus)
-    assert (refused.status, refused.code) == (Status.REJECTED, code)
-    assert said in str(refused.message)
-    assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}

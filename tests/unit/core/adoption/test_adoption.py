@@ -7,7 +7,7 @@ import random
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from spu_assigner.core.base.records import (
     Mode,
@@ -18,8 +18,6 @@ from spu_assigner.core.base.records import (
     Status,
     TopicStatus,
 )
-from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.schemas.messages.codec import decode_event, encode_event
 from spu_assigner.stream.audit.verify.audit import verify
 from spu_assigner.stream.audit.verify.model import How
 from support.events.builders import Events
@@ -136,20 +134,6 @@ def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
     assert moved.topic == "free"
     assert answer.moves == 3
     assert (answer.message or "").endswith("; 2 manual or pinned topics left alone")
-
-
-@pytest.mark.parametrize("given", [{}, {"policy": Policy.KAFKA, "pinned": True}])
-def test_the_event_is_the_same_in_json_and_in_avro(given: dict[str, object]) -> None:
-    """And in the form that the contract fixes."""
-    event: Event = Events().adopt("t", [0, 1], [1, 2, 0], **given)
-    assert decode_event(encode_event(event), kind="topic") == event
-    assert event_from_json(event_to_json(event)) == event
-    fixed = (
-        '{"type":"topic_adopted","event_id":"e1","cluster_id":"c1","topic":"t",'
-        '"replicas":[[0,1],[1,2,0]],"policy":null,"pinned":false}'
-    )
-    if not given:
-        assert event_to_json(event) == fixed
 
 
 def test_the_audit_replays_adoptions_and_factors_to_the_same_bytes() -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, Status, TopicStatus
-from spu_assigner.schemas.json_lines.lines import event_to_json
 from support.events.builders import Events
 from support.events.one_cluster import statuses
-from support.model.oracle import Oracle
 from support.model.pictures import picture
-from support.project.case_share import share_of
 
 Rows = list[list[int]]
 
@@ -79,21 +73,6 @@ def test_what_goes_and_what_comes(
     assert lists_of(assigner) == [left]
 
 
-@pytest.mark.parametrize(("failed", "leaving"), [(1, 0), (0, 1)])
-def test_the_only_copy_that_can_be_read_stays(failed: int, leaving: int) -> None:
-    """One SPU failed; the other is decommissioned, hands its data over and finds nobody."""
-    events = Events()
-    assigner = adopted(events, [[0, 1]])
-    for event in (
-        *(events.cordon(2), events.cordon(3), events.leave(failed)),
-        events.leave(leaving, mode=LeaveMode.DECOMMISSION),
-    ):
-        assigner.apply(event)
-    assert lists_of(assigner) == [[0, 1]]
-    assigner.apply(events.replication("t", 1))
-    assert lists_of(assigner) == [[leaving]]
-
-
 @pytest.mark.parametrize(
     ("topic", "factor", "code"),
     [
@@ -115,43 +94,3 @@ def test_a_factor_that_cannot_be_met_changes_nothing(topic: str, factor: int, co
     assert isinstance(answer, TopicStatus)
     assert (answer.status, answer.code) == (Status.REJECTED, code)
     assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
-
-
-@pytest.mark.thorough
-@settings(max_examples=share_of(400), deadline=None)
-@given(
-    lists=st.lists(
-        st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True), min_size=1, max_size=4
-    ),
-    free=st.lists(st.integers(0, 2), min_size=5, max_size=5),
-    racks=st.sampled_from(["aaaaa", "aabbb", "abcab"]),
-    left=st.sets(st.integers(0, 4), max_size=2),
-    factor=st.integers(1, 4),
-)
-def test_the_lists_are_those_of_the_oracle(
-    lists: Rows, free: list[int], racks: str, left: set[int], factor: int
-) -> None:
-    """Lists of several lengths, full and offline SPUs; with cores, which follow the replicas."""
-    events = Events()
-    counts = [sum(spu_id in row for row in lists) for spu_id in range(5)]
-    story = [
-        *[events.join(i, capacity=counts[i] + free[i], rack=racks[i], cores=2) for i in range(5)],
-        events.adopt("t", *lists, policy=Policy.REDPANDA),
-        *[events.leave(spu_id) for spu_id in sorted(left)],
-        events.replication("t", factor),
-    ]
-    assigner, oracle = Assigner(Policy.FLUVIO), Oracle()
-    for event in story:
-        answers = assigner.apply(event)
-        lines = oracle.apply(json.loads(event_to_json(event)))
-    [map_] = [each for each in answers if isinstance(each, ReplicaMap)] or [None]
-    found = [line for line in lines if line["type"] == "replica_map"]
-    assert [status[1:3] for status in statuses(answers)] == [
-        (line["status"], line["code"]) for line in lines if line["type"] == "topic_status"
-    ]
-    if map_ is not None and map_.replicas is not None:
-        cores = None if map_.cores is None else map_.cores.tolist()
-        assert [(map_.replicas.tolist(), cores)] == [
-            (line["replicas"], line["cores"]) for line in found
-        ]
-    assert (map_ is None) is (found == [])

@@ -59,13 +59,6 @@ def looked_through(state: ClusterState, constraints: Constraints, *, replicas: i
     return request
 
 
-def test_sixteen_rules_that_only_conflict_together_are_found_in_bounded_steps() -> None:
-    """All subsets of them would be 65,536 looks."""
-    state, _ = cluster(64)
-    request = looked_through(state, Constraints(require=EACH_GROUP), replicas=3)
-    assert request.steps > 0
-
-
 def test_three_crossing_levels_on_a_thousand_spus_take_bounded_steps() -> None:
     state, _ = cluster(1_000)
     rules = Constraints(require=EACH_GROUP[1:], spread=CROSSING)

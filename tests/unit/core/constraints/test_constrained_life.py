@@ -16,7 +16,7 @@ from spu_assigner.core.base.constraints import (
     Toleration,
 )
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from support.events.one_cluster import Answer, OneCluster
 
@@ -73,12 +73,6 @@ def test_rules_bind_repairs_of_a_topic_that_was_adopted_with_another_policy(
     assert cluster.spus("t") == {2, 3}
 
 
-def test_what_leaves_is_replaced_by_the_rules_alone(cluster: Cluster) -> None:
-    cluster.ask("t", 4, 3, constraints=SSD)
-    cluster.leave(0, LeaveMode.DECOMMISSION)
-    assert [sorted(row) for row in cluster.lists("t")] == [[1, 2, 3]] * 4
-
-
 def test_a_list_waits_rather_than_break_a_rule(cluster: Cluster) -> None:
     cluster.ask("t", 1, 4, constraints=SSD)
     records = cluster.leave(0, LeaveMode.DECOMMISSION)
@@ -125,14 +119,6 @@ def test_an_spu_without_its_taint_is_used_again(cluster: Cluster) -> None:
     assert changes(records) == [RingChange.UPDATED, RingChange.UNCORDONED]
     cluster.ask("t", 8, 3)
     assert 0 in cluster.spus("t")
-
-
-def test_an_uncordoned_spu_stays_closed_while_it_is_tainted(cluster: Cluster) -> None:
-    cluster.cordon(0)
-    cluster.join(0, rack="r0", taints=(CLOSED,), capacity=100)
-    records = cluster.uncordon(0)
-    assert changes(records) == [RingChange.UNCORDONED, RingChange.CORDONED]
-    assert 0 not in cluster.state.ring
 
 
 def test_what_evicts_is_left_by_the_fewest_moves(cluster: Cluster) -> None:
@@ -266,63 +252,11 @@ def test_topics_stay_apart_and_together_both_ways(cluster: Cluster) -> None:
     assert cluster.spus("c") <= cluster.spus("a")
 
 
-def test_a_request_waits_until_a_label_lets_it_in(cluster: Cluster) -> None:
-    constraints = Constraints(require=("tier=nvme",))
-    wait = OnShortage.WAIT
-    answer = cluster.ask("t", 1, 1, constraints=constraints, on_shortage=wait)
-    assert (answer.status, answer.code) == (Status.WAITING, Code.UNSATISFIABLE)
-    records = cluster.join(5, rack="r1", labels={"tier": "nvme"}, capacity=100)
-    assert statuses(records)[0].status is Status.ASSIGNED
-    assert cluster.lists("t") == [[5]]
-
-
-def test_a_level_is_within_another_as_the_admitted_spus_are() -> None:
-    """Of more racks than feeds one rack is admitted, so that its feeds are within it."""
-    cluster = Cluster()
-    for spu_id, (rack, feed, capacity) in enumerate(
-        [("a", "x", 3), ("a", "y", 2), ("a", "y", 1), ("b", "x", 9), ("c", "y", 9)]
-    ):
-        cluster.join(spu_id, rack=rack, labels={"feed": feed}, capacity=capacity)
-    levels = SpreadLevel("feed", max=1), SpreadLevel("rack", max=1)
-    rules = Constraints(require=("rack=a",), spread=levels)
-    answer = cluster.ask("t", 3, 2, constraints=rules)
-    assert answer.code is Code.UNSATISFIABLE
-    assert "require[0] 'rack=a' (excludes 2 SPUs) and spread[1] 'rack' max 1" in str(answer.message)
-
-
-def test_preferences_are_below_racks_and_above_load(cluster: Cluster) -> None:
-    prefer = (Preference("rack=r0", 10), Preference("tier=hdd", 1))
-    cluster.ask("full", 20, 1, constraints=Constraints(require=("tier=hdd",)))
-    cluster.ask("t", 4, 3, constraints=Constraints(prefer=prefer))
-    for row in cluster.lists("t"):
-        assert len({spu_id % 4 for spu_id in row}) == 3
-        assert set(row) & {0, 4} == {4}
-        assert all(spu_id >= 4 for spu_id in row)
-
-
-def test_zones_come_before_racks(cluster: Cluster) -> None:
-    """Zones as even as can be, then racks: two zones of two racks each."""
-    zoned = Cluster()
-    for spu_id in range(8):
-        zone = "a" if spu_id % 4 < 2 else "b"
-        zoned.join(spu_id, rack=f"r{spu_id % 4}", labels={"zone": zone})
-    spread = (SpreadLevel("zone"), SpreadLevel("rack"))
-    zoned.ask("t", 8, 4, constraints=Constraints(spread=spread))
-    for row in zoned.lists("t"):
-        assert sorted(spu_id % 4 for spu_id in row) == [0, 1, 2, 3]
-    zoned.ask("u", 8, 2, constraints=Constraints(spread=spread))
-    for row in zoned.lists("u"):
-        assert {spu_id % 4 < 2 for spu_id in row} == {True, False}
-
-
 @pytest.mark.parametrize(
     ("constraints", "said"),
     [
         (Constraints(require=("tier in ssd",)), "constraints.require[0]: 'tier in ssd' is no"),
         (Constraints(apart_from=("gone",)), "constraints.apart_from names 'gone', which is no"),
-        (Constraints(apart_from=("t",)), "constraints.apart_from[0] is 't'; expected the name of"),
-        (Constraints(prefer=(Preference("a", 0),)), "constraints.prefer[0].weight is 0; expected"),
-        (Constraints(spread=(SpreadLevel("zone", 0),)), "constraints.spread[0].max is 0; expected"),
         (Constraints(forbid=("a",) * 17), "constraints.forbid has 17 entries; expected at most 16"),
     ],
 )
@@ -333,12 +267,6 @@ def test_constraints_that_are_none_are_refused(
     assert answer.code is Code.INVALID_CONSTRAINTS
     assert (answer.message or "").startswith(said)
     assert "t" not in cluster.state.topics
-
-
-def test_other_policies_take_no_constraints(cluster: Cluster) -> None:
-    answer = cluster.ask("t", 1, 1, constraints=SSD, policy=Policy.KAFKA)
-    assert answer.code is Code.INVALID_CONSTRAINTS
-    assert "'balanced' only" in (answer.message or "")
 
 
 @pytest.mark.parametrize("spu_id", [-1, -(2**31), 2**31, 2**63])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
+from spu_assigner.core.base.records import Status, TopicStatus
 from support.events.one_cluster import Answer, OneCluster
 
 ZONES = Constraints(spread=(SpreadLevel("zone", min=1),))
@@ -54,27 +54,6 @@ def test_zones_come_before_how_even_racks_are(least: int | None, expected: str) 
     assert cluster.zones("t") == [expected]
 
 
-def test_values_that_no_candidate_has_are_no_part_of_a_count() -> None:
-    """Of all SPUs three zones and three tiers; of the candidates three zones and one tier."""
-    cluster = Zoned()
-    cluster.join(0, labels={"tier": "hdd"}, capacity=2)
-    cluster.add("a", 1, capacity=2, tier="hdd")
-    cluster.add("b", 2, tier="hdd")
-    cluster.join(3, labels={"tier": "ssd"})
-    cluster.join(4)
-    levels = SpreadLevel("zone", max=2), SpreadLevel("tier", min=1)
-    rules = Constraints(require=("tier=hdd",), spread=levels)
-    assert cluster.ask("t", 3, 2, rules=rules).status is Status.ASSIGNED
-
-
-def test_too_few_replicas_for_the_zones_are_refused_with_the_rule(cluster: Zoned) -> None:
-    answer = cluster.ask("t", 2, 2)
-    assert (answer.status, answer.code) == (Status.REJECTED, Code.UNSATISFIABLE)
-    assert "2 lists of 2 replicas cannot hold spread[0] 'zone' min 1 (3 values)," in (
-        answer.message or ""
-    )
-
-
 def test_a_conflict_names_the_rule_that_takes_what_min_demands(cluster: Zoned) -> None:
     """What `min` demands is what all rules together make it: zone c demands nothing."""
     cluster.add("b", 6)
@@ -86,21 +65,6 @@ def test_a_conflict_names_the_rule_that_takes_what_min_demands(cluster: Zoned) -
         "cannot hold forbid[0] 'spu_id = 0' (excludes 1 SPU) and "
         "spread[0] 'zone' min 2 (2 values), with 7 SPUs online" in (answer.message or "")
     )
-
-
-def test_zones_that_other_rules_exclude_demand_nothing(cluster: Zoned) -> None:
-    spread = ZONES.spread
-    for number, rules in enumerate(
-        (
-            Constraints(forbid=("zone = c",), spread=spread),
-            Constraints(require=("zone in (a, b)",), spread=spread),
-        )
-    ):
-        assert cluster.ask(f"t{number}", 2, 2, rules=rules).status is Status.ASSIGNED
-        assert cluster.zones(f"t{number}") == ["ab", "ab"]
-    cluster.join(2, 5, labels={"zone": "c"}, taints=(Taint("k", "v", TaintEffect.NO_NEW_REPLICAS),))
-    assert cluster.ask("t", 1, 2).status is Status.ASSIGNED
-    assert cluster.zones("t") == ["ab"]
 
 
 def test_a_zone_that_is_offline_or_cordoned_still_demands_its_replica(cluster: Zoned) -> None:
@@ -121,16 +85,6 @@ def test_a_zone_that_is_offline_or_cordoned_still_demands_its_replica(cluster: Z
     answer = status(cluster.uncordon(5))
     assert answer.status is Status.ASSIGNED
     assert cluster.zones("t") == ["abc"]
-
-
-def test_a_zone_that_comes_is_reported_once_and_binds_what_comes_after(cluster: Zoned) -> None:
-    cluster.ask("t", 2, 3)
-    answer = status(cluster.add("d", 6))
-    assert answer.status is Status.VIOLATED
-    assert answer.message == "lists break spread[0] 'zone' min 1 (2 lists); they stay as they are"
-    assert not [each for each in cluster.add("d", 7) if isinstance(each, TopicStatus)]
-    refused = status(cluster.apply(cluster.build.grow("t", 3)))
-    assert (refused.status, refused.code) == (Status.REJECTED, Code.UNSATISFIABLE)
 
 
 def test_what_leaves_is_replaced_in_its_zone_or_the_list_waits(cluster: Zoned) -> None:
@@ -168,14 +122,6 @@ def test_a_shorter_list_keeps_a_replica_in_each_zone(cluster: Zoned) -> None:
     assert cluster.zones("t") == ["abc"] * 4
 
 
-def test_a_longer_list_takes_the_zone_that_it_lacks(cluster: Zoned) -> None:
-    cluster.apply(cluster.build.adopt("t", [0, 3], [1, 4], policy=Policy.BALANCED))
-    found = status(cluster.apply(cluster.build.constraints("t", ZONES)))
-    assert found.status is Status.ASSIGNED
-    cluster.apply(cluster.build.replication("t", 4))
-    assert cluster.zones("t") == ["aabc", "abbc"]
-
-
 @pytest.mark.parametrize("least", [None, 1])
 def test_a_rebalance_takes_no_zone_its_last_replica(least: int | None) -> None:
     """By pairs alone a list may become less even over an inner level."""
@@ -189,17 +135,3 @@ def test_a_rebalance_takes_no_zone_its_last_replica(least: int | None) -> None:
     cluster.apply(cluster.build.rebalance())
     moved = [zones for zones in cluster.zones("t") if "c" in zones]
     assert bool(moved) is (least is None)
-
-
-def test_other_rules_are_reported_where_lists_break_them(cluster: Zoned) -> None:
-    cluster.apply(cluster.build.adopt("t", [0, 1, 2], [0, 1, 3], policy=Policy.BALANCED))
-    found = cluster.apply(cluster.build.constraints("t", ZONES))
-    assert [each.status for each in found if isinstance(each, TopicStatus)] == [
-        Status.ASSIGNED,
-        Status.VIOLATED,
-    ]
-    assert (
-        "min 1 (1 list)"
-        in [each.message or "" for each in found if isinstance(each, TopicStatus)][1]
-    )
-    assert any(isinstance(each, ReplicaMap) for each in found)

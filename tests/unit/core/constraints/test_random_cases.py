@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from support.events.constrained_cases import ConstrainedCase, random_case
 from support.model.constrained_oracle import Oracle, answered
-from support.model.exact_constraints import least_scores
 from support.project.case_share import share_of
 
 SEEDS = share_of(200)  # of each part; more by `SPU_ASSIGNER_TEST_CASES`
@@ -48,20 +46,6 @@ def test_what_is_possible_is_given_with_the_best_score_and_nothing_else(part: in
             compared += 1
             assert scores == [oracle.best_score()] * len(rows), seed
     assert compared >= SEEDS // 8
-
-
-def test_an_exact_solver_finds_no_more_and_no_better_lists() -> None:
-    """HiGHS minimises the score of all lists together, level by level."""
-    compared = 0
-    for seed, case in itertools.islice(drawn(0), SEEDS):
-        rows, _ = answered(case)
-        best = least_scores(case)
-        assert (rows is not None) is (best is not None), seed
-        if rows is not None and Oracle(case).is_ample:
-            compared += 1
-            scores = zip(*map(Oracle(case).score, rows), strict=True)
-            assert tuple(map(sum, scores)) == best, seed
-    assert compared > SEEDS / 16
 
 
 @pytest.mark.parametrize("part", range(PARTS))

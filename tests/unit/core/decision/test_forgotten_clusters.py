@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ClusterGone, EntryGone, EntryKind, Record
+from spu_assigner.core.base.records import ClusterGone, EntryGone, Record
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events.builders import Events
@@ -32,23 +32,6 @@ def test_a_cluster_whose_last_spu_is_gone_is_as_one_that_never_was() -> None:
     for record in records:
         evolve(replayed, record)
     assert picture(replayed) == picture(state)
-
-
-def test_what_was_published_of_a_forgotten_cluster_is_taken_back() -> None:
-    """Each entry that is in `assigner-state`, and no other."""
-    state, events = ClusterState("c1"), Events()
-    step(state, events.join(0), default_policy=Policy.BALANCED)
-    published = {type(entry).__name__ for entry in state.take_entries()}
-    assert published == {"SpuChanged", "ChainEntry", "SeenEntry"}
-    emptied(state, events)
-    gone = [(entry.kind, entry.name) for entry in state.take_entries() if _is_gone(entry)]
-    assert gone == [(EntryKind.SPU, "0"), (EntryKind.CHAINS, "all"), (EntryKind.SEEN, "0")]
-    assert state.take_entries() == ()
-
-
-def _is_gone(entry: object) -> bool:
-    assert isinstance(entry, EntryGone)
-    return True
 
 
 def test_a_cluster_that_comes_again_within_a_batch_is_published_as_it_is() -> None:

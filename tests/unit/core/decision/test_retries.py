@@ -9,7 +9,6 @@ import pytest
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Record, ReplicaMap, Status, TopicStatus
-from spu_assigner.core.decision import waiting
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import list_repair
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
@@ -85,32 +84,6 @@ def test_room_that_is_made_meanwhile_is_tried_by_all_once_more() -> None:
     assert assigned(apply(state, events.delete("unknown"))) == ["pair"]
     apply(state, events.delete("unknown"))
     assert state.retries is None
-
-
-def test_many_creates_that_wait_under_rules_cost_one_event_no_more_than_its_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    state, events = ClusterState("c1"), Events()
-    apply(state, events.join(0, capacity=2))
-    apply(state, events.create("full", 1, 1))
-    for number in range(40):
-        rules = Constraints(require=(f"group={number}",))
-        create = events.create(f"w{number}", 1, 1, constraints=rules, on_shortage=OnShortage.WAIT)
-        apply(state, create)
-    tried = []
-    placed = waiting.automatic
-
-    def counted(state: ClusterState, request: object, *given: object, **named: object) -> object:
-        tried.append(request.topic)  # type: ignore[attr-defined]
-        return placed(state, request, *given, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(waiting, "automatic", counted)
-    monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 10_000)  # some ten of them
-    apply(state, events.delete("full"))
-    assert 5 < len(tried) < 15
-    for _ in range(20):
-        apply(state, events.delete("unknown"))
-    assert tried == [f"w{number}" for number in range(40)]
 
 
 @pytest.mark.usefixtures("one_try")

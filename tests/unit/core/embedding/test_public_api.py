@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, Final, get_args, get_type_hints
 
 import pytest
@@ -17,15 +16,6 @@ from spu_assigner.core import assigner
 
 # What the rest of the core alone uses of a class.
 INTERNAL: Final = {"ClusterState": ("ring", "takeovers", "loads", "ring_loads")}
-# Fields that say all by their name, or that another class describes.
-PLAIN_FIELDS: Final = ("cluster_id", "topic", "spu_id", "partition", "cause", "message", "mode")
-# What only the state reads: described by comments.
-STATE_ONLY: Final = {
-    *(each.__name__ for each in get_args(api.Record) if each not in get_args(api.Answer)),
-    *(each.__name__ for each in get_args(api.Entry)),
-    *("EntryGone", "Chain", "RecordedRing", "Retries", "Need"),
-}
-EVENTS: Final = get_args(api.Event)
 EXPORTED: Final = {name: getattr(api, name) for name in api.__all__}
 
 
@@ -66,32 +56,6 @@ def test_every_type_that_can_be_reached_is_exported() -> None:
             reached |= {each.__name__: name for each in own_types(hint)}
     assert len(reached) > 60
     assert {each: name for each, name in reached.items() if each not in EXPORTED} == {}
-
-
-def classes_of(module: str) -> dict[str, ast.ClassDef]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name for name, each in EXPORTED.items() if is_dataclass(each) and name not in STATE_ONLY],
-)
-def test_each_field_is_described(name: str) -> None:
-    """By a docstring of its own, which the reference shows, or in an event of the same words."""
-    node = classes_of(EXPORTED[name].__module__)[name]
-    described = {
-        field.target.id
-        for field, text in zip(node.body, node.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-    }
-    own = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}  # type: ignore[union-attr]
-    if EXPORTED[name] not in EVENTS:
-        own -= {*PLAIN_FIELDS, *(field.name for event in EVENTS for field in fields(event))}
-    assert own - described == set()
 
 
 def test_every_public_name_is_there() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import get_args
 
 import pytest
-from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, LeaveMode, SpuLeft, TopicGrow
-from spu_assigner.core.base.records import EventSeen, Record
+from spu_assigner.core.base.records import Record
 
 GROW = TopicGrow(event_id="e1", cluster_id="c1", topic="t", partitions=3)
 
@@ -32,17 +30,3 @@ def test_a_replaced_event_is_checked_like_a_new_one() -> None:
     )
     with pytest.raises(InvalidEventError, match="partitions"):
         replace(GROW, partitions="4")  # type: ignore[arg-type]
-
-
-def test_a_struct_is_a_value() -> None:
-    """Equal, hashed and copied by its fields; nothing can be set, no position counts."""
-    same = replace(GROW)
-    assert same is not GROW
-    assert (same, hash(same)) == (GROW, hash(GROW))
-    assert pickle.loads(pickle.dumps(GROW)) == GROW
-    assert asdict(GROW)["partitions"] == 3
-    with pytest.raises(AttributeError):
-        GROW.topic = "u"  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        EventSeen("c", 1)  # type: ignore[call-arg]
-    assert Taint("a", "b", TaintEffect.EVICT) < Taint("b", "a", TaintEffect.EVICT)

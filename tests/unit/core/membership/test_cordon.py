@@ -8,8 +8,6 @@ from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy, SpuId
 from spu_assigner.core.base.records import (
     ReplicaMap,
     RingChange,
-    RingEvent,
-    SpuChanged,
     Status,
     TopicStatus,
 )
@@ -42,16 +40,6 @@ def test_a_cordoned_spu_keeps_what_it_has_and_takes_nothing(policy: Policy) -> N
     assert life.state.ring.ids.tolist() == [0, 2]
 
 
-def test_a_manual_list_may_not_name_it() -> None:
-    """A request that names it is rejected, as for an SPU that is leaving."""
-    life = OneCluster(*Events().joins(0, 1))
-    life.cordon(1)
-    answers = life.apply(life.build.manual("t", [0], [1]))
-    assert codes(answers) == [Code.MANUAL_SPU_CORDONED]
-    life.uncordon(1)
-    assert codes(life.apply(life.build.manual("t", [0], [1]))) == [None]
-
-
 def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     """As a join does: short lists first."""
     life = OneCluster(*Events().joins(0, 1, 2))
@@ -69,22 +57,3 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     assert life.lists("short") == [[0, 2]]
     assert sorted(life.lists("wide")[0]) == [0, 2]
     assert not life.state.waiting
-
-
-def test_what_is_so_already_is_answered_once_and_changes_nothing() -> None:
-    """Cordoned twice, uncordoned twice, and of an SPU that nobody knows."""
-    life = OneCluster(*Events().joins(0))
-    assert codes(life.uncordon(0)) == [Code.SPU_UNCHANGED]
-    life.cordon(0)
-    life.state.take_entries()
-    [answer] = life.cordon(0)
-    assert isinstance(answer, RingEvent)
-    assert (answer.change, answer.code, answer.ring_size) == (
-        RingChange.IGNORED,
-        Code.SPU_UNCHANGED,
-        0,
-    )
-    assert answer.message == "SPU 0 is cordoned already: nothing to change"
-    for answers in (life.cordon(7), life.uncordon(7), life.cordon(-1), life.uncordon(2**70)):
-        assert codes(answers) == [Code.SPU_UNKNOWN]
-    assert not any(isinstance(entry, SpuChanged) for entry in life.state.take_entries())

@@ -7,8 +7,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingChange, RingEvent
@@ -17,7 +15,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 from support.events.one_cluster import Answer, OneCluster
-from support.project.case_share import share_of
 
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 
@@ -130,30 +127,6 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
         before = [row for number in range(5) for row in plain.lists(f"t{number}")]
         assert [set(row) for row in rows] == [set(row) for row in before]
         assert [row for row in rows if 4 not in row] == [row for row in before if 4 not in row]
-
-
-@settings(max_examples=share_of(150), deadline=None)
-@given(data=st.data())
-def test_a_rebalance_gives_it_no_lead(data: st.DataObject) -> None:
-    """Whatever moves; and a second one has nothing to do."""
-    count = data.draw(st.integers(2, 6))
-    build = Events()
-    life = OneCluster(*[build.join(i, rack=f"r{i % 3}") for i in range(count)])
-    ids = st.lists(st.integers(0, count - 1), min_size=1, max_size=3, unique=True)
-    for number in range(data.draw(st.integers(1, 4))):
-        life.manual(f"t{number}", *_even(data.draw(st.lists(ids, min_size=1, max_size=6))))
-    for spu_id in range(count):
-        if data.draw(st.integers(0, 2)) == 0:
-            life.demote(spu_id)
-    life.create("u", data.draw(st.integers(1, 12)), min(count, 2), policy=Policy.BALANCED)
-    life.apply(life.build.join(count, rack="new"))
-    life.apply(life.build.rebalance(data.draw(st.sampled_from([0, 2, 1000]))))
-    assert wrongly_led(life.state) == []
-
-
-def _even(rows: list[list[int]]) -> list[list[int]]:
-    width = min(map(len, rows))
-    return [row[:width] for row in rows]
 
 
 # What is said of it.

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel, Taint
+from spu_assigner.core.base.constraints import Constraints, Preference, Taint
 from spu_assigner.core.base.constraints import TaintEffect as Effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
@@ -108,27 +108,6 @@ def test_a_new_spu_takes_twice_its_share_of_a_topic_and_no_more(lists: int) -> N
     life.leave(0, GONE)
     held = Counter(spu_id for row in life.lists("t") for spu_id in row)
     assert held[5] == -(-2 * lists // 3)
-
-
-def test_a_topic_is_spread_where_loads_are_equal() -> None:
-    """SPU 2 holds the topic already, SPU 3 as many replicas of another one."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3))
-    life.apply(life.build.adopt("u", [3, 1]))
-    life.apply(life.build.adopt("t", [0, 1], [1, 2]))
-    life.leave(0, GONE)
-    assert life.lists("t")[0] == [1, 3]
-
-
-def test_levels_of_spread_come_after_racks() -> None:
-    """Of the SPUs on the rack that is to take it, the one in the zone with fewest."""
-    life = OneCluster()
-    for spu_id, (rack, zone) in enumerate(["ax", "bx", "cx", "cy", "ay"]):
-        life.join(spu_id, rack=rack, labels={"zone": zone})
-    life.apply(life.build.adopt("load", [3], [3]))
-    life.apply(life.build.adopt("t", [0, 1, 4], policy=Policy.BALANCED))
-    life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone"),))))
-    life.leave(4, GONE)
-    assert life.lists("t") == [[0, 1, 3]]
 
 
 @pytest.mark.parametrize(("rows", "counts"), [([[0]], {2: 1}), ([[0]] * 4, {2: 4})])

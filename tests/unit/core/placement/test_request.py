@@ -127,16 +127,6 @@ def test_a_topic_is_not_given_whole_to_new_spus() -> None:
         assert Counter(spu_id for row in rows for spu_id in row)[3] <= 6  # twice 12 / 4
 
 
-def test_a_replica_more_stays_even_over_two_racks() -> None:
-    """Four replicas on two racks are two and two, for creates and for what grows."""
-    life = OneCluster()
-    life.join(0, 1, 2, rack="a", capacity=100)
-    life.join(3, 4, 5, rack="b", capacity=100)
-    life.create("t", 5, 4, policy=Policy.BALANCED)
-    life.apply(life.build.grow("t", 9))
-    assert all(sum(spu_id < 3 for spu_id in row) == 2 for row in life.lists("t"))
-
-
 @pytest.mark.parametrize("racked", [False, True])
 def test_a_demoted_spu_is_taken_where_another_can_lead(racked: bool) -> None:
     """And stands last; of one replica another SPU is taken."""
@@ -150,13 +140,6 @@ def test_a_demoted_spu_is_taken_where_another_can_lead(racked: bool) -> None:
     rows = [row for row in life.lists("three") if 0 in row]
     assert rows
     assert all(row[-1] == 0 for row in rows)
-
-
-def test_the_critical_spu_is_in_each_list() -> None:
-    """It has room for both lists, the others for one, and all of it is needed."""
-    life = joined(Case(spus=[(0, 3), (0, 1), (0, 1)], topics=[]))
-    life.create("t", 2, 2, policy=Policy.BALANCED)
-    assert [sorted(row) for row in life.lists("t")] == [[0, 1], [0, 2]]
 
 
 def test_a_refusal_names_the_partition_that_found_too_little_room() -> None:

@@ -90,30 +90,6 @@ def test_requests_are_slices_of_one_table(sizes: list[int]) -> None:
     assert rows_of(whole) == rows_of(parts)
 
 
-@pytest.mark.parametrize("weights", [[1, 2, 4], [3, 3, 2], [5, 1, 1]])
-def test_what_comes_next_is_found_where_racks_differ_in_capacity(weights: list[int]) -> None:
-    life, _ = cluster([8, 7, 7], weights)
-    for partitions in (16, 5, 700, 1, 90):
-        assert mode(life, partitions, 3) is Mode.BALANCED_ROUNDS
-        life.state.ring.kept.clear()
-
-
-def test_spus_take_lists_of_one_replica_in_turn() -> None:
-    life, _ = cluster([3])
-    assert mode(life, 7, 1) is Mode.BALANCED_ROUNDS
-    assert rows_of(life) == [[0], [1], [2], [0], [1], [2], [0]]
-
-
-def test_other_requests_are_placed_one_by_one_until_all_are_level_again() -> None:
-    life, _ = cluster([12])
-    assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
-    assert mode(life, 2, 2) is Mode.BALANCED
-    assert mode(life, 1, 3) is Mode.BALANCED
-    life.apply(life.build.delete("t2"))
-    life.apply(life.build.delete("t1"))
-    assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
-
-
 @pytest.mark.parametrize("sizes", [[3, 2], [3, 2, 2, 2]], ids=["few", "uneven"])
 def test_there_is_no_table_where_racks_are_too_few_or_uneven(sizes: list[int]) -> None:
     assert mode(cluster(sizes)[0], 4, 3) is Mode.BALANCED

@@ -23,7 +23,6 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.explain.decisions import explain
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text, ring_of_text
 from spu_assigner.schemas.json_lines.lines import answer_to_json
@@ -138,28 +137,6 @@ def test_an_exact_policy_gives_the_bytes_that_were_stored(policy: Policy) -> Non
         n for n, (one, other) in enumerate(zip(found, stored, strict=True)) if one != other
     ]
     assert not differing, f"the lives of these clusters differ: {differing}"
-
-
-EXPLAINED: Final = 4  # clusters of each policy; a second
-
-
-@pytest.mark.parametrize("policy", [each for each in EXACT if each is not Policy.MANUAL])
-def test_every_list_is_computed_again_from_its_map(policy: Policy) -> None:
-    """Near saturation, with starts of their own, whatever became of SPUs, racks and capacities."""
-    for cluster in range(EXPLAINED):
-        random, state = Random(f"{policy.value}-{cluster}"), ClusterState("c1")
-        maps: dict[str, list[ReplicaMap]] = {}
-        for event in life(policy, random):
-            for record in step(state, event, default_policy=policy):
-                if isinstance(record, ReplicaMap) and record.replicas is None:
-                    del maps[record.topic]
-                elif isinstance(record, ReplicaMap):
-                    maps.setdefault(record.topic, []).append(record)
-        for retained in maps.values():
-            for explanation in explain(state, retained):
-                for decision in explanation.decisions:
-                    assert decision.recomputed, (cluster, decision)
-                    assert decision.step is not None
 
 
 def main() -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
@@ -14,8 +12,6 @@ from spu_assigner.core.base.records import (
     Answer,
     Mode,
     ReplicaMap,
-    RingChange,
-    RingEvent,
     Status,
     TopicStatus,
 )
@@ -118,31 +114,6 @@ def test_without_an_online_spu_nobody_could_lead() -> None:
         "replication_factor 2 needs 2 more SPUs: the ring has 0, and 2 SPUs are offline and cannot "
         "lead; add SPUs or ask for fewer replicas"
     )
-
-
-def test_an_spu_that_fills_is_out_for_the_next_partition() -> None:
-    """The rest is placed as a request of its own; the draws go on. An offline SPU fills too."""
-    events = Events()
-    joins = [events.join(0, capacity=2), *events.joins(1, 2), events.join(3, capacity=1)]
-    found = answers(*joins, events.leave(3), events.create("t", 12, 2))
-    [map_] = [each for each in found if isinstance(each, ReplicaMap)]
-    held = Counter(spu_id for row in lists_of(map_) for spu_id in row)
-    assert held[0] == 2
-    assert held[1] + held[2] == 22 - held[3]
-    changes = [(each.spu_id, each.change) for each in found if isinstance(each, RingEvent)]
-    assert changes[-1] == (0, RingChange.SATURATED)
-    assert (3, RingChange.SATURATED) not in changes
-
-
-def test_a_topic_that_grows_is_placed_by_new_draws() -> None:
-    """As Kafka adds partitions; the chain index goes on."""
-    events = Events()
-    first, grown = maps(*events.joins(*range(5)), events.create("t", 3, 2), events.grow("t", 9))
-    assert lists_of(grown)[:3] == lists_of(first)
-    draws = SeededDraws(stripes_seed("c1", "t", 3))
-    stripes = Stripes(dict.fromkeys(range(5), ""), {}, draws)
-    assert lists_of(grown)[3:] == [stripes.next(2) for _ in range(6)]
-    assert grown.chain_index == 9
 
 
 def decisions(*events: Event) -> list[PlacementDecision]:

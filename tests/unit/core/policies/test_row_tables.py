@@ -6,19 +6,11 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent
+from spu_assigner.core.base.records import ReplicaMap, RingEvent
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies import cursor
-from spu_assigner.core.policies.cursor import (
-    ROWS_AHEAD_MAX,
-    TABLE_REQUEST_MAX,
-    Cursor,
-    ShortRingError,
-    place,
-)
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import encode_record
 from support.events.builders import Events
@@ -80,36 +72,6 @@ def test_creates_go_through_windows_and_periods(policy: Policy, racks: int) -> N
     assert slices_of(events, Policy.FLUVIO) == 150
 
 
-def test_a_large_ring_is_served_by_windows_that_move_on() -> None:
-    """A period of 159,600 rows is never made."""
-    build = Events()
-    events: list[Event] = [*build.joins(*range(400))]
-    events += [build.create(f"t{number}", 700, 3, policy=Policy.KAFKA) for number in range(40)]
-    with mock.patch.object(cursor, "Table", side_effect=cursor.Table) as made:
-        assert slices_of(events, Policy.FLUVIO) == 40
-    assert made.call_count < 15
-    assert max(len(call.args[0]) for call in made.mock_calls) <= ROWS_AHEAD_MAX
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"start_index": 3},
-        {"partitions": TABLE_REQUEST_MAX + 1},
-        {"policy": Policy.REDPANDA},
-        {"policy": Policy.RENDEZVOUS},
-        {"policy": Policy.KRAFT},
-    ],
-)
-def test_other_requests_have_rows_of_their_own(asked: dict[str, Any]) -> None:
-    """A start of its own, many partitions, a policy that does not repeat itself."""
-    build = Events()
-    events: list[Event] = [*build.joins(0, 1, 2, capacity=10**6)]
-    partitions = asked.pop("partitions", 2)
-    events.append(build.create("t", partitions, 2, **{"policy": Policy.FLUVIO, **asked}))
-    assert slices_of(events, Policy.FLUVIO) == 0
-
-
 def test_a_request_that_may_fill_an_spu_takes_no_slice() -> None:
     """It is placed in blocks, up to what fills one; the others follow on the ring that is left."""
     state, build = ClusterState("c1"), Events()
@@ -125,17 +87,3 @@ def test_a_request_that_may_fill_an_spu_takes_no_slice() -> None:
     assert second.replicas.table is None
     assert second.replicas.tolist() == [[0], [1], [2], [0], [1], [2], [0], [1]]
     assert [each.spu_id for each in others if isinstance(each, RingEvent)] == [0]
-
-
-def test_the_pointer_never_comes_back_within_a_list() -> None:
-    """What fills leaves the ring, and behind the pointer stand those that are in the list."""
-    state, build = ClusterState("c1"), Events()
-    for event in build.joins(0, 1, 2):
-        step(state, event, default_policy=Policy.REDPANDA)
-    free = np.array([1, 1, 9])
-    cursor = Cursor(state.ring, Mode.POINTER, 1)
-    assert place(cursor, partitions=1, replicas=3, free=free).tolist() == [[1, 2, 0]]
-    assert cursor.ring.ids.tolist() == [2]
-    short = "partition 1 found 1 SPUs with a free slot for 3 replicas, 2 more needed"
-    with pytest.raises(ShortRingError, match=short):
-        place(Cursor(state.ring, Mode.POINTER, 1), partitions=2, replicas=3, free=free)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from spu_assigner.core.rebalance import fair_share
-from spu_assigner.core.rebalance.fair_share import Kinds, Shares, fair_shares, level_shares
+from spu_assigner.core.rebalance.fair_share import Kinds, Shares, fair_shares
 from support.model.plain_rebalance import Cluster, Row, clusters
 from support.project.case_share import share_of
 
@@ -57,19 +54,3 @@ def test_of_many_racks_those_asked_for_most_are_enough(cluster: Cluster) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fair_share, "ALL_SETS_OF", 0)
         assert shares(spread) == expected(spread)
-
-
-def test_shares_are_by_capacity_where_nothing_is_in_the_way() -> None:
-    """Exact, not rounded."""
-    assert level_shares(10, [1, 2, 4], [0, 0, 0], [10, 10, 10]) == [
-        Fraction(10 * capacity, 7) for capacity in (1, 2, 4)
-    ]
-
-
-@given(st.integers(0, 20))
-def test_bounds_come_before_the_level(total: int) -> None:
-    """What one holds more or less than the level is shared by the others."""
-    found = level_shares(total, [1, 1, 2], [3, 0, 0], [9, 1, 20])
-    assert found[0] >= 3
-    assert found[1] <= 1
-    assert sum(found) == max(3, total)

@@ -7,11 +7,8 @@ from collections import Counter
 import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.events import Policy
 from spu_assigner.core.rebalance.planning import Rebalance
 from support.model.plain_rebalance import Bands, Cluster, clusters, penalty
-from support.placers.evenness import Host
-from support.placers.placers import OurCluster
 from support.project.case_share import share_of
 
 HEAVY = 10_000  # what a replica outside the bands weighs beside a move
@@ -59,17 +56,6 @@ def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tupl
         count = fixed[spu] + sum(flow.get(spu, {}).get("end", {}).values())
         outside += penalty(count, (low, high))
     return outside, cost % HEAVY
-
-
-def test_a_move_that_a_later_one_makes_needless_is_taken_back() -> None:
-    """All are in their bands after five moves, and could be after four."""
-    cluster = Cluster(
-        racks={spu_id: int(spu_id in (3, 4)) for spu_id in range(7)},
-        capacities={0: 3, 1: 3, 2: 1, 3: 1, 4: 4},
-        topics=[[[2, 0, 1, 3], [0], [1, 2]], [[3, 2, 0]]],
-        other={},
-    )
-    assert len(cluster.plan().moves) == 4
 
 
 @settings(max_examples=share_of(1_000), deadline=None)
@@ -136,62 +122,3 @@ def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
     while after.rack_counts() != cluster.rack_counts():
         cluster, after = after, after.after(after.plan())
     assert after.plan() == Rebalance(changed={}, moves=(), reorders=0)
-
-
-@st.composite
-def filled(draw: st.DrawFn) -> Cluster:
-    """By `balanced`: uneven racks, uneven capacities, all replication factors."""
-    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    kinds = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
-    names = [f"r{rack}" for rack, size in enumerate(sizes) for _ in range(size)]
-    hosts = {
-        spu: Host(rack=name, capacity=kinds[spu % len(kinds)] * 100)
-        for spu, name in enumerate(names)
-    }
-    ours = OurCluster(Policy.BALANCED, hosts)
-    for number in range(draw(st.integers(1, 4))):
-        replicas = draw(st.integers(1, min(4, len(hosts))))
-        ours.create(f"t{number}", partitions=draw(st.integers(1, 12)), replicas=replicas)
-    return Cluster(
-        racks={spu: names.index(name) for spu, name in enumerate(names)},
-        capacities={spu: host.capacity for spu, host in hosts.items()},
-        topics=list(ours.topics.values()),
-        other={},
-    )
-
-
-@settings(max_examples=share_of(300), deadline=None)
-@given(filled())
-def test_what_balanced_filled_well_is_left_alone(cluster: Cluster) -> None:
-    """Webster's rule may give an SPU one replica more than its share: then a rebalance helps."""
-    plan, fair = cluster.plan(), cluster.fair_replicas()
-    off, off_after = cluster.off(fair), cluster.after(plan).off(fair)
-    assert not plan.moves or max(off) > 1
-    assert max(off_after) <= max(off)
-    assert sum(off_after) <= sum(off)
-
-
-def test_racks_that_must_hold_more_are_left_alone() -> None:
-    """Each list is on all three racks, whatever their size: by capacity alone 20 would move."""
-    sizes = {"a": 5, "b": 3, "c": 2}
-    racks = [rack for rack, size in sizes.items() for _ in range(size)]
-    places = [place for size in sizes.values() for place in range(size)]
-    hosts = {
-        spu: Host(rack=rack, capacity=(100, 200, 400)[place % 3])
-        for spu, (rack, place) in enumerate(zip(racks, places, strict=True))
-    }
-    ours = OurCluster(Policy.BALANCED, hosts)
-    for number in range(10):
-        ours.create(f"t{number}", partitions=10, replicas=3)
-    ours.rebalance()
-    assert ours.moved == 0
-
-
-def test_an_spu_that_joins_a_small_rack_is_to_have_what_its_rack_has() -> None:
-    """By the capacity of all it would be 6: no list can have two of rack 0."""
-    racks = {0: 0, 1: 0, 2: 1, 3: 0}
-    topic = [[spu, 2] for spu in (0, 1) for _ in range(6)]
-    cluster = Cluster(racks=racks, capacities=dict.fromkeys(racks, 100), topics=[topic], other={})
-    plan = cluster.plan()
-    held = cluster.after(plan).loads().replicas.tolist()
-    assert (held, len(plan.moves)) == ([4, 5, 12, 3], 3)

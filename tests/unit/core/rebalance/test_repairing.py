@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.rebalance import repairing
 from support.events.one_cluster import OneCluster
@@ -91,17 +90,6 @@ def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
     life = on_racks("aabb")
     life.create("t", 2, 2, policy=Policy.FLUVIO, ignore_rack=True)
     assert "to repair" not in (life.rebalance().message or "")
-
-
-def test_a_level_with_too_many_is_repaired() -> None:
-    """`VIOLATED` since its constraints changed."""
-    life = OneCluster()
-    for spu_id in range(6):
-        life.join(spu_id, capacity=100, labels={"zone": "ab"[spu_id % 2]})
-    adopt(life, *[[0, 2]] * 4)
-    life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone", 1),))))
-    life.rebalance()
-    assert all(sorted(spu % 2 for spu in row) == [0, 1] for row in life.lists("t"))
 
 
 @settings(max_examples=share_of(300), deadline=None)

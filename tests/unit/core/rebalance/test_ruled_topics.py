@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from spu_assigner.core.base.constraints import (
     Constraints,
-    Preference,
-    SpreadLevel,
     Taint,
     TaintEffect,
     Toleration,
@@ -64,18 +62,6 @@ def test_it_is_moved_within_its_rules_alone(cluster: Ruled) -> None:
     assert "left alone" not in (answer.message or "")
 
 
-def test_a_pool_is_evened_out_apart_from_the_others(cluster: Ruled) -> None:
-    """The taint keeps others out; those that tolerate it count as if it were not there."""
-    cluster.add(0, 1)
-    cluster.join(5, 6, capacity=100, labels={"pool": "a"}, taints=(TAINT,), **cluster.resources)
-    cluster.place("other", *[[0]] * 12)
-    cluster.place("t", *[[5]] * 40, rules=POOL)
-    cluster.rebalance()
-    assert cluster.spus("other") <= {0, 1}
-    assert cluster.spus("t") == {5, 6}
-    assert abs(cluster.counts("t")[5] - cluster.counts("t")[6]) <= 2
-
-
 def test_topics_that_are_to_be_apart_do_not_meet(cluster: Ruled) -> None:
     """Both may move, and the empty SPUs are the best for either."""
     cluster.add(*range(8))
@@ -97,47 +83,6 @@ def test_topics_that_are_to_be_together_stay_so(cluster: Ruled) -> None:
     assert cluster.counts("a")[1] > 1
     assert cluster.counts("b")[0] == cluster.counts("b")[1] == 9
     assert {3, 4, 5} & cluster.spus("b")
-
-
-def test_a_replica_that_stays_is_still_a_member(cluster: Ruled) -> None:
-    """No other replica of its list comes to its SPU (life 2183)."""
-    cluster.add(0, 1, 2)
-    cluster.place("b", *[[0, 1]] * 2, *[[0, 2]] * 12)
-    cluster.place("a", [1], rules=Constraints(together_with=("b",)))
-    cluster.rebalance()
-    assert all(len({*row}) == 2 for row in cluster.lists("b"))
-    assert cluster.counts("b")[1] > 2
-
-
-def test_no_value_of_a_hard_level_gets_too_many(cluster: Ruled) -> None:
-    cluster.add(0, zone="a")
-    cluster.add(1, zone="b")
-    cluster.add(2, 3, zone="b")
-    rules = Constraints(spread=(SpreadLevel("zone", 1),))
-    cluster.place("t", *[[0, 1]] * 12, rules=rules)
-    cluster.rebalance()
-    assert {tuple(sorted(min(spu, 1) for spu in row)) for row in cluster.lists("t")} == {(0, 1)}
-    assert len(cluster.spus("t")) > 2
-
-
-def test_no_list_comes_to_be_less_even_over_a_soft_level(cluster: Ruled) -> None:
-    """There is room in zone b alone, and each list has a replica there."""
-    cluster.add(0, 2, zone="a")
-    cluster.add(1, 3, 4, 5, zone="b")
-    cluster.place(
-        "t", *[[0, 1]] * 8, *[[2, 1]] * 8, rules=Constraints(spread=(SpreadLevel("zone"),))
-    )
-    cluster.rebalance()
-    assert all(len({0, 2} & {*row}) == 1 for row in cluster.lists("t"))
-    assert {3, 4, 5} <= cluster.spus("t")
-
-
-def test_what_is_preferred_is_not_left(cluster: Ruled) -> None:
-    cluster.add(0, 1, tier="ssd")
-    cluster.add(2, 3, tier="hdd")
-    cluster.place("t", *[[0]] * 12, rules=Constraints(prefer=(Preference("tier=ssd", 5),)))
-    cluster.rebalance()
-    assert cluster.spus("t") == {0, 1}
 
 
 def test_who_leads_is_still_preferred(cluster: Ruled) -> None:

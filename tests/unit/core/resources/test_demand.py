@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from spu_assigner.core import Assigner
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import OnShortage, Policy
 from spu_assigner.core.base.records import Mode, ReplicaMap, RingEvent, Status, TopicStatus
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
@@ -184,29 +184,6 @@ def test_leaders_that_need_more_are_counted_and_never_exceed_what_there_is() -> 
     assert granted > 400
 
 
-def test_a_leader_that_needs_more_goes_where_that_costs_least() -> None:
-    small = Small()
-    small.join(0, {"out": 100})
-    small.join(1, {"out": 400})
-    lists, _ = small.create("t", 4, 2, demand={"out": 5}, leader_demand={"out": 50})
-    assert lists is not None
-    assert [row[0] for row in lists].count(1) == 4  # 200 of 400, and 20 of 100
-
-
-def test_without_a_demand_the_lists_are_those_of_a_cluster_without_resources() -> None:
-    """Used resources do not matter to who needs none."""
-    plain, rich = Small(), Small()
-    for spu_id in range(5):
-        plain.join(spu_id, {})
-        rich.join(spu_id, {"disk": 10 + spu_id})
-    assert rich.create("first", 2, 2, demand={"disk": 5})[0] is not None
-    rich.assigner.apply(rich.events.delete("first"))
-    plain.create("first", 2, 2)
-    plain.assigner.apply(plain.events.delete("first"))
-    for number in range(6):
-        assert rich.create(f"t{number}", 3, 2) == plain.create(f"t{number}", 3, 2)
-
-
 @pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA])
 def test_a_rule_that_would_exceed_a_resource_is_refused(policy: Policy) -> None:
     small = Small(policy)
@@ -263,45 +240,6 @@ def test_what_is_measured_changes_no_list_and_counts_from_then_on() -> None:
     small.assigner.apply(small.events.demand("t", demand={}))
     assert small.assigner.clusters["c1"].topics["t"].need is None
     assert small.create("u", 1, 2, demand={"disk": 20})[0] is not None
-
-
-def test_growth_repair_and_another_factor_keep_to_what_there_is() -> None:
-    small = Small()
-    for spu_id, disk in enumerate((100, 100, 100, 9)):
-        small.join(spu_id, {"disk": disk})
-    events, apply = small.events, small.assigner.apply
-    small.create("t", 2, 2, demand={"disk": 10})
-    grown = apply(events.grow("t", 3))[0]
-    assert 3 not in {spu_id for row in grown.replicas.tolist() for spu_id in row}
-    longer = apply(events.replication("t", 3))[0]
-    assert 3 not in {spu_id for row in longer.replicas.tolist() for spu_id in row}
-    answers = apply(events.leave(0, mode=LeaveMode.DECOMMISSION))
-    waits = [each for each in answers if isinstance(each, TopicStatus)]
-    assert waits[-1].status is Status.WAITING  # SPU 3 has no room for a third replica
-    shorter = apply(events.join(3, resources={"disk": 30}))
-    [repaired] = [each for each in shorter if isinstance(each, ReplicaMap)]
-    assert all(len(row) == 3 for row in repaired.replicas.tolist())
-
-
-def test_what_a_repair_hands_out_is_counted_as_it_is_stored() -> None:
-    """Replicas that come follow: SPU 0 has room for one leader, so for three followers."""
-    life = OneCluster()
-    life.join(4, 6, rack="b")
-    life.join(0, rack="a", resources={"disk": 48})
-    life.create("t", 3, 3, policy=Policy.BALANCED, leader_demand={"disk": 7})
-    life.leave(0, LeaveMode.DECOMMISSION)
-    life.join(0, rack="b", resources={"disk": 13})
-    assert [row[-1] for row in life.lists("t")] == [0, 0, 0]
-
-
-def test_a_replica_that_comes_to_lead_takes_what_a_leader_needs() -> None:
-    """The only one of its list; SPU 1 has room for two such."""
-    life = OneCluster()
-    life.join(0, resources={"disk": 30})
-    life.create("t", 3, 1, policy=Policy.BALANCED, demand={"disk": 1}, leader_demand={"disk": 10})
-    life.join(1, resources={"disk": 25})
-    life.leave(0, LeaveMode.DECOMMISSION)
-    assert life.lists("t") == [[1], [1], [0]]
 
 
 def test_a_smaller_factor_of_one_list_leaves_room_for_its_next_leader() -> None:

@@ -11,17 +11,12 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.records import (
     Answer,
-    EntryGone,
-    ReplicaMap,
     RingChange,
     RingEvent,
     Status,
     TopicStatus,
 )
-from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import step
 from spu_assigner.core.explain.decisions import ExplainingAssigner
-from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
 
@@ -136,27 +131,6 @@ def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneClust
     assert cluster.state.spus.keys() == {1, 2}
 
 
-def test_a_move_of_leaders_can_use_up_what_leaders_need(cluster: OneCluster) -> None:
-    """Who leads changes by itself."""
-    new = cluster.build
-    cluster.apply(new.create("t", 2, 2, demand={"disk": 5}, leader_demand={"disk": 20}))
-    assert changes_of(cluster.apply(new.demote(0))) == [(0, RingChange.DEMOTED, None), *full(1)]
-
-
-def test_a_state_that_was_restored_says_nothing_again(cluster: OneCluster) -> None:
-    """What is full was said before; the next change is reported as it would have been."""
-    found = cluster.create("t", 3, 2, demand={"disk": 10})
-    restored = ClusterState("c1")
-    restored.restore(next(each for each in found if isinstance(each, ReplicaMap)))
-    for entry in cluster.state.take_entries():
-        assert not isinstance(entry, EntryGone)
-        restored.restore(entry)
-    for event in (cluster.build.create("s", 1, 1), cluster.build.delete("t")):
-        expected = cluster.apply(event)
-        assert answers(step(restored, event, default_policy=Policy.FLUVIO)) == tuple(expected)
-    assert changes_of(expected) == free(0, 1)
-
-
 def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
     """Later partitions of the same request were placed on all SPUs."""
     new, explaining = Events(), ExplainingAssigner(Policy.FLUVIO)
@@ -167,14 +141,3 @@ def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
         ((0,), (), True),
         ((1,), (), True),
     ]
-
-
-def test_the_largest_shares_are_those_of_the_eight_most_used(cluster: OneCluster) -> None:
-    """Names are free, and each SPU may have others."""
-    assert cluster.state.ledger.largest_shares() == {"disk": 0.0}
-    cluster.apply(cluster.build.join(2, resources={f"r{n}": n for n in range(8)}))
-    cluster.create("t", 1, 2, demand={"disk": 10})
-    assert cluster.state.ledger.largest_shares() == {
-        "disk": 10 / 30,
-        **{f"r{n}": 0.0 for n in range(7)},
-    }

@@ -41,14 +41,3 @@ def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tupl
         expected = {name: plain[spu_id, name] for name in names if plain[spu_id, name]}
         assert dict(use.used(spu_id)) == expected
         assert of_each[:, at].tolist() == [float(expected.get(name, 0)) for name in names]
-
-
-def test_thousands_of_the_largest_amounts_on_one_spu_are_reported_exactly() -> None:
-    """What is measured may be nonsense; it is counted all the same, and taken back."""
-    use, lists = Ledger(), ReplicaLists.of_lists([[0]] * 5_000)
-    need = Need((("disk", AMOUNT_MAX),))
-    use.enter(lists.flat())
-    use.add(lists, need)
-    assert dict(use.used(0)) == {"disk": 5_000 * AMOUNT_MAX}
-    use.subtract(ReplicaLists.of_lists([[0]] * 4_999), need)
-    assert dict(use.used(0)) == {"disk": AMOUNT_MAX}

@@ -278,21 +278,6 @@ def test_the_spus_to_add_are_never_more_than_an_exact_flow_needs(first: int) -> 
             assert placed < outcome.replicas
 
 
-@firsts
-def test_a_cluster_is_read_as_its_lists_are(first: int) -> None:
-    """Lists of any length, in several topics, with SPUs that are offline or cordoned."""
-    for seed in range(first, first + BLOCK):
-        cluster = PlainCluster(seed)
-        analysis = cluster.analysis()
-        assert analysis.held.tolist() == [cluster.held[spu] for spu in cluster.ids]
-        lengths = [sum(cluster.online[spu] for spu in each) for each in cluster.lists]
-        assert analysis.lost == lengths.count(0)
-        assert analysis.under_replicated == sum(0 < each < cluster.width for each in lengths)
-        named = [("a", row) for row in range(cluster.cut)]
-        named += [("b", row) for row in range(len(cluster.lists) - cluster.cut)]
-        assert [*map(analysis.partition_of, range(analysis.partitions))] == named
-
-
 def test_an_spu_with_a_taint_against_new_replicas_takes_none() -> None:
     """It is closed, as if it were cordoned; a taint against leaders alone keeps nothing away."""
     events, assigner = Events(), Assigner()
