@@ -1,10 +1,9 @@
 """A slow and obvious model of the whole core, to hold the real one against.
 
-Written from the contract, apart from the core, in plain Python; it imports nothing of the product
-(ARCHITECTURE.md names the open points on which it follows the core). Everything is done the
-plainest way: one partition after the other, indexes as plain integers that are re-based at each
-change of the ring, a deep copy for what may have to be undone. Events and answers are the JSON
-objects of `spu-assigner simulate`; messages are always null.
+Written from the contract, apart from the core, in plain Python; it imports nothing of the product.
+Everything is done the plainest way: one partition after the other, indexes as plain integers that
+are re-based at each change of the ring, a deep copy for what may have to be undone. Events and
+answers are the JSON objects of `spu-assigner simulate`; messages are always null.
 
 Not modelled: where `balanced` places, what a rebalance moves, and what a single event can be
 rejected for by itself: numbers out of range, malformed lists, limits.
@@ -18,7 +17,6 @@ from typing import Any
 from support.model.plain_changes import change_lists, resized_lists
 from support.model.plain_cluster import (
     Cluster,
-    Index,
     Json,
     Refusal,
     Spu,
@@ -29,8 +27,6 @@ from support.model.plain_cluster import (
 from support.model.plain_leaders import demoted_last, take_back
 from support.model.plain_repair import repair_topic, shortage
 from support.model.plain_requests import PARTITIONS_MAX, place, place_by_hand
-
-__all__ = ["Index", "Oracle"]
 
 REMEMBERED = 256
 CHANGES_REMEMBERED = 15

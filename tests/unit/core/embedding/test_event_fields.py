@@ -21,7 +21,6 @@ from spu_assigner.core import (
     Event,
     InvalidEventError,
     LeaveMode,
-    OnShortage,
     Policy,
     Preference,
     ReplicaLists,
@@ -32,10 +31,8 @@ from spu_assigner.core import (
     TaintEffect,
     Toleration,
     TopicAdopted,
-    TopicConstraints,
     TopicCreate,
     TopicDemand,
-    TopicGrow,
     step,
 )
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
@@ -67,23 +64,19 @@ def event(cls: Any, **named: object) -> Any:
     [
         (SpuLeft, {"mode": "decommission"}, LeaveMode.DECOMMISSION),
         (SpuLeft, {"spu_id": np.int64(7)}, 7),
-        (SpuJoined, {"capacity": np.int32(7)}, 7),
         (SpuJoined, {"labels": {"zone": np.str_("a")}}, {"zone": "a"}),
         (
             SpuJoined,
             {"taints": [{"key": "k", "value": "v", "effect": "evict"}]},
             (Taint("k", "v", TaintEffect.EVICT),),
         ),
-        (TopicCreate, {"on_shortage": "wait"}, OnShortage.WAIT),
         (TopicCreate, {"policy": "kafka"}, Policy.KAFKA),
-        (TopicCreate, {"demand": {"disk_bytes": np.int64(5)}}, {"disk_bytes": 5}),
         (
             TopicCreate,
             {"constraints": {"require": ["a", "b"], "spread": [{"label": "zone", "max": 1}]}},
             Constraints(require=("a", "b"), spread=(SpreadLevel("zone", max=1),)),
         ),
         (TopicAdopted, {"replicas": [[0, 1], [1]]}, ((0, 1), (1,))),
-        (TopicAdopted, {"replicas": np.array([[0, 1], [1, 0]])}, ((0, 1), (1, 0))),
         (TopicAdopted, {"replicas": ReplicaLists.of_lists([[0, 1], [1]])}, ((0, 1), (1,))),
     ],
     ids=str,
@@ -103,37 +96,23 @@ def test_what_json_can_say_of_a_field_is_coerced(
     ("cls", "name", "value", "field", "expected"),
     [
         (SpuLeft, "mode", "bogus", "mode", "one of 'offline', 'decommission'"),
-        (SpuLeft, "mode", "DECOMMISSION", "mode", "one of 'offline', 'decommission'"),
-        (SpuLeft, "mode", True, "mode", "one of 'offline', 'decommission'"),
         (SpuLeft, "spu_id", "7", "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", 7.0, "spu_id", "a whole number"),
         (SpuLeft, "spu_id", np.float64(7), "spu_id", "a whole number"),
         (SpuLeft, "spu_id", True, "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", np.True_, "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", None, "spu_id", "a whole number"),
         (SpuLeft, "event_id", 7, "event_id", "a text"),
-        (SpuLeft, "event_id", b"e", "event_id", "a text"),
         (SpuLeft, "event_id", "", "event_id", "1 to 256 characters"),
         (SpuLeft, "cluster_id", None, "cluster_id", "a text"),
-        (SpuLeft, "cluster_id", ["c"], "cluster_id", "a text"),
         (SpuLeft, "occurred_at", "now", "occurred_at", "a whole number"),
         (SpuJoined, "rack", 3, "rack", "a text"),
-        (SpuJoined, "capacity", 2.5, "capacity", "a whole number"),
         (SpuJoined, "labels", {"zone": 1}, "labels.zone", "a text"),
         (SpuJoined, "labels", [("zone", "a")], "labels", "a mapping"),
-        (SpuJoined, "labels", {1: "a"}, "a name in labels", "a text"),
         (SpuJoined, "resources", {"disk_bytes": 1.5}, "resources.disk_bytes", "a whole number"),
-        (SpuJoined, "taints", "k=v:evict", "taints", "a list"),
         (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "effect, key, value must be there"),
         (SpuJoined, "taints", [("k", "v", "evict")], "taints[0]", "Taint, or a mapping"),
-        (TopicCreate, "topic", 7, "topic", "a text"),
         (TopicCreate, "topic", "a b", "topic", "1 to 249 of"),
         (TopicCreate, "partitions", "3", "partitions", "a whole number"),
-        (TopicCreate, "policy", "nonsense", "policy", "one of 'fluvio', 'kafka'"),
         (TopicCreate, "ignore_rack", "false", "ignore_rack", "True or False"),
-        (TopicCreate, "ignore_rack", 0, "ignore_rack", "True or False"),
         (TopicCreate, "replicas", "0,1", "replicas", "a list of"),
-        (TopicCreate, "on_shortage", "later", "on_shortage", "one of 'reject', 'wait'"),
         (TopicCreate, "constraints", "zone in (a)", "constraints", "Constraints, or a"),
         (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "with the fields tolerations"),
         (
@@ -144,11 +123,7 @@ def test_what_json_can_say_of_a_field_is_coerced(
             "a whole number",
         ),
         (TopicAdopted, "replicas", [[0, "1"]], "replicas[0][1]", "a whole number"),
-        (TopicAdopted, "replicas", {0: [1]}, "replicas", "a list"),
-        (TopicAdopted, "pinned", "no", "pinned", "True or False"),
-        (TopicGrow, "partitions", 3.0, "partitions", "a whole number"),
         (TopicDemand, "demand", None, "demand", "a mapping"),
-        (TopicConstraints, "constraints", None, "constraints", "Constraints, or a"),
         (ClusterRebalance, "max_moves", "all", "max_moves", "a whole number"),
     ],
     ids=str,
@@ -247,10 +222,3 @@ def test_an_event_can_be_made_of_the_members_of_its_json_line(cls: Any) -> None:
     members = json.loads(line)
     del members["type"]
     assert cls(**members) == made == event_from_json(line)
-
-
-@pytest.mark.parametrize("kind", ["spu_cordon", "spu_uncordon", "spu_demote", "spu_undemote"])
-def test_the_json_form_is_the_contracts(kind: str) -> None:
-    """Fixed, as every other line of `simulate`."""
-    line = f'{{"type":"{kind}","event_id":"e4","cluster_id":"c1","spu_id":0}}'
-    assert json.loads(event_to_json(event_from_json(line))) == json.loads(line)
