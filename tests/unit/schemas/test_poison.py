@@ -7,16 +7,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import signal
-import threading
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import (
     Constraints,
@@ -31,13 +28,9 @@ from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import RingEvent, TopicStatus
 from spu_assigner.core.explain.decisions import ExplainingAssigner, Explanation
-from spu_assigner.schemas.avro.strict_reading import read_whole
-from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record, encode_event
-from spu_assigner.schemas.messages.replica_lists import read_lists as read_replica_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.explanation import explanation_text
 from spu_assigner.stream.client.simulate import answer_lines
@@ -200,26 +193,23 @@ def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None
     assert found == (None if poison.letter in BY_KEY else poison.letter)
 
 
+RULES = Constraints(
+    tolerations=(Toleration("k"),),
+    prefer=(Preference("a", -1),),
+    spread=(SpreadLevel("a", 1),),
+    leaders=("a",),
+)
+
+
 @pytest.mark.parametrize("wire", Wire)
 @pytest.mark.parametrize(
     "event",
     [
-        Events().join(rack="a", labels={"b": "c"}),
+        Events().join(rack="a", labels={"b": "c"}, taints=(Taint("k", "v", TaintEffect.EVICT),)),
         Events().leave(),
         Events().create(replicas=[{"id": 0, "replicas": [1, 2]}]),
-        Events().delete(),
-        Events().grow(),
         Events().rebalance(),
-        Events().join(taints=(Taint("k", "v", TaintEffect.EVICT),)),
-        Events().constraints(
-            "t",
-            Constraints(
-                tolerations=(Toleration("k"),),
-                prefer=(Preference("a", -1),),
-                spread=(SpreadLevel("a", 1),),
-                leaders=("a",),
-            ),
-        ),
+        Events().constraints("t", RULES),
     ],
     ids=lambda event: type(event).__name__,
 )
@@ -232,16 +222,6 @@ def test_an_event_cut_anywhere_is_one_dead_letter(event: Event, wire: Wire) -> N
             decode_event(data[:end], kind=kind)
         assert caught.value.code == "UNDECODABLE"
     assert decode_event(data, kind=kind) == event
-
-
-@pytest.mark.parametrize("ids", [[[-1, 0]], [[0, -1]], [[0, -1], [1, 0]], [[-1], [0, 1]]])
-def test_a_replica_map_with_an_id_below_0_is_refused(ids: list[list[int]]) -> None:
-    """-1 pads short lists inside the core: a list that holds it would be read as a shorter one."""
-    good = [[max(each, 0) for each in row] for row in ids]
-    plain = [array_bytes([array_bytes([*map(long_bytes, row)]) for row in x]) for x in (good, ids)]
-    assert read_whole(read_replica_lists, plain[0], 0).tolist() == good
-    with pytest.raises(DecodeError, match=r"an id is (-1|below 0); expected 0 or more"):
-        read_whole(read_replica_lists, plain[1], 0)
 
 
 # Lines.
@@ -272,14 +252,6 @@ def test_a_poisoned_line_is_reported_and_its_neighbours_are_answered(line: Line)
     assert poison["line"] == 2
     assert line.says in poison["message"]
     assert len(poison["message"]) <= 500
-
-
-def test_a_last_line_without_a_newline_is_answered() -> None:
-    """A file cut by an editor, or written by `printf`."""
-    target = io.BytesIO()
-    line = b'{"type":"spu_joined","event_id":"a","cluster_id":"g","spu_id":0}'
-    assert answer_lines(io.BytesIO(line), target, Policy.FLUVIO) == 0
-    assert json.loads(target.getvalue())["cause"] == "a"
 
 
 def test_a_line_of_a_gigabyte_takes_the_memory_of_8_mib() -> None:
@@ -324,55 +296,11 @@ def test_a_poisoned_settings_file_is_refused_by_name(file: File, tmp_path: Path)
     assert caught.value.exit_status == 2
 
 
-def test_a_command_refuses_a_pipe_and_a_link_in_one_line(tmp_path: Path) -> None:
-    """What a user sees: the reason, status 2, and no stack trace."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    (tmp_path / "lists").write_text("[]", encoding="utf-8")
-    command = ["produce", "topic-create", "--cluster", "c", "--topic", "t", "--replica-assignment"]
-    for name, says in (("pipe", "is not a regular file"), ("link", "is a symbolic link")):
-        done = CliRunner().invoke(cli, [*command, str(tmp_path / name)])
-        assert done.exit_code == 2
-        [line] = done.stderr.splitlines()
-        assert says in line
-
-
 def test_a_settings_file_may_be_a_link(tmp_path: Path) -> None:
     """Kubernetes mounts every file of a ConfigMap as one."""
     (tmp_path / "file").write_text("shards = 3\n", encoding="utf-8")
     (tmp_path / "link").symlink_to("file")
     assert Settings.load(environ={}, file=tmp_path / "link").shards == 3
-
-
-def test_a_folder_on_the_way_to_a_replica_assignment_may_be_a_link(tmp_path: Path) -> None:
-    """/tmp itself is one on some systems."""
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "lists").write_text("[]", encoding="utf-8")
-    (tmp_path / "link").symlink_to("folder")
-    assert read_assignment(tmp_path / "link" / "lists") == []
-
-
-def test_a_file_that_grows_while_it_is_read_is_read_to_its_limit_and_no_further(
-    tmp_path: Path,
-) -> None:
-    """A writer that is faster than the reader must not keep it for ever."""
-    path = tmp_path / "lists"
-    path.write_bytes(b"[" * MIB)
-    is_done = threading.Event()
-
-    def write() -> None:
-        with path.open("ab") as file:
-            while not is_done.is_set() and file.tell() < 64 * MIB:
-                file.write(b"[" * MIB)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        with pytest.raises(AssignmentFileError, match=r"has more than 8388608 bytes|too deeply"):
-            read_assignment(path)
-    finally:
-        is_done.set()
-        writer.join()
 
 
 # Values that only those who embed the core, or a command line, can give.

@@ -30,7 +30,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.schemas.avro.evolution import breaks
 from spu_assigner.schemas.avro.readers import compile_reader
-from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
+from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, main
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
 from spu_assigner.schemas.messages.codec import (
@@ -44,7 +44,6 @@ from spu_assigner.schemas.messages.codec import (
 )
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
 from spu_assigner.schemas.messages.wire import Origin
-from support.events.builders import Events
 
 REGISTRY = Registry.load()
 TYPE_NAMES = REGISTRY.type_names
@@ -155,11 +154,6 @@ def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(
     assert found == [word.name for word in enum]
 
 
-def test_the_fingerprint_is_that_of_the_avro_specification() -> None:
-    """Its own example, in the order of bytes on the wire."""
-    assert fingerprint_of("int") == "8f5c393f1ad57572"
-
-
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
 def test_what_fastavro_makes_up_for_a_schema_is_read_strictly(type_name: str) -> None:
     """Schema, strict reader and fastavro speak of the same bytes; ids of records are not judged."""
@@ -236,82 +230,61 @@ def record(*fields: dict[str, Any], name: str = "R") -> Any:
     return expand_schema({"type": "record", "name": name, "fields": list(fields)})
 
 
+def of(kind: Any) -> Any:
+    """A record with one field."""
+    return record({"name": "a", "type": kind})
+
+
 def enum(*symbols: str, name: str = "E") -> dict[str, Any]:
-    """An enum."""
     return {"type": "enum", "name": name, "symbols": list(symbols)}
+
+
+def fixed(size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size}
 
 
 A = {"name": "a", "type": "int"}
 B = {"name": "b", "type": "string"}
-
-
-@pytest.mark.parametrize(
-    ("reader", "writer"),
-    [
-        (record(A), record(A, B)),
-        (record(A, B | {"default": ""}), record(A)),
-        (record({"name": "a", "type": "long"}), record(A)),
-        (record({"name": "a", "type": ["null", "int"]}), record(A)),
-        (record({"name": "a", "type": enum("X", "Y")}), record({"name": "a", "type": enum("X")})),
-        (
-            record({"name": "a", "type": {"type": "array", "items": ["null", "long"]}}),
-            record({"name": "a", "type": {"type": "array", "items": ["int", "null"]}}),
-        ),
-    ],
-)
-def test_a_change_that_reads_what_was_written_is_let_through(reader: Any, writer: Any) -> None:
-    """Schemas may grow."""
-    assert breaks(reader, writer) == []
+INTS, LONGS = {"type": "map", "values": "int"}, {"type": "map", "values": "long"}
+NULL_OR_LONG = {"type": "array", "items": ["null", "long"]}
+INT_OR_NULL = {"type": "array", "items": ["int", "null"]}
 
 
 @pytest.mark.parametrize(
     ("reader", "writer", "says"),
     [
+        (record(A), record(A, B), None),
+        (record(A, B | {"default": ""}), record(A), None),
+        (of("long"), of("int"), None),
+        (of(["null", "int"]), of("int"), None),
+        (of(enum("X", "Y")), of(enum("X")), None),
+        (of(NULL_OR_LONG), of(INT_OR_NULL), None),
         (record(A, B), record(A), "value.b: new without a default"),
-        (record(A), record({"name": "a", "type": "long"}), "value.a: long became int"),
-        (record({"name": "a", "type": "string"}), record(A), "value.a: int became string"),
+        (of("int"), of("long"), "value.a: long became int"),
+        (of("string"), of("int"), "value.a: int became string"),
         (record(A, name="S"), record(A), "value: R became S"),
-        (
-            record({"name": "a", "type": enum("X")}),
-            record({"name": "a", "type": enum("X", "Y")}),
-            "value.a: symbol Y is gone",
-        ),
-        (
-            record({"name": "a", "type": enum("X", name="F")}),
-            record({"name": "a", "type": enum("X")}),
-            "value.a: E became F",
-        ),
-        (record(A), record({"name": "a", "type": ["null", "int"]}), "no branch reads null"),
-        (
-            record({"name": "a", "type": ["null", "int"]}),
-            record({"name": "a", "type": "string"}),
-            "value.a: string is in no branch of ['null', 'int']",
-        ),
-        (
-            record({"name": "a", "type": {"type": "map", "values": "int"}}),
-            record({"name": "a", "type": {"type": "map", "values": "long"}}),
-            "value.a{}: long became int",
-        ),
-        (
-            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 8}}),
-            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 4}}),
-            "value.a: another size",
-        ),
+        (of(enum("X")), of(enum("X", "Y")), "value.a: symbol Y is gone"),
+        (of(enum("X", name="F")), of(enum("X")), "value.a: E became F"),
+        (of("int"), of(["null", "int"]), "no branch reads null"),
+        (of(["null", "int"]), of("string"), "value.a: string is in no branch of ['null', 'int']"),
+        (of(INTS), of(LONGS), "value.a{}: long became int"),
+        (of(fixed(8)), of(fixed(4)), "value.a: another size"),
     ],
 )
 def test_a_change_that_cannot_read_what_was_written_is_caught(
-    reader: Any, writer: Any, says: str
+    reader: Any, writer: Any, says: str | None
 ) -> None:
-    """Messages stay in Kafka longer than releases."""
-    (found,) = breaks(reader, writer)
-    assert says in found
+    """Messages stay in Kafka longer than releases; schemas may grow."""
+    found = breaks(reader, writer)
+    assert len(found) == (says is not None)
+    assert says is None or says in found[0]
 
 
 @pytest.mark.parametrize(
     "schema",
     [
         record(),
-        {"type": "fixed", "name": "F", "size": 0},
+        fixed(0),
         {"type": "array", "items": "null"},
         {"type": "array", "items": record()},
         expand_schema(
@@ -370,18 +343,6 @@ def test_writing_twice_changes_nothing(folder: Path) -> None:
     assert (folder / "registry.json").read_bytes() == before
 
 
-def test_a_new_default_keeps_the_version_for_its_bytes_are_the_same(folder: Path) -> None:
-    """The canonical form, and so the fingerprint, knows no defaults."""
-    schema = json.loads((folder / "TopicGrow.avsc").read_text("utf-8"))
-    schema["fields"][-1]["default"] = 1
-    (folder / "TopicGrow.avsc").write_text(json.dumps(schema), "utf-8")
-    assert main(["--check", "--folder", str(folder)]) == 1
-    assert main(["--write", "--folder", str(folder)]) == 0
-    written = Registry.load(folder)
-    assert len(written.entries) == len(REGISTRY.entries)
-    assert written.current("TopicGrow").schema["fields"][-1]["default"] == 1
-
-
 def test_an_incompatible_change_is_not_registered(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -417,9 +378,3 @@ def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path)
         "id 4 is given twice",
         "ClusterRebalance version 1: its fingerprint is not the schema's; was it edited?",
     ]
-
-
-def test_an_event_is_written_by_the_current_version() -> None:
-    """The header names it."""
-    data = encode_event(Events().grow())
-    assert data.startswith(confluent_header(REGISTRY.current("TopicGrow")))
