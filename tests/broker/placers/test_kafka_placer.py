@@ -6,23 +6,20 @@ equal; without one Kafka draws at random, and ours goes on as one long topic wit
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from py4j.protocol import Py4JJavaError
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
+from support.placers.kafka_java import or_skip
 from support.placers.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
 
 pytestmark = pytest.mark.kafka_jar
@@ -52,13 +49,7 @@ class Request:
 
 @pytest.fixture(scope="module")
 def kafka_placer() -> Iterator[KafkaPlacer]:
-    with ExitStack() as stack:
-        try:
-            placer = stack.enter_context(running_kafka_placer())
-        except AssignerError as reason:
-            if os.environ.get("CI"):
-                raise  # Where all must be tested, a missing jar is a failure.
-            pytest.skip(f"Kafka's placer cannot be had: {reason}")
+    with or_skip(running_kafka_placer()) as placer:
         yield placer
 
 
@@ -212,13 +203,3 @@ def test_kafkas_own_test_expectation_holds(kafka_placer: KafkaPlacer) -> None:
         [2, 0, 3],
         [0, 4, 2],
     ]
-
-
-def test_the_loop_within_java_places_topics(
-    kafka_placer: KafkaPlacer,
-) -> None:
-    """A bench measures it: an empty loop would be very fast."""
-    racks: Racks = dict.fromkeys(range(3))
-    kafka_placer.topics_in_java(racks, topics=2, partitions=4, replicas=3)()
-    with pytest.raises(Py4JJavaError, match="InvalidReplicationFactorException"):
-        kafka_placer.topics_in_java(racks, topics=2, partitions=4, replicas=4)()
