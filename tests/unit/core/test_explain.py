@@ -19,6 +19,7 @@ from spu_assigner.core.explain.decisions import (
 from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text
+from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
 from support.events.random_lives import life_of
 
@@ -126,30 +127,6 @@ def test_from_the_outputs_alone_every_step_of_a_rule_is_computed_again() -> None
     assert by_rule > LIVES // 4
 
 
-def decided(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDecision]]]]:
-    """The maps of these events with their reasons."""
-    assigner = ExplainingAssigner(Policy.FLUVIO)
-    return [
-        (answer, reasons)
-        for event in events
-        for answer, reasons in assigner.apply(event)
-        if isinstance(answer, ReplicaMap)
-    ]
-
-
-def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
-    """Two SPUs on rack a follow each other: the second is passed over for the first."""
-    events = Events()
-    joins = events.racks({"a": [0, 1, 2], "b": [3]})
-    [(_, reasons)] = decided(*joins, events.create("t", 3, 2, policy=Policy.KAFKA))
-    passed = [
-        [(each.spu_id, each.why, each.beside) for each in decision.replica_steps[1].passed]
-        for _, decision in reasons
-    ]
-    assert [decision.replicas for _, decision in reasons] == [(0, 3), (3, 1), (1, 3)]
-    assert passed == [[], [], [(2, Why.SAME_RACK, 1), (0, Why.SAME_RACK, 1)]]
-
-
 RACKS = {"a": [0, 1], "b": [2], "c": [3]}
 
 
@@ -170,3 +147,62 @@ def test_racks_have_the_names_of_now_as_long_as_their_members_are_the_same(
     assert decision.recomputed
     assert [taken.rack for taken in decision.replica_steps] == names
     assert bool(decision.unknown) == (None in names)
+
+
+WALK = Events().racks({"a": [0, 1, 2], "b": [3]})
+STRIPED = [*Events().racks({"a": [0], "b": [1]}), Events(first=9).leave(1)]
+SCORED = [Events(first=spu_id).join(spu_id, capacity=1 + spu_id // 2) for spu_id in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "joins", "partitions", "lines"),
+    [
+        (
+            Policy.KAFKA,
+            WALK,
+            3,
+            [
+                "kafka over racks",
+                "ring of 4 alternating over racks, chain index 2: cycle 0, position 2, shift 0",
+                "leader   SPU 1: position 2, rack a",
+                "follower SPU 3: position 1, rack b, "
+                "passed over SPU 2 (same rack as 1), SPU 0 (same rack as 1)",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+        (
+            Policy.KRAFT,
+            STRIPED,
+            1,
+            [
+                "kraft: racks in turn, from drawn places, as Kafka 4",
+                "ring of 1; what is drawn follows from cluster, topic and chain index 0",
+                "leader   SPU 0: rack a",
+                "follower SPU 1: rack b, offline",
+                "not in the ring: SPU 1, offline",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+        (
+            Policy.RENDEZVOUS,
+            SCORED,  # The weights of the worked example; SPU 0 is full, and still there.
+            1,
+            [
+                "rendezvous without racks",
+                "ring of 3, the best scores of capacity and hash",
+                "leader   SPU 0: position 0 by score 33.6682",
+                "follower SPU 2: position 1 by score 6.96625",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+    ],
+)
+def test_the_rule_is_said_in_words(
+    policy: Policy, joins: list[Event], partitions: int, lines: list[str]
+) -> None:
+    """For each policy the ring, then each replica of the last partition."""
+    assigner = ExplainingAssigner(policy)
+    for event in joins:
+        assigner.apply(event)
+    (_, reasons), *_ = assigner.apply(Events(first=50).create("orders", partitions, 2))
+    assert decision_lines(reasons[-1][1]) == lines
