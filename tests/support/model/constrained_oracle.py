@@ -6,19 +6,16 @@ Independent of the product: it parses selectors by itself and knows no table, tr
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
-from spu_assigner.core.base.events import Event, Policy, SpuId
-from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus
-from spu_assigner.core.decision.machine import step
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged, TopicStatus
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.json_lines.lines import event_from_json
-from support.events.builders import Events
 from support.events.constrained_cases import ConstrainedCase, List
+from support.events.one_cluster import OneCluster, the_status
 
 
 class Oracle:
@@ -177,43 +174,20 @@ def holds(selector: str, labels: dict[str, str]) -> bool:
     return True
 
 
-def constraints_of(case: ConstrainedCase) -> Constraints:
-    """The constraints as an event has them."""
-    event = event_from_json(
-        json.dumps(
-            {
-                "type": "topic_constraints",
-                "event_id": "e",
-                "cluster_id": "c1",
-                "topic": "t",
-                "constraints": case.constraints,
-            }
-        )
-    )
-    constraints: Constraints = event.constraints  # type: ignore[union-attr]
-    return constraints
-
-
 def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
     """The lists that the core gives to the request of a case, and its status."""
-    state, events = ClusterState("c1"), Events(first=100)
-
-    def apply(event: Event) -> Sequence[Record]:
-        return step(state, event, default_policy=Policy.BALANCED)
-
-    for join in case.joins:
-        apply(join)
+    life = OneCluster(*case.joins, default=Policy.BALANCED)
     for name, row in case.others:
-        apply(events.adopt(name, list(row)))
-    constraints = constraints_of(case)
-    records = apply(events.create("t", case.partitions, case.replicas, constraints=constraints))
-    rows = [
-        each.replicas.tolist()
-        for each in records
-        if isinstance(each, ReplicaMap) and each.replicas is not None
-    ]
-    status = next(each for each in records if isinstance(each, TopicStatus))
-    return (rows[0] if rows else None), status
+        life.adopt(name, list(row))
+    status = the_status(
+        life.create("t", case.partitions, case.replicas, constraints=case.constraints)
+    )
+    return life.lists("t") if "t" in life.state.topics else None, status
+
+
+def labels_of(spu: SpuChanged) -> dict[str, str]:
+    """With those that every SPU has."""
+    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}
 
 
 def worsened(
@@ -221,11 +195,10 @@ def worsened(
     maps: Mapping[str, ReplicaMap],
     before: Mapping[str, Sequence[Sequence[int]]],
     after: Mapping[str, Sequence[Sequence[int]]],
-    labels: Mapping[int, Mapping[str, str]],
-    *,
-    followers: frozenset[int],
 ) -> Iterator[str]:
-    """What is worse after a rebalance; `followers` are SPUs that may be to lead nothing."""
+    """What is worse after a rebalance."""
+    labels = {int(spu_id): labels_of(spu) for spu_id, spu in state.spus.items()}
+    followers = frozenset(map(int, state.demoted))  # SPUs that may be to lead nothing
     held = [{name: _spus(lists) for name, lists in each.items()} for each in (before, after)]
     for name in sorted(before.keys() & maps.keys()):  # A create that waited may have come since.
         record = maps[name]
@@ -262,12 +235,7 @@ def broken_levels(state: ClusterState, name: str, row: Sequence[int]) -> Iterato
     names_topics = bool(rules.apart_from or rules.together_with or state.apart_from.get(name))
     wanted = demanded(state, name, {})
     for level in rules.spread:
-        values = [
-            {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}.get(
-                level.label, ""
-            )
-            for spu in (state.spus[SpuId(spu_id)] for spu_id in row)
-        ]
+        values = [labels_of(state.spus[SpuId(spu_id)]).get(level.label, "") for spu_id in row]
         if level.max is not None and max(map(values.count, values)) > level.max:
             yield f"{name} has {row} on {values}, at most {level.max} allowed"
         for value in () if level.min is None or names_topics else wanted[level.label]:
@@ -287,7 +255,7 @@ def demanded(
     }
     found: dict[str, set[str]] = {level.label: set() for level in rules.spread}
     for spu_id, spu in state.spus.items():
-        labels = {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
+        labels = labels_of(spu)
         effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
         apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
         if (

@@ -41,7 +41,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import event_hash
-from support.model.constrained_oracle import broken_levels, holds, worsened
+from support.model.constrained_oracle import broken_levels, holds, labels_of, worsened
 
 Lists = list[list[int]]
 
@@ -88,9 +88,7 @@ class Shadow:
                 self._take(record, event)
                 check_rules(state, record, old)
         if isinstance(event, ClusterRebalance) and state.constrained:
-            labels = {int(spu_id): _labels_of(state, spu_id) for spu_id in state.spus}
-            demoted = frozenset(map(int, state.demoted))
-            for fault in worsened(state, self.maps, lists, self.lists, labels, followers=demoted):
+            for fault in worsened(state, self.maps, lists, self.lists):
                 raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
@@ -450,7 +448,8 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
     for partition, row in enumerate(record.replicas.tolist()):
         was = old[partition] if partition < len(old) else []
         for spu_id in set(row) - set(was):
-            spu, labels = state.spus[SpuId(spu_id)], _labels_of(state, spu_id)
+            spu = state.spus[SpuId(spu_id)]
+            labels = labels_of(spu)
             effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
             where = f"{record.topic} came to SPU {spu_id} against"
             _hold(effects <= {TaintEffect.NO_LEADERS}, f"{where} its taints {effects}")
@@ -461,12 +460,6 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
         is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
         for fault in broken_levels(state, record.topic, row) if is_placed and not was else ():
             raise ViolationError(fault)
-
-
-def _labels_of(state: ClusterState, spu_id: int) -> dict[str, str]:
-    """With those that every SPU has."""
-    spu = state.spus[SpuId(spu_id)]
-    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
 
 
 def _hold(claim: bool, otherwise: str) -> None:
