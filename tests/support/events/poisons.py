@@ -79,29 +79,27 @@ _REBALANCE: Final[dict[str, bytes]] = {
     "max_moves": _ONE,
     **dict.fromkeys(("max_bytes", "band_percent", "band"), b"\x00"),
 }
-_TAINT: Final = Taint("k", "", TaintEffect.EVICT)
 _DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
-CREATE_HEADER: Final = encode_event(Events().create(constraints=_DEMANDING))[:5]
-JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
-REBALANCE_HEADER: Final = encode_event(Events().rebalance(band=1))[:5]
+_ORIGINALS: Final = {  # by the kind of event what its frame is, and its fields
+    "create": (
+        Events().create(constraints=Constraints(spread=(SpreadLevel("a", min=1),))),
+        _CREATE,
+    ),
+    "join": (Events().join(taints=(Taint("k", "", TaintEffect.EVICT),)), _JOIN),
+    "rebalance": (Events().rebalance(band=1), _REBALANCE),
+}
+_HEADERS: Final = {kind: encode_event(event)[:5] for kind, (event, _) in _ORIGINALS.items()}
 HUGE: Final = long_bytes(2**40)
 _FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
 
 
-def create(**changed: bytes) -> bytes:
-    """A request for a topic with some fields' bytes changed."""
-    return CREATE_HEADER + b"".join((_CREATE | changed).values())
+def message(kind: str, **changed: bytes) -> bytes:
+    """An event with some fields' bytes changed."""
+    return _HEADERS[kind] + b"".join((_ORIGINALS[kind][1] | changed).values())
 
 
-def join(**changed: bytes) -> bytes:
-    """A join with some fields' bytes changed."""
-    return JOIN_HEADER + b"".join((_JOIN | changed).values())
-
-
-def rebalance(**changed: bytes) -> bytes:
-    """A rebalance with some fields' bytes changed."""
-    return REBALANCE_HEADER + b"".join((_REBALANCE | changed).values())
+create, join = partial(message, "create"), partial(message, "join")
 
 
 def lists(*entries: tuple[int, list[int]]) -> bytes:
@@ -117,22 +115,14 @@ def _dead(
     return Poison(name=name, value=value, letter=letter, says=says, **given)
 
 
-def _rejected(name: str, code: Code, **changed: bytes) -> Poison:
-    """A request that decodes and cannot be met; its event id is the poison's name."""
-    value = create(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code)
+def _refused(kind: str, name: str, code: Code, **changed: bytes) -> Poison:
+    """An event that decodes and cannot be met; its event id is the poison's name."""
+    value = message(kind, **{"event_id": text_bytes(name), **changed})
+    topic = SPU_EVENTS if kind == "join" else TOPIC_EVENTS
+    return Poison(name=name, value=value, rejection=code, topic=topic)
 
 
-def _ignored(name: str, code: Code, **changed: bytes) -> Poison:
-    """A join that decodes and cannot be met."""
-    value = join(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code, topic=SPU_EVENTS)
-
-
-def _unbalanced(name: str, code: Code, **changed: bytes) -> Poison:
-    """A rebalance that decodes and cannot be met."""
-    value = rebalance(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code)
+_rejected, _ignored = partial(_refused, "create"), partial(_refused, "join")
 
 
 C: Final = DeadLetterCode
@@ -163,7 +153,7 @@ _BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
     ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
     ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
     ("begin with 4f626a01", "a container with its own schema: a recursive one", b"Obj\x01" * 9),
-    ("end inside a value", "no body: cut after the frame", CREATE_HEADER),
+    ("end inside a value", "no body: cut after the frame", _HEADERS["create"]),
     ("end inside a value", "half a body: cut in the body", create()[:-3]),
 ]
 _FRAMES: Final = [
@@ -278,7 +268,7 @@ _BODIES: Final = [
         C.UNDECODABLE,
         "int is 9223372036854775807",
         "a band of 64 bits: no int",
-        rebalance(band_percent=b"\x02" + _MOST),
+        message("rebalance", band_percent=b"\x02" + _MOST),
     ),
     *(_dead(letter, says, name, value) for letter, says, name, value in _LIMITS),
 ]
@@ -320,8 +310,9 @@ def _ends(field: str, code: Code, numbers: Iterable[int], **changed: bytes) -> I
     """Numbers at the ends of a field, refused; `changed` holds what precedes them in a union."""
     for number in numbers:
         raw = changed.get(field, b"") + long_bytes(number)
-        make = _ignored if field in _JOIN else _unbalanced if field in _REBALANCE else _rejected
-        yield make(f"{field} of {number:,}: an end of its type", code, **(changed | {field: raw}))
+        kind = next(kind for kind, (_, fields) in _ORIGINALS.items() if field in fields)
+        name = f"{field} of {number:,}: an end of its type"
+        yield _refused(kind, name, code, **(changed | {field: raw}))
 
 
 _LAST: Final = b"\x02" + long_bytes(2**31 - 1)

@@ -113,24 +113,6 @@ def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
     assert changes_of(cluster.apply(new.delete("t"))) == free(1)
 
 
-def test_an_spu_that_joins_with_nothing_of_a_resource_says_so(cluster: OneCluster) -> None:
-    """It has used up what it announces."""
-    found = cluster.apply(cluster.build.join(2, resources={"disk": 30, "gpu": 0}))
-    assert changes_of(found) == [(2, RingChange.JOINED, None), *full(2, name="gpu")]
-    again = cluster.apply(cluster.build.join(2, resources=DISK))
-    assert changes_of(again) == [(2, RingChange.UPDATED, None), *free(2, name="gpu")]
-
-
-def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneCluster) -> None:
-    """Its replicas fill the next; of one that is gone nothing more is said."""
-    new = cluster.build
-    cluster.apply(new.create("t", 1, 2, demand={"disk": 30}))
-    cluster.apply(new.join(2, resources=DISK))
-    found = cluster.apply(new.leave(0, mode=LeaveMode.DECOMMISSION))
-    assert changes_of(found) == [(0, RingChange.LEFT, None), *full(2)]
-    assert cluster.state.spus.keys() == {1, 2}
-
-
 def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
     """Later partitions of the same request were placed on all SPUs."""
     new, explaining = Events(), ExplainingAssigner(Policy.FLUVIO)
