@@ -140,7 +140,7 @@ def test_racks_have_the_names_of_now_as_long_as_their_members_are_the_same(
 ) -> None:
     """The record has which SPUs were on one rack, without the racks' names: maps stay small."""
     events = Events()
-    story = (*events.racks(RACKS), events.create("t", 1, 3, policy=Policy.KAFKA))
+    story = (*events.racks(RACKS), events.create("t", 1, 3, policy=Policy.KAFKA, start_index=0))
     state, maps = outputs_of((*story, events.join(spu_id, rack=rack)), Assigner())
     [explained] = explain(state, maps["t"])
     [decision] = explained.decisions

@@ -24,20 +24,7 @@ def rows(digits: str) -> list[list[int]]:
 # documents 000 to 002: the table for partitions 0 to 15
 FIVE_SPUS_THREE_REPLICAS = rows("012 123 234 340 401 023 134 240 301 412 034 140 201 312 423 012")
 FOUR_RACKS = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7, 8], "d": [9, 10, 11]}
-FOUR_RACKS_MAP = [  # documents 000 to 002: example 1
-    [0, 4, 8, 9],
-    [4, 8, 9, 1],
-    [8, 9, 1, 5],
-    [9, 1, 5, 6],
-    [1, 5, 6, 10],
-    [5, 6, 10, 2],
-    [6, 10, 2, 3],
-    [10, 2, 3, 7],
-    [2, 3, 7, 11],
-    [3, 7, 11, 0],
-    [7, 11, 0, 4],
-    [11, 0, 4, 8],
-]
+FOUR_RACKS_WALK = [0, 4, 8, 9, 1, 5, 6, 10, 2, 3, 7, 11]
 UNEVEN_RACKS = {"a": [0], "b": [1, 2], "c": [3, 4, 5]}
 UNEVEN_RACKS_MAP = rows("320 204 041 415 153 532")  # documents 000 to 002: example 2
 KAFKA_RACKS = {"rack1": [0, 5], "rack2": [3, 4], "rack3": [1, 2]}  # Kafka's AdminRackAwareTest
@@ -138,9 +125,9 @@ def test_round_robin_gives_the_documents_table_of_16_rows() -> None:
 def test_four_even_racks_give_the_documents_sequence_and_map() -> None:
     """Example 1: 12 SPUs (document 002 says 11), 4 racks."""
     sequence, _ = orders_of(FOUR_RACKS)
-    assert sequence == [0, 4, 8, 9, 1, 5, 6, 10, 2, 3, 7, 11]
+    assert sequence == FOUR_RACKS_WALK  # and each list is the next four of it
     placed = fluvio.walk(ids_of(sequence), start=0, partitions=12, replicas=4)
-    assert placed.tolist() == FOUR_RACKS_MAP
+    assert placed.tolist() == [(FOUR_RACKS_WALK * 2)[at : at + 4] for at in range(12)]
 
 
 def test_three_uneven_racks_give_the_documents_sequence_and_map() -> None:

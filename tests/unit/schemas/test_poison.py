@@ -312,12 +312,8 @@ HUGE = 10**5000
     ("event", "code"),
     [
         (Events().join(HUGE), Code.INVALID_SPU_ID),
-        (Events().join(1, cores=HUGE), Code.INVALID_CORES),
-        (Events().join(1, capacity=-HUGE), Code.INVALID_CAPACITY),
         (Events().leave(HUGE), Code.SPU_UNKNOWN),
-        (Events().create(partitions=HUGE), Code.INVALID_PARTITIONS),
         (Events().create(replication_factor=-HUGE), Code.INVALID_REPLICATION_FACTOR),
-        (Events().create(policy=Policy.KAFKA, start_index=HUGE), Code.INVALID_START_INDEX),
         (Events().create(policy=Policy.KAFKA, start_index=0, shift=HUGE), Code.INVALID_SHIFT),
         (Events().rebalance(HUGE), Code.INVALID_MAX_MOVES),
         (Events().manual("t", [HUGE]), Code.MANUAL_INVALID_SPU),

@@ -78,6 +78,7 @@ def saved() -> dict[str, Any]:
             lambda whole: whole.update(form="spu-assigner-state-0"),
             "'spu-assigner-state-0' - at `$.f",
         ),
+        (lambda whole: whole.update(cluster_id="c2"), "is of cluster 'c1'; expected 'c2'"),
         (lambda whole: whole.pop("maps"), "missing required field `maps`"),
         (lambda whole: whole["spus"].pop(), "which is not known"),
         (lambda whole: whole["chains"].update(seen_count=0), "after 0 events"),

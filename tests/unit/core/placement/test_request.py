@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.placement import choose
-from spu_assigner.core.saving import state_from_json, state_to_json
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
@@ -92,26 +90,6 @@ def test_lists_are_as_even_over_racks_as_their_sizes_allow(case: Case) -> None:
                 assert min(size, most - 1) <= counts[rack] <= min(size, most)
 
 
-@given(
-    st.lists(st.sampled_from([1_000, 2_000, 4_000]), min_size=4, max_size=12),
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3)), min_size=1, max_size=12),
-)
-@settings(max_examples=share_of(100), deadline=None)
-def test_replicas_and_leaders_stay_near_the_fair_share(
-    capacities: list[int], topics: list[tuple[int, int]]
-) -> None:
-    """Without racks, of SPUs of which none is due in more than half of the lists."""
-    life = joined(Case(spus=[(0, capacity) for capacity in capacities], topics=[]))
-    for number, (partitions, replicas) in enumerate(topics):
-        if 2 * replicas * max(capacities) <= sum(capacities):
-            life.create(f"t{number}", partitions, replicas, policy=Policy.BALANCED)
-    ids = np.arange(len(capacities), dtype=np.int32)
-    ledger = life.state.ledger
-    for counts in (ledger.counts(ids), ledger.leaders(ids)):
-        fair = counts.sum() * np.array(capacities) / sum(capacities)
-        assert np.abs(counts - fair).max() <= 2.5  # beyond 2 in one of 40,000 random clusters
-
-
 def test_a_topic_is_not_given_whole_to_new_spus() -> None:
     """150 even topics on three SPUs, a fourth joins: of the next 50 topics of 6 lists none has all
     leaders, or a replica of each list, on one SPU before its fair share is doubled."""
@@ -150,25 +128,6 @@ def test_a_refusal_names_the_partition_that_found_too_little_room() -> None:
     assert "partition 2 found 1 SPUs with a free slot for 2 replicas" in (status.message or "")
 
 
-@given(st.integers(0, 2**32))
-@settings(max_examples=share_of(30), deadline=None)
-def test_what_a_process_keeps_beside_the_state_changes_no_list(seed: int) -> None:
-    """A restarted one has nothing cached with its ring."""
-    random = np.random.default_rng(seed)
-    warm, events = ClusterState("c1"), Events()
-    life = OneCluster()
-    life.state = warm
-    count = int(random.integers(4, 20))
-    for spu_id in range(count):
-        life.join(spu_id, rack=f"r{spu_id % 4}", capacity=int(random.choice([90, 900])))
-    for number in range(8):
-        size = int(random.integers(1, 30)), int(random.integers(1, 4))
-        cold = OneCluster()
-        cold.state = restored(warm)
-        created = events.create(f"t{number}", *size, policy=Policy.BALANCED)
-        assert life.apply(created) == cold.apply(created)
-
-
 def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -> None:
     """None of them has a fair share of anything."""
     life = OneCluster(*Events().joins(0, 1, 2, capacity=10))
@@ -179,10 +138,6 @@ def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -
     [answer] = life.apply(life.build.grow("t", 5))
     assert isinstance(answer, TopicStatus)
     assert answer.code is Code.INSUFFICIENT_SPUS
-
-
-def restored(state: ClusterState) -> ClusterState:
-    return state_from_json(state_to_json(state))
 
 
 def test_the_start_says_which_equal_spu_is_first() -> None:
