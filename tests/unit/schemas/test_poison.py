@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import signal
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,7 +54,6 @@ from support.events.poisons import (
 )
 from support.shard.stores import DictStore, run_batch
 
-CPU_SECONDS_MAX = 60  # generous: each takes some milliseconds, the largest about a second
 MIB = 1024 * 1024
 BY_KEY = (DeadLetterCode.KEY_MISSING, DeadLetterCode.KEY_MISMATCH)  # no fault of the value
 GOOD = "good"  # the cluster of the neighbours
@@ -64,20 +62,6 @@ OPTIONS = Options(
     default_policy=Policy.FLUVIO,
     wire=Wire.CONFLUENT,
 )
-
-
-@pytest.fixture(autouse=True)
-def _in_time() -> Iterator[None]:
-    """What computes without end fails instead; a machine that is busy otherwise does not count."""
-
-    def give_up(number: int, frame: object) -> None:
-        raise TimeoutError(f"not done in {CPU_SECONDS_MAX} s of CPU time")
-
-    before = signal.signal(signal.SIGPROF, give_up)
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS_MAX)
-    yield
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, before)
 
 
 @contextmanager

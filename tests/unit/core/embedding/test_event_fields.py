@@ -3,7 +3,6 @@ gives."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_args, get_type_hints
@@ -35,7 +34,6 @@ from spu_assigner.core import (
     TopicDemand,
     step,
 )
-from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 
 EVENTS: tuple[Any, ...] = get_args(Event)
 # What each required field may be.
@@ -212,13 +210,3 @@ def test_a_mapping_is_copied() -> None:
     made = event(TopicDemand, demand=demand)
     demand["disk_bytes"] = 2
     assert made.demand == {"disk_bytes": 1}
-
-
-@pytest.mark.parametrize("cls", EVENTS)
-def test_an_event_can_be_made_of_the_members_of_its_json_line(cls: Any) -> None:
-    """What `simulate` reads, `json.loads` and the class read too."""
-    made = event(cls)
-    line = event_to_json(made)
-    members = json.loads(line)
-    del members["type"]
-    assert cls(**members) == made == event_from_json(line)

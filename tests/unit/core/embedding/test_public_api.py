@@ -9,6 +9,7 @@ import sys
 import pytest
 import spu_assigner.core as api
 from spu_assigner.core import assigner
+from support.events.builders import Events
 
 
 def test_every_public_name_is_there() -> None:
@@ -31,40 +32,33 @@ def test_the_docstring_example_is_true() -> None:
     assert result.failed == 0
 
 
-def test_an_event_alone_loads_no_numpy() -> None:
-    """Producers build events; they place nothing, and start within milliseconds."""
+@pytest.mark.parametrize(
+    ("program", "packages"),
+    [
+        ("import spu_assigner.core", {"spu_assigner"}),
+        (
+            "from spu_assigner.core import SpuJoined, Constraints; "
+            "SpuJoined(event_id='e', cluster_id='c', spu_id=0)",
+            {"spu_assigner", "msgspec", "typing_extensions"},
+        ),
+    ],
+)
+def test_an_import_loads_no_package_that_is_not_needed(program: str, packages: set[str]) -> None:
+    """An application that embeds it starts at once; producers build events without numpy."""
     code = (
-        "import sys; from spu_assigner.core import SpuJoined, Constraints; "
-        "SpuJoined(event_id='e', cluster_id='c', spu_id=0); sys.exit('numpy' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_its_import_loads_no_other_package_and_takes_less_than_a_fifth_of_a_second() -> None:
-    """An application that embeds it starts at once. CPU time, twenty times what it takes: a busy
-    machine fails nothing."""
-    code = (
-        "import sys, time; before, begun = set(sys.modules), time.process_time(); "
-        "import spu_assigner.core; print(time.process_time() - begun, "
-        "*{name.partition('.')[0] for name in set(sys.modules) - before} "
+        f"import sys; before = set(sys.modules); {program}; "
+        "print(*{name.partition('.')[0] for name in set(sys.modules) - before} "
         "- set(sys.stdlib_module_names))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    seconds, *packages = done.stdout.split()
-    assert packages == ["spu_assigner"]
-    assert float(seconds) < 0.2
+    assert set(done.stdout.split()) <= packages
 
 
 def test_clusters_do_not_influence_each_other() -> None:
     """A chain index that leaked into another cluster would move its leaders."""
     both, alone = api.Assigner(), api.Assigner()
-    for cluster in ("c1", "c2"):
-        for spu_id in range(3):
-            both.apply(
-                api.SpuJoined(event_id=f"{cluster}-{spu_id}", cluster_id=cluster, spu_id=spu_id)
-            )
-            if cluster == "c2":
-                alone.apply(api.SpuJoined(event_id=f"c2-{spu_id}", cluster_id="c2", spu_id=spu_id))
-    both.apply(api.TopicCreate(event_id="e1", cluster_id="c1", topic="t"))
-    create = api.TopicCreate(event_id="e2", cluster_id="c2", topic="t", partitions=4)
-    assert both.apply(create) == alone.apply(create)
+    first, second = Events("c1"), Events("c2", first=100)
+    for event in (*first.joins(0, 1, 2), first.create("t", 4)):
+        both.apply(event)
+    for event in (*second.joins(0, 1, 2), second.create("t", 4)):
+        assert both.apply(event) == alone.apply(event)

@@ -114,16 +114,6 @@ def within_3_sigma(found: int, *, share: float, of: int) -> bool:
     return abs(found - share * of) <= 3 * sqrt(of * share * (1 - share))
 
 
-def test_each_spu_leads_its_share_by_capacity() -> None:
-    """The highest score first; sorted ascending, the least weight would lead most."""
-    weights = {0: 1_000, 1: 2_000, 2: 3_000, 3: 6_000}
-    lists = scored(weights, partitions=20_000, replicas=4)
-    leaders, last = Counter(row[0] for row in lists), Counter(row[-1] for row in lists)
-    for spu_id, weight in weights.items():
-        assert within_3_sigma(leaders[spu_id], share=weight / 12_000, of=20_000)
-    assert [spu_id for spu_id, _ in last.most_common()] == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("capacity", [3_499, 6_998, 20_994])
 def test_a_join_moves_only_what_the_newcomer_wins(capacity: int) -> None:
     """A list changes where the newcomer comes in, there one SPU goes; the leads it wins are its
