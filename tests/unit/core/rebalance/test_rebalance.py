@@ -8,26 +8,17 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.rebalance.planning import Rebalance
-from support.model.plain_rebalance import Bands, Cluster, clusters, penalty
+from support.model.plain_rebalance import Cluster, clusters, penalty
 from support.project.case_share import share_of
 
 HEAVY = 10_000  # what a replica outside the bands weighs beside a move
-
-
-def band_edges(
-    graph: nx.MultiDiGraph, spu: int, fixed: int, band: tuple[int, int], limit: int
-) -> None:
-    """What each further unit costs an SPU: the difference of the penalties."""
-    for count in range(fixed, max(fixed, limit)):
-        more = penalty(count + 1, band) - penalty(count, band)
-        graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
 
 
 def exact_moves(cluster: Cluster) -> tuple[int, int]:
     """The least squared distances to the bands, and the fewest moves to it, by network simplex."""
     graph = nx.MultiDiGraph()
     fixed = {spu: cluster.other.get(spu, 0) for spu in cluster.capacities}
-    total = 0
+    total = outside = 0
     for at, row in enumerate(row for topic in cluster.topics for row in topic):
         members = [spu for spu in row if spu in cluster.capacities]
         total += len(members)
@@ -43,19 +34,13 @@ def exact_moves(cluster: Cluster) -> tuple[int, int]:
     held = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
     for spu, band in cluster.bands().items():
         limit = max(held[spu], min(cluster.capacities[spu], fixed[spu] + total))
-        band_edges(graph, spu, fixed[spu], band, limit)
+        outside += penalty(fixed[spu], band)
+        for count in range(fixed[spu], limit):  # What each further unit costs.
+            more = penalty(count + 1, band) - penalty(count, band)
+            graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
     graph.add_node("end", demand=total)
-    cost, flow = nx.network_simplex(graph)
-    return solution(cluster.bands(), fixed, cost, flow)
-
-
-def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tuple[int, int]:
-    """Squared distances to the bands, and moves, of a solution."""
-    outside = 0
-    for spu, (low, high) in bands.items():
-        count = fixed[spu] + sum(flow.get(spu, {}).get("end", {}).values())
-        outside += penalty(count, (low, high))
-    return outside, cost % HEAVY
+    cost = nx.min_cost_flow_cost(graph)
+    return outside + cost // HEAVY, cost % HEAVY
 
 
 @settings(max_examples=share_of(1_000), deadline=None)
