@@ -29,8 +29,6 @@ TOPICS = 10  # of each cluster, chained
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked of both placers."""
-
     partitions: int
     replicas: int
     start: int
@@ -71,7 +69,6 @@ def clusters(kind: str) -> Iterator[tuple[Random, Racks]]:
 
 
 def joined(racks: Racks) -> tuple[ClusterState, Events]:
-    """The same cluster in our core."""
     state, events = ClusterState("c1"), Events()
     for spu_id, rack in racks.items():
         step(state, events.join(spu_id, rack=rack), default_policy=Policy.KAFKA)
@@ -134,7 +131,6 @@ def test_chained_topics_are_one_long_topic_of_kafkas(kafka_placer: KafkaPlacer, 
 @pytest.mark.smoke
 @pytest.mark.parametrize("kind", ["even", "uneven"])
 def test_the_alternation_over_racks_is_kafkas(kafka_placer: KafkaPlacer, kind: str) -> None:
-    """The order that leaders go round in."""
     for _, racks in clusters(kind):
         names = [rack or "" for rack in racks.values()]
         assert kafka.alternation(list(racks), names) == kafka_placer.alternated(racks), racks

@@ -16,8 +16,6 @@ List = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ConstrainedCase:
-    """SPUs, topics that are there, and a request."""
-
     joins: tuple[SpuJoined, ...]
     others: tuple[tuple[str, List], ...]  # topics of one list
     constraints: dict[str, Any]

@@ -24,8 +24,6 @@ COMMITS: Log = ("assigner-commits", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What was done."""
-
     what: str
     topic: str
 
@@ -34,7 +32,6 @@ Corruption = Callable[[Topics, random.Random, bool], Damage | None]  # None: not
 
 
 def dropped(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """A message of any topic is gone."""
     names = [*OUTPUTS, *MARKERS, *(INPUTS if inputs else ())]
     log, at = _any(topics, draw, names)
     if not _is_needed(topics, log, at, inputs):
@@ -84,7 +81,6 @@ def torn(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
 
 
 def unmarked(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """A batch is there without its marker."""
     at = draw.randrange(len(topics.logs[AUDIT]))
     gone = topics.logs[AUDIT][at]
     marker = decode_record(gone.value or b"")

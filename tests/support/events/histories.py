@@ -63,7 +63,6 @@ class Topics:
         self.ends[log] += 1
 
     def history(self, query: str = "q") -> History:
-        """What an audit would read."""
         history = History(query, PREFIX)
         history.spans = {log: (self.begins[log], self.ends[log]) for log in self.logs}
         for reads in self.logs.values():

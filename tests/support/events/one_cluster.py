@@ -20,8 +20,6 @@ Answer = ReplicaMap | TopicStatus | RingEvent
 
 
 class OneCluster:
-    """The cluster c1, from its first events on."""
-
     def __init__(self, *first: Event, default: Policy = Policy.FLUVIO) -> None:
         self.state = ClusterState("c1")
         self.build = Events(first=1000)
@@ -80,25 +78,20 @@ class OneCluster:
         return self.state.topics[topic].replicas.lists().tolist()
 
     def spus(self, topic: str) -> Counter[int]:
-        """How many replicas of a topic each SPU holds."""
         return Counter(spu_id for row in self.lists(topic) for spu_id in row)
 
     def leads(self, topic: str) -> Counter[int]:
-        """How many lists of a topic each SPU leads."""
         return Counter(row[0] for row in self.lists(topic))
 
     def held(self, spu_id: int) -> int:
-        """Replicas on an SPU."""
         return self.state.ledger.count(spu_id)
 
 
 def the_status(found: Iterable[object]) -> TopicStatus:
-    """The first status."""
     return next(each for each in found if isinstance(each, TopicStatus))
 
 
 def the_map(found: Iterable[object]) -> ReplicaMap:
-    """The only map."""
     [one] = [each for each in found if isinstance(each, ReplicaMap)]
     return one
 
@@ -111,7 +104,6 @@ def ring_changes(found: Iterable[object]) -> list[tuple[int, RingChange, int]]:
 
 
 def statuses(found: Iterable[object]) -> list[tuple[str, Status, Code | None, str]]:
-    """Topic, answer, code and cause."""
     return [
         (each.topic, each.status, each.code, each.cause)
         for each in found

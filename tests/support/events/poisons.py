@@ -95,7 +95,6 @@ _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
 
 
 def message(kind: str, **changed: bytes) -> bytes:
-    """An event with some fields' bytes changed."""
     return _HEADERS[kind] + b"".join((_ORIGINALS[kind][1] | changed).values())
 
 
@@ -485,7 +484,6 @@ _DEEP: Final = 10_000
 
 
 def _half_a_million_names() -> bytes:
-    """An object of them, the last one twice."""
     names = (*range(500_000), 499_999)
     return b"{" + b",".join(b'"%x":0' % name for name in names) + b"}"
 

@@ -46,7 +46,6 @@ class Life:
     memory: int  # event ids that the cluster remembers
 
     def with_events(self, events: tuple[Event, ...]) -> Life:
-        """The same life with other events."""
         return replace(self, events=events)
 
 
@@ -302,6 +301,5 @@ class _Author:
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as `spu-assigner simulate` reads it."""
     members: dict[str, Any] = json.loads(event_to_json(event))
     return members

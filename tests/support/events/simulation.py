@@ -205,7 +205,6 @@ def digest_of(first: int, count: int) -> str:
 
 
 def first_fault(first: int, count: int) -> tuple[int, str] | None:
-    """The first of these seeds whose life fails, and why."""
     for seed in range(first, first + count):
         fault = fault_of(life_of(seed))
         if fault is not None:
@@ -230,7 +229,6 @@ def minimised(life: Life) -> Life:
 
 
 def _kind(fault: str | None) -> str:
-    """A fault without the numbers and names in it."""
     return re.sub(r"\[.*?\]|\{.*?\}|'.*?'|set\(\)|t?\d+", "…", fault or "")[:80]
 
 

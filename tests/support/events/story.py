@@ -45,7 +45,6 @@ class Story:
         ]
 
     def part(self, count: int) -> list[Outgoing]:
-        """The next messages."""
         return [self._next() for _ in range(count)]
 
     def _next(self) -> Outgoing:

@@ -19,8 +19,6 @@ from support.events.one_cluster import OneCluster, the_status
 
 
 class Oracle:
-    """What a case permits."""
-
     def __init__(
         self, case: ConstrainedCase, demanded: Mapping[str, Collection[str]] | None = None
     ) -> None:
@@ -43,7 +41,6 @@ class Oracle:
         ]
 
     def is_possible(self) -> bool:
-        """Whether the request can be met."""
         return next(self._ways(), None) is not None
 
     def best_score(self) -> tuple[int, ...]:
@@ -51,7 +48,6 @@ class Oracle:
         return min(map(self.score, self.lists))
 
     def is_valid(self, rows: Sequence[Sequence[int]]) -> bool:
-        """Whether the rows hold every hard rule, leaders included, and have room."""
         held = Counter(spu_id for row in rows for spu_id in row)
         return all(held[i] <= self._free[i] for i in held) and all(
             tuple(sorted(row)) in self.lists and self.may_lead(row[0]) for row in rows
@@ -113,7 +109,6 @@ class Oracle:
         return self._free[spu_id] > 0 and self._is_permitted(spu_id)
 
     def least(self) -> dict[str, int]:
-        """Of each label that has one its minimum."""
         levels = self._rules.get("spread", ())
         return {each["label"]: each["min"] for each in levels if "min" in each}
 
@@ -175,7 +170,6 @@ def holds(selector: str, labels: dict[str, str]) -> bool:
 
 
 def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
-    """The lists that the core gives to the request of a case, and its status."""
     life = OneCluster(*case.joins, default=Policy.BALANCED)
     for name, row in case.others:
         life.adopt(name, list(row))
@@ -186,7 +180,6 @@ def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus
 
 
 def labels_of(spu: SpuChanged) -> dict[str, str]:
-    """With those that every SPU has."""
     return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}
 
 
@@ -196,7 +189,6 @@ def worsened(
     before: Mapping[str, Sequence[Sequence[int]]],
     after: Mapping[str, Sequence[Sequence[int]]],
 ) -> Iterator[str]:
-    """What is worse after a rebalance."""
     labels = {int(spu_id): labels_of(spu) for spu_id, spu in state.spus.items()}
     followers = frozenset(map(int, state.demoted))  # SPUs that may be to lead nothing
     held = [{name: _spus(lists) for name, lists in each.items()} for each in (before, after)]
@@ -230,7 +222,6 @@ def worsened(
 
 
 def broken_levels(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[str]:
-    """The levels of `spread` that limit a list of a topic and do not hold."""
     rules = state.topics[name].constraints or Constraints()
     names_topics = bool(rules.apart_from or rules.together_with or state.apart_from.get(name))
     wanted = demanded(state, name, {})

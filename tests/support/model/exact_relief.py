@@ -19,8 +19,6 @@ SECONDS_MAX: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What a replica takes of each resource, and its bytes."""
-
     follower: Mapping[str, int]
     leader: Mapping[str, int]
 
@@ -31,8 +29,6 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighted:
-    """A cluster all of whose topics may move."""
-
     racks: Sequence[int]  # of each SPU
     capacities: Sequence[Mapping[str, int]]  # of each SPU, slots too
     lists: Sequence[Sequence[int]]
@@ -58,7 +54,6 @@ class Weighted:
         )
 
     def largest_replica(self) -> Fraction:
-        """The share that the largest replica takes of the largest SPU."""
         return max(
             Fraction(
                 max(
@@ -71,7 +66,6 @@ class Weighted:
         )
 
     def moved(self, lists: Sequence[Sequence[int]]) -> int:
-        """Bytes copied to come to these lists."""
         pairs = zip(self.lists, lists, self.demands, strict=True)
         return sum(len({*new} - {*old}) * demand.size for old, new, demand in pairs)
 

@@ -37,8 +37,6 @@ PRODUCT_TOPICS = (
 
 
 class Oracle:
-    """Answers events as the product should."""
-
     def __init__(self, default_policy: str = "fluvio") -> None:
         self.default_policy = default_policy
         self.clusters: dict[str, Cluster] = {}

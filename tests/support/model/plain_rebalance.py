@@ -28,8 +28,6 @@ Bands = dict[int, tuple[int, int]]  # lowest and highest good count of each onli
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """All that a plan depends on, in plain lists."""
-
     racks: dict[int, int]  # of every SPU
     capacities: dict[int, int]  # of the online ones
     topics: list[Topic]
@@ -82,7 +80,6 @@ class Cluster:
         return replace(self, topics=topics)
 
     def moved(self, moves: list[ListMove]) -> Cluster:
-        """After these moves, made one by one."""
         topics = [[list(row) for row in topic] for topic in self.topics]
         for move in moves:
             row = topics[move.topic][move.partition]
@@ -121,15 +118,12 @@ class Cluster:
         return sum(penalty(count, bands[spu]) for spu, count in counts.items())
 
     def rack_counts(self) -> list[int]:
-        """On how many racks each list is."""
         rows = (row for topic in self.topics for row in topic)
         return [len({self.racks[spu] for spu in row}) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one list can give, and where to."""
-
     units: int
     room: dict[int, int]  # for how many of them, by rack
 

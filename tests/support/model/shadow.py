@@ -51,8 +51,6 @@ class ViolationError(Exception):
 
 
 class Shadow:
-    """The maps of a cluster as a reader of its records has them."""
-
     def __init__(self) -> None:
         self.maps: dict[str, ReplicaMap] = {}
         self.lists: dict[str, Lists] = {}
@@ -101,7 +99,6 @@ class Shadow:
         self._check_full(state, records)
 
     def _take(self, record: ReplicaMap, event: Event) -> None:
-        """Take over one map."""
         name = record.topic
         known = self.maps.get(name)
         revision = 1 if known is None else known.revision + 1
@@ -354,7 +351,6 @@ class Shadow:
         _hold(len(set(sequences)) == len(sequences), f"two wait at the same place: {sequences}")
 
     def leaders(self) -> Counter[int]:
-        """How many lists each SPU leads."""
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
 
 
@@ -388,13 +384,11 @@ def _could_lead(state: ClusterState, follower: int, need: Need | None) -> bool:
 
 
 def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
-    """How long each list of a map is to be."""
     count = 0 if record.replicas is None else len(record.replicas)
     return record.wanted_lengths or (record.replication_factor,) * count
 
 
 def is_evicted(state: ClusterState, record: ReplicaMap, ids: list[int]) -> bool:
-    """Whether a replica is on an SPU with a taint that is to drive it away."""
     tolerations = () if record.constraints is None else record.constraints.tolerations
     return any(
         taint.effect is TaintEffect.EVICT
@@ -436,7 +430,6 @@ def is_dead(state: ClusterState, spu_id: int) -> bool:
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:
-    """Whether a copy of this event is within the cluster's memory."""
     return event_hash(event.event_id) in state.memory.known
 
 

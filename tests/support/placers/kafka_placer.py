@@ -40,7 +40,6 @@ class KafkaPlacer:
 
     @staticmethod
     def read(assigned: Any) -> dict[int, list[int]]:
-        """The list of each partition out of Java's map."""
         text = assigned.toString()  # One call; reading the map through Py4J takes one a number.
         return {
             int(partition): [int(spu_id) for spu_id in ids.split(", ")]

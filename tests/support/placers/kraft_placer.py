@@ -27,14 +27,12 @@ class KraftPlacer:
         self.seed(0)
 
     def seed(self, seed: int) -> None:
-        """A new placer, whose draws are the same in every run."""
         placement = self._jvm.org.apache.kafka.metadata.placement
         self._placer = placement.StripedReplicaPlacer(self._jvm.java.util.Random(seed))
 
     def assign(
         self, racks: Racks, *, partitions: int, replicas: int, fenced: Set[int] = frozenset()
     ) -> list[list[int]]:
-        """The lists of a new topic."""
         lists = self.read(self.assign_in_java(racks, partitions, replicas, fenced))
         assert len(lists) == partitions
         return lists
@@ -50,7 +48,6 @@ class KraftPlacer:
 
     @staticmethod
     def read(assigned: Any) -> list[list[int]]:
-        """The lists out of Java's object."""
         text = assigned.toString()  # One call; reading the lists through Py4J takes one a number.
         found = re.findall(r"replicas=\[([\d, ]+)\]", text)
         return [[int(spu_id) for spu_id in ids.split(", ")] for ids in found]

@@ -45,7 +45,6 @@ def whole() -> Parts:
 
 
 def test_every_life_leaves_a_sound_state() -> None:
-    """What is published by a core that works has no fault, whatever happened."""
     for seed in range(LIVES):
         life = OneCluster(default=Policy.BALANCED)
         for event in life_of(seed).events:
@@ -63,7 +62,6 @@ def test_every_life_leaves_a_sound_state() -> None:
     ],
 )
 def test_a_lost_part_shows(whole: Parts, lost: type[Entry], message: str) -> None:
-    """Each part is known from another one."""
     assert found(whole) == []
     gone = next(
         part for part in whole if isinstance(part, lost) and getattr(part, "topic", "r") == "r"

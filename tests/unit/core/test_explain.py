@@ -38,7 +38,6 @@ def absent(decision: PlacementDecision) -> dict[str, list[int]]:
 
 
 def recorded(ring: RecordedRing) -> dict[str, list[int]]:
-    """The same as the record has it."""
     return {name: ids_of_text(getattr(ring, name)) for name in ("offline", "saturated", "cordoned")}
 
 
@@ -194,7 +193,6 @@ SCORED = [Events(first=spu_id).join(spu_id, capacity=1 + spu_id // 2) for spu_id
 def test_the_rule_is_said_in_words(
     policy: Policy, joins: list[Event], partitions: int, lines: list[str]
 ) -> None:
-    """For each policy the ring, then each replica of the last partition."""
     assigner = ExplainingAssigner(policy)
     for event in joins:
         assigner.apply(event)

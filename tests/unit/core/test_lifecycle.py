@@ -23,7 +23,6 @@ def mapped(found: Iterable[object]) -> list[str]:
 
 
 def test_a_decommission_moves_the_replicas_of_the_leaving_spu_and_no_other() -> None:
-    """Every other place in every list stays as it was."""
     life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("a", 4, 3)  # 012 123 230 301
     answers = life.leave(1, GONE)
@@ -75,7 +74,6 @@ def test_a_list_without_a_replacement_stays_short_and_waits() -> None:
 
 
 def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
-    """What is there stays, nothing new comes."""
     life = OneCluster(*Events().joins(0, 1))
     life.create("a", 4, 2)
     assert ring_changes(life.join(1, capacity=2)) == [
@@ -91,7 +89,6 @@ def test_a_capacity_below_the_count_saturates_and_breaks_nothing() -> None:
 
 
 def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
-    """The oldest first, each one tried."""
     life = OneCluster(*Events().joins(0))
     life.wait("large", 1, 3)
     life.wait("small", 1, 2)
@@ -100,7 +97,6 @@ def test_one_that_does_not_fit_blocks_none_behind_it() -> None:
 
 
 def test_no_more_creates_wait_than_the_limit() -> None:
-    """The one after is refused, and nothing is lost of those before."""
     life = OneCluster()
     for number in range(WAITING_MAX):
         life.wait(f"t{number}", 1, 1)
@@ -127,7 +123,6 @@ def test_a_rebalance_says_how_many_manual_topics_it_leaves_alone(count: int, sai
 
 
 def test_a_rebalance_frees_a_saturated_spu_and_serves_who_waits() -> None:
-    """It comes back at the ring's tail, and a create that waited for it is placed."""
     life = OneCluster()
     life.join(0, 1, capacity=6)
     life.create("a", 6, 2)

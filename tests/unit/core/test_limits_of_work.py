@@ -25,7 +25,6 @@ def cluster(spus: int) -> OneCluster:
 def test_another_factor_in_one_go_is_rejected_and_in_steps_it_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The answer names the first step."""
     monkeypatch.setattr(replication, "RESIZE_MOVES_MAX", 200)
     life = cluster(8)
     life.create("t", 100, 1)
@@ -92,7 +91,6 @@ def test_what_one_event_does_not_move_the_next_ones_do(
 def test_leads_that_one_event_does_not_give_away_the_next_ones_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A demoted SPU keeps none that another can take."""
     monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 300)
     life = cluster(3)
     names = [f"t{number}" for number in range(6)]

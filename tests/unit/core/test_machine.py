@@ -45,7 +45,6 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
 
 @pytest.mark.parametrize("policy", [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA])
 def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind(policy: Policy) -> None:
-    """All or nothing: counts, ring, order and chain index are as before."""
     life = OneCluster(*Events().joins(0, 1, 2, capacity=2))
     before = life.kept()
     status = the_status(life.create("t", 4, 2, policy=policy))
@@ -67,7 +66,6 @@ def test_a_request_that_cannot_be_met_whole_leaves_nothing_behind(policy: Policy
     ],
 )
 def test_a_request_that_contradicts_itself_is_answered(fields: dict[str, Any], code: Code) -> None:
-    """With a code and the way out; nothing changes. Numbers out of range are among the poisons."""
     life = OneCluster(*Events().joins(0, 1, 2))
     before = life.kept()
     asked = {"partitions": 1, "replication_factor": 1, **fields}

@@ -77,7 +77,6 @@ MALFORMED, IDS, INVALID = Code.MANUAL_MALFORMED, Code.MANUAL_PARTITION_IDS, Code
 def test_the_first_fault_is_named_with_partition_and_value(
     raw: object, code: Code, reported: str
 ) -> None:
-    """Whoever wrote the file finds the line."""
     fault = fault_of(raw)
     assert fault.code is code
     assert reported in fault.message
@@ -97,7 +96,6 @@ def test_the_first_fault_is_named_with_partition_and_value(
     ids=["deep", "deep lists", "deep id", "digits", "text", "name", "names"],
 )
 def test_a_message_stays_short_whatever_came_in(raw: object) -> None:
-    """It goes into a Kafka message and onto a terminal."""
     assert len(fault_of(raw).message) < 400
 
 
@@ -118,7 +116,6 @@ JSON_VALUES = st.recursive(
     )
 )
 def test_whatever_came_in_is_read_or_named(raw: object) -> None:
-    """Nothing crashes, and what is read is a legal map."""
     if any(list_faults(raw)):
         assert fault_of(raw).message
         return

@@ -94,7 +94,6 @@ def place(rule: str, case: Case, start: int, partitions: int) -> list[list[int]]
 
 
 def place_one(rule: str, case: Case, index: int) -> list[int]:
-    """By the plain rule."""
     ids, replicas = case.ids, case.replicas
     turn, first = divmod(index, len(ids))
     shift = case.shift + turn
@@ -110,7 +109,6 @@ def place_one(rule: str, case: Case, index: int) -> list[int]:
 
 
 def orders_of(rows: dict[str, list[int]]) -> tuple[list[int], list[int]]:
-    """Fluvio's and Kafka's order over these racks."""
     pairs = [(spu_id, rack) for rack, ids in rows.items() for spu_id in ids]
     ids, racks = [spu_id for spu_id, _ in pairs], [rack for _, rack in pairs]
     return diagonal(ids, racks), alternation(ids, racks)
@@ -189,7 +187,6 @@ def test_every_row_equals_the_plain_rule(rule: str, case: Case) -> None:
 @each_rule
 @given(case=cases(), turns=st.integers(0, 10**30))
 def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -> None:
-    """Tables of rows are kept and sliced on the strength of this."""
     size = len(case.ids)
     period = {"round_robin": size * (size - case.replicas + 1), "walk": size}.get(
         rule, size * max(1, size - 1)
@@ -210,7 +207,6 @@ def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
 
 @given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6), count=st.integers(1, 60))
 def test_each_replica_takes_the_first_core_of_least_weight(weights: list[int], count: int) -> None:
-    """Document 003, one replica after the other."""
     given_weights = list(weights)
     taken = redpanda.take_cores(weights, count)
     assert weights == given_weights

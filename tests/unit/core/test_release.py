@@ -66,7 +66,6 @@ def test_the_tombstone_of_a_release_has_a_type_of_its_own() -> None:
 
 
 def test_watch_shows_that_the_data_of_a_released_topic_stay() -> None:
-    """Text for people says which of both it was."""
     deleted = Received(topic="replica-map", key="c1/t", answer=None)
     assert received_line(deleted, "table") == "map     c1/t  none: the topic is deleted"
     assert received_line(replace(deleted, is_released=True), "table") == (

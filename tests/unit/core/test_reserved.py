@@ -44,7 +44,6 @@ def test_a_reserved_name_is_refused_whatever_is_asked_for(name: str, way: dict[s
 
 @pytest.mark.parametrize("name", ["_", "_x", "a__b", "topic-status.", "staging.topic-status"])
 def test_a_name_that_is_merely_like_one_is_granted(name: str) -> None:
-    """Only what begins with two underscores, and only whole names."""
     life = OneCluster(*Events().joins(0))
     assert the_status(life.create(name, 1, 1)).status is Status.ASSIGNED
 

@@ -34,7 +34,6 @@ LAW_SEEDS: Final = share_of(200)
 
 @pytest.mark.thorough
 def test_what_must_hold_holds_in_every_life() -> None:
-    """Counts, ring, lists, capacities, waiting, leaders, replay, restore and copies."""
     for _, fault in simulation.faults(0, SEEDS, processes=min(2, os.cpu_count() or 1)):
         assert fault is None, simulation.report_of(fault[0])
 

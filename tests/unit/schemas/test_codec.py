@@ -48,7 +48,6 @@ PARSED = {entry.id: fastavro.parse_schema(entry.schema) for entry in REGISTRY.en
 
 
 def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
-    """The dead letter of a value."""
     return DeadLetter.of_value(
         value,
         source_topic="t",
@@ -65,7 +64,6 @@ def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
 
 @given(events() | messages(), st.sampled_from(Wire))
 def test_a_message_is_written_as_fastavro_writes_it_and_read_back(value: Any, wire: Wire) -> None:
-    """The bytes are Avro to everyone, though fastavro is not asked for them."""
     for _ in range(2):  # The rows of a table are prepared by its first use.
         data = encode(value, wire)
         out = BytesIO()
@@ -77,7 +75,6 @@ def test_a_message_is_written_as_fastavro_writes_it_and_read_back(value: Any, wi
 
 
 def test_the_frames_are_those_of_confluent_and_of_avro() -> None:
-    """Other programs find the schema by them."""
     event = TopicDelete(event_id="e", cluster_id="c", topic="t")
     entry = REGISTRY.current("TopicDelete")
     assert encode_event(event)[:5] == b"\x00" + entry.id.to_bytes(4, "big")
@@ -166,7 +163,6 @@ def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
 
 @pytest.mark.parametrize("value", [b'{"type":"topic_create"}', b"\xef\xbb\xbf [1]"])
 def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
-    """The first thing that is tried; bytes in hexadecimal say nothing to who wrote it."""
     for kind in get_args(EventKind):
         with pytest.raises(DecodeError) as caught:
             decode_event(value, kind=kind)
@@ -190,7 +186,6 @@ def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
     ],
 )
 def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
-    """State is rebuilt from these."""
     data = encode_record(replace(MAP, replication_factor=2))
     body = lists_bytes(ReplicaLists.of_lists([[1]]))
     assert data.count(body) == 1
@@ -200,7 +195,6 @@ def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
 
 
 def test_the_lists_of_a_status_are_all_of_one_length() -> None:
-    """It shows a map that would be given; only what was given can become short."""
     status = replace(STATUS, replicas=ReplicaLists.of_lists([[1, 2], [3]]))
     with pytest.raises(DecodeError, match="2 replica lists have several lengths; expected one"):
         decode_record(encode_record(status))
@@ -242,7 +236,6 @@ def test_a_map_that_ends_early_is_refused_wherever_it_ends(few: int) -> None:
 
 @st.composite
 def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
-    """Good bytes after a few accidents."""
     data = bytearray(draw(sources))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(data)))
@@ -297,7 +290,6 @@ def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: 
     ],
 )
 def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, says: str) -> None:
-    """The producer learns it at once, not from a dead letter."""
     with pytest.raises(EncodeError, match=says) as caught:
         encode_event(event)
     assert isinstance(caught.value, AssignerError)
@@ -305,7 +297,6 @@ def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, say
 
 
 def test_a_deleted_map_has_no_value() -> None:
-    """It is a tombstone in the topic."""
     with pytest.raises(EncodeError, match="tombstone"):
         encode_record(replace(MAP, replicas=None))
 

@@ -116,7 +116,6 @@ CONTRACT: list[tuple[str, str, Event]] = [
 def test_a_line_of_the_contract_is_read_and_written_as_it_stands(
     kind: str, fields: str, event: Event
 ) -> None:
-    """Names, spelling and order are promised."""
     line = f'{{"type":"{kind}","event_id":"e1","cluster_id":"c1",{fields}}}'
     assert event_from_json(line) == event
     assert event_from_json(line.encode()) == event
@@ -130,7 +129,6 @@ def test_an_event_survives_its_line(event: Event) -> None:
 
 
 def line_of(**changes: Any) -> str:
-    """A request for a topic with these fields changed."""
     fields = {"type": "topic_create", "event_id": "e", "cluster_id": "c", "topic": "t"}
     return json.dumps(fields | changes)
 
@@ -155,7 +153,6 @@ def test_what_is_absent_or_null_has_its_default() -> None:
 
 @pytest.mark.parametrize("given_lists", [[{"id": "x"}, [1, [2]], None], {"partitions": 7}])
 def test_what_is_inside_manual_lists_is_left_to_the_core(given_lists: object) -> None:
-    """A malformed manual map is answered with a status, not with a dead letter."""
     event = event_from_json(line_of(replicas=given_lists))
     assert isinstance(event, TopicCreate)
     assert event.replicas == given_lists
@@ -225,7 +222,6 @@ REFUSED: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("line", "says"), REFUSED, ids=lambda each: each[:40])
 def test_what_is_no_event_is_refused_with_its_reason(line: str, says: str) -> None:
-    """The operator fixes the line by the message alone."""
     with pytest.raises(DecodeError) as caught:
         event_from_json(line)
     assert caught.value.code is DeadLetterCode.BAD_EVENT
@@ -240,7 +236,6 @@ def test_what_is_no_event_is_refused_with_its_reason(line: str, says: str) -> No
     ),
 ).map(json.dumps)))  # fmt: skip
 def test_no_line_raises_anything_but_a_decode_error(line: str | bytes) -> None:
-    """A line may come from anywhere."""
     with contextlib.suppress(DecodeError):
         event_from_json(line)
 
@@ -319,12 +314,10 @@ ANSWERS: list[tuple[Answer, str]] = [
 
 @pytest.mark.parametrize(("answer", "line"), ANSWERS)
 def test_an_answer_has_the_keys_of_the_contract_in_its_order(answer: Answer, line: str) -> None:
-    """Programs read these lines."""
     assert answer_to_json(answer) == line
 
 
 def test_a_map_is_explained_when_that_is_asked_for() -> None:
-    """`simulate --explain` shows all that the map records of its step."""
     line = answer_to_json(MAP)
     assert answer_to_json(MAP, explain=True) == line[:-1] + (
         ',"reason":{"mode":"repair","first_partition":0,"start_index":null,"shift":null,'
@@ -337,7 +330,6 @@ def test_a_map_is_explained_when_that_is_asked_for() -> None:
 
 
 def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
-    """A line may be endless."""
     letter = dead_letter_json(7, DeadLetterCode.BAD_EVENT, "why", b"\xff" + b"x" * 70_000)
     assert list(json.loads(letter)) == ["type", "line", "code", "message", "raw"]
     assert json.loads(letter) == {

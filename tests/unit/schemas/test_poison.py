@@ -86,7 +86,6 @@ def test_the_unchanged_bytes_of_the_catalogue_are_events() -> None:
 
 
 def batch_of(sent: Sequence[Poison | Event]) -> Batch:
-    """Messages in their order, whatever their topic."""
     rows: list[Row] = []
     for place, item in enumerate(sent):
         if isinstance(item, Poison):
@@ -100,7 +99,6 @@ def batch_of(sent: Sequence[Poison | Event]) -> Batch:
 
 
 def answered(sent: Sequence[Poison | Event]) -> dict[int, list[Message]]:
-    """Dead letters and answers by the offset of what they answer."""
     found: dict[int, list[Message]] = {}
     for data in run_batch(Shard(Clusters()), DictStore(), batch_of(sent), OPTIONS):
         for message in Bundle(data).messages():
@@ -110,7 +108,6 @@ def answered(sent: Sequence[Poison | Event]) -> dict[int, list[Message]]:
 
 
 def check(poison: Poison, offset: int, messages: list[Message]) -> None:
-    """What was promised, and nothing else."""
     [message] = messages
     assert message.value is not None
     record = decode_record(message.value)
@@ -141,7 +138,6 @@ def check(poison: Poison, offset: int, messages: list[Message]) -> None:
 def test_every_poisoned_message_has_the_outcome_that_is_promised_and_its_neighbours_answers() -> (
     None
 ):
-    """All in one batch: none of them may keep the others from being answered."""
     events = Events(GOOD)
     sent: list[Poison | Event] = [events.join(0)]
     for number, poison in enumerate(MESSAGES):
@@ -165,7 +161,6 @@ def test_every_poisoned_message_has_the_outcome_that_is_promised_and_its_neighbo
 @pytest.mark.thorough
 @pytest.mark.parametrize("poison", [each for each in MESSAGES if each.value], ids=lambda x: x.name)
 def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None:
-    """One message must not take the memory of all."""
     size = len(poison.value or b"")
     kind: EventKind = "spu" if poison.topic == SPU_EVENTS else "topic"
     with at_most(2 * MIB if size <= 2 * MESSAGE_SIZE_MAX else 48 * MIB):
@@ -198,7 +193,6 @@ RULES = Constraints(
     ids=lambda event: type(event).__name__,
 )
 def test_an_event_cut_anywhere_is_one_dead_letter(event: Event, wire: Wire) -> None:
-    """A shorter message must not become another event."""
     data = encode_event(event, wire=wire)
     kind: EventKind = "spu" if type(event).__name__.startswith("Spu") else "topic"
     for end in range(len(data)):
@@ -214,7 +208,6 @@ def test_an_event_cut_anywhere_is_one_dead_letter(event: Event, wire: Wire) -> N
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_a_poisoned_line_is_reported_and_its_neighbours_are_answered(line: Line) -> None:
-    """`simulate` answers what it can, in the order of lines, and says what it could not read."""
     raw = line.make()
     good = [
         b'{"type":"spu_joined","event_id":"a","cluster_id":"g","spu_id":0}',

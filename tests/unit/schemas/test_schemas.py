@@ -49,7 +49,6 @@ def test_the_registry_is_sound_and_every_version_reads_all_earlier_ones() -> Non
 
 
 def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
-    """Nothing is half there."""
     names = sorted(TYPE_NAMES)
     assert sorted(path.stem for path in FOLDER.glob("*.avsc")) == names
     assert sorted(path.stem for path in (FOLDER / "examples").glob("*.json")) == names
@@ -78,7 +77,6 @@ def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name:
 
 
 def parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """A schema and all objects within it."""
     if isinstance(schema, dict):
         yield schema
     for each in schema.values() if isinstance(schema, dict) else schema:
@@ -96,7 +94,6 @@ def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
 
 
 def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order() -> None:
-    """They are written by their place."""
     found = [part for name in TYPE_NAMES for part in parts(REGISTRY.current(name).expanded)]
     enums = {part["name"].rpartition(".")[2]: part for part in found if part["type"] == "enum"}
     assert enums.keys() == MEANING.enums.keys()
@@ -106,7 +103,6 @@ def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order() -> No
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
 def test_what_fastavro_makes_up_for_a_schema_is_read_strictly(type_name: str) -> None:
-    """Schema, strict reader and fastavro speak of the same bytes; ids of records are not judged."""
     entry = REGISTRY.current(type_name)
     parsed = fastavro.parse_schema(entry.schema)
     read = compile_reader(entry.expanded)
@@ -128,7 +124,6 @@ def without(type_name: str, *names: str) -> dict[str, Any]:
 
 
 def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
-    """A registry in which the older schema came first."""
     registry = Registry([]).with_schema(type_name, older)
     return registry.with_schema(type_name, json.loads((FOLDER / f"{type_name}.avsc").read_text()))
 
@@ -163,12 +158,10 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
 
 
 def record(*fields: dict[str, Any], name: str = "R") -> Any:
-    """An expanded record."""
     return expand_schema({"type": "record", "name": name, "fields": list(fields)})
 
 
 def of(kind: Any) -> Any:
-    """A record with one field."""
     return record({"name": "a", "type": kind})
 
 
@@ -211,7 +204,6 @@ INT_OR_NULL = {"type": "array", "items": ["int", "null"]}
 def test_a_change_that_cannot_read_what_was_written_is_caught(
     reader: Any, writer: Any, says: str | None
 ) -> None:
-    """Messages stay in Kafka longer than releases; schemas may grow."""
     found = breaks(reader, writer)
     assert len(found) == (says is not None)
     assert says is None or says in found[0]
@@ -245,7 +237,6 @@ def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the schemas and their registry."""
     for path in (*FOLDER.glob("*.avsc"), FOLDER / "registry.json"):
         shutil.copy(path, tmp_path)
     return tmp_path
@@ -260,7 +251,6 @@ def edit(folder: Path, type_name: str, **changes: Any) -> None:
 
 
 def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> None:
-    """Ids are for ever."""
     edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
     assert main(["--check", "--folder", str(folder)]) == 1
     assert main(["--write", "--folder", str(folder)]) == 0
@@ -273,7 +263,6 @@ def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> N
 
 
 def test_writing_twice_changes_nothing(folder: Path) -> None:
-    """Documentation, too, is no new version."""
     before = (folder / "registry.json").read_bytes()
     edit(folder, "TopicGrow", doc="Said better.")
     assert main(["--write", "--folder", str(folder)]) == 0
@@ -304,7 +293,6 @@ def test_a_schema_does_not_go_back_to_an_earlier_version(
 
 
 def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path) -> None:
-    """The registry is a file, and files get edited."""
     (folder / "RingEvent.avsc").unlink()
     path = folder / "registry.json"
     text = path.read_text("utf-8").replace('"name": "max_moves"', '"name": "moves"')

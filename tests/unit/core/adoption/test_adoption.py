@@ -27,7 +27,6 @@ def cluster(*spu_ids: int, **given: Any) -> OneCluster:
 
 
 def test_an_adopted_topic_is_as_it_was_found() -> None:
-    """Any lengths, any order; the default policy, since the event names none."""
     life = cluster(0, 1, 2)
     answers = life.adopt("t", *LISTS, policy=None, event_id="a")
     found = the_map(answers)
@@ -75,7 +74,6 @@ def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
 def test_what_cannot_be_adopted_is_rejected_by_name(
     topic: str, lists: list[list[int]], code: Code, message: str
 ) -> None:
-    """One answer, which names the first fault; the state is as before."""
     life = cluster(0, 1)
     before = life.kept()
     [status] = life.adopt(topic, *lists)
@@ -86,7 +84,6 @@ def test_what_cannot_be_adopted_is_rejected_by_name(
 
 
 def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
-    """As it does a manual one; the answer counts those that it left alone."""
     life = cluster(0)
     life.adopt("free", *[[0]] * 4)
     life.adopt("held", *[[0]] * 4, pinned=True)

@@ -66,7 +66,6 @@ def test_what_goes_and_what_comes(
     ],
 )
 def test_a_factor_that_cannot_be_met_changes_nothing(topic: str, factor: int, code: Code) -> None:
-    """One answer with the code of a create that cannot be met so."""
     life = OneCluster(*Events().joins(0, 1, 2, 3, capacity=2))
     life.adopt("t", [0, 1], [2])
     life.adopt("hand", [3], [3], policy=Policy.MANUAL)

@@ -110,7 +110,6 @@ def test_what_is_counted_does_not_depend_on_what_is_kept_in_memory() -> None:
 
 
 def test_very_many_taints_are_one_rule_from_some_number_on() -> None:
-    """Each would cost time in each decision."""
     life = OneCluster(default=Policy.BALANCED)
     for spu_id in range(TAINT_RULES_MAX + 10):
         taint = Taint("host", f"h{spu_id:03d}", TaintEffect.NO_NEW_REPLICAS)

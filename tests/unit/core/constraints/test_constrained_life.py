@@ -35,11 +35,9 @@ class Cluster(OneCluster):
         super().__init__(default=Policy.BALANCED)
 
     def ask(self, topic: str, *size: int, **given: Any) -> TopicStatus:
-        """Create a topic."""
         return the_status(self.create(topic, *size, **given))
 
     def rows(self, topic: str) -> list[list[int]]:
-        """Its lists without their order."""
         return [sorted(row) for row in self.lists(topic)]
 
 
@@ -216,7 +214,6 @@ def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
 
 
 def test_a_topic_that_comes_to_tolerate_what_evicts_it_waits_no_more() -> None:
-    """Nothing is to be repaired then."""
     cluster = Cluster()
     cluster.join(0, 1)
     cluster.ask("t", 1, 2, constraints=Constraints(require=("spu_id",)))
@@ -325,7 +322,6 @@ EACH_ZONE = Constraints(spread=(SpreadLevel("zone", min=1),))
 def test_a_repair_that_waits_names_what_holds_it_back(
     zones: str, others: dict[int, Any], given: dict[str, Any], code: Code, why: str
 ) -> None:
-    """Of SPUs outside the list alone: those in it get no second replica."""
     cluster = Cluster()
     for spu_id, zone in enumerate(zones):
         has = {"labels": {"zone": zone}, "capacity": 9, "resources": {"disk": 100}}

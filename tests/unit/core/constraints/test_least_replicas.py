@@ -33,7 +33,6 @@ class Zoned(OneCluster):
         return the_status(self.create(topic, *size, constraints=rules))
 
     def zones(self, topic: str) -> list[str]:
-        """Of each list the zones of its SPUs, in order."""
         zones = {i: dict(spu.labels)["zone"] for i, spu in self.state.spus.items()}
         return ["".join(sorted(zones[spu_id] for spu_id in row)) for row in self.lists(topic)]
 

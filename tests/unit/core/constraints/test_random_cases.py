@@ -50,7 +50,6 @@ def test_what_is_possible_is_given_with_the_best_score_and_nothing_else(part: in
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_refusal_names_rules_that_conflict_and_none_that_can_be_spared(part: int) -> None:
-    """On empty SPUs: what only lacks room is another answer."""
     compared = 0
     for seed, case in drawn(part):
         rows, status = answered(case)
@@ -71,7 +70,6 @@ def test_a_refusal_names_rules_that_conflict_and_none_that_can_be_spared(part: i
 
 
 def emptied(case: ConstrainedCase) -> ConstrainedCase:
-    """The case with as many free slots as if no topic were there."""
     held = Counter(spu_id for _, row in case.others for spu_id in row)
     joins = [
         replace(each, capacity=(each.capacity or 0) + held[each.spu_id]) for each in case.joins
@@ -90,7 +88,6 @@ def named_rules(case: ConstrainedCase, message: str) -> tuple[Rule, ...]:
 
 
 def name_of(case: ConstrainedCase, rule: Rule) -> str:
-    """What a refusal calls a rule."""
     name, what = rule
     if name in ("max", "min"):
         for at, level in enumerate(case.constraints["spread"]):
@@ -112,7 +109,6 @@ def may_be_met(case: ConstrainedCase, kept: tuple[Rule, ...]) -> bool:
 
 
 def rules_of(case: ConstrainedCase) -> Iterator[Rule]:
-    """The hard rules of a case, one by one."""
     for name in ("require", "forbid", "apart_from", "together_with"):
         yield from ((name, each) for each in case.constraints.get(name, ()))
     for level in case.constraints.get("spread", ()):
@@ -124,7 +120,6 @@ def rules_of(case: ConstrainedCase) -> Iterator[Rule]:
 
 
 def with_rules(case: ConstrainedCase, kept: tuple[Rule, ...]) -> ConstrainedCase:
-    """The case with these hard rules alone."""
     constraints = {
         name: [each for each in case.constraints.get(name, ()) if (name, each) in kept]
         for name in ("require", "forbid", "apart_from", "together_with")

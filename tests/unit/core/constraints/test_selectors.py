@@ -34,7 +34,6 @@ LABELS = {"rack": "FD0,UD1", "tier": "fast disk", "gpu": ""}
     ],
 )
 def test_a_value_in_quotes_may_have_spaces_and_commas(text: str, holds: bool) -> None:
-    """Other texts mean what they mean in Kubernetes."""
     cluster = OneCluster()
     cluster.join(0, rack=LABELS["rack"], labels=LABELS)
     assert SpuLabels(cluster.state.spus.values()).holding(text).tolist() == [holds]

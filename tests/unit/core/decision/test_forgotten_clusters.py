@@ -27,7 +27,6 @@ def test_a_cluster_whose_last_spu_is_gone_is_as_one_that_never_was() -> None:
 
 
 def test_a_cluster_that_comes_again_within_a_batch_is_published_as_it_is() -> None:
-    """Blocks of ids that the earlier life had and this one has not are taken back."""
     life, before = OneCluster(), ClusterState("c1")
     life.join(*range(40))
     stored = list(life.state.take_entries())
@@ -45,7 +44,6 @@ def test_a_cluster_that_comes_again_within_a_batch_is_published_as_it_is() -> No
 
 @pytest.mark.parametrize("kept", ["offline", "waiting", "topic"])
 def test_an_spu_that_is_offline_a_topic_and_a_create_that_waits_keep_a_cluster(kept: str) -> None:
-    """Then a repeated event is remembered."""
     life = OneCluster()
     join = life.build.join(0)
     life.apply(join)

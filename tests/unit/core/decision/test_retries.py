@@ -19,13 +19,11 @@ from support.model.pictures import picture
 
 
 def assigned(found: Iterable[object]) -> list[str]:
-    """The topics that are said to be assigned, in this order."""
     return [topic for topic, status, *_ in statuses(found) if status is Status.ASSIGNED]
 
 
 @pytest.fixture
 def one_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event tries one of what waits."""
     monkeypatch.setattr(list_repair, "RETRY_LOOKS_MAX", 1)
 
 

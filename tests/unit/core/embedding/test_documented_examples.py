@@ -35,7 +35,6 @@ EXAMPLES: Final = dict(examples())
 
 
 def type_checked(folder: Path, files: list[str]) -> str:
-    """What `mypy --strict` says of files in a folder, which see the package as it is installed."""
     path = Path(spu_assigner.core.__file__).parents[2]
     environment = {**os.environ, "MYPYPATH": str(path)}
     if path.name == "site-packages":  # mypy finds it there, and refuses to be told.

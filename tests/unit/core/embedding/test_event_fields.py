@@ -52,7 +52,6 @@ SOUND: Mapping[str, object] = {
 
 
 def event(cls: Any, **named: object) -> Any:
-    """An event of which only what matters is named."""
     required = {field.name for field in fields(cls) if field.default is MISSING}
     return cls(**{name: SOUND[name] for name in required} | named)
 
@@ -129,7 +128,6 @@ def test_what_json_can_say_of_a_field_is_coerced(
 def test_what_a_field_cannot_hold_is_refused_by_name(
     cls: Any, name: str, value: object, field: str, expected: str
 ) -> None:
-    """One error class names field, value and expectation, also as its fields."""
     with pytest.raises(InvalidEventError) as caught:
         event(cls, **{name: value})
     error = caught.value
@@ -153,7 +151,6 @@ def test_what_a_field_cannot_hold_is_refused_by_name(
     ],
 )
 def test_what_an_event_is_made_of_is_refused_alike(make: Callable[[], object], field: str) -> None:
-    """A text in place of a list of texts would be read letter by letter."""
     with pytest.raises(InvalidEventError) as caught:
         make()
     assert caught.value.field == field
@@ -205,7 +202,6 @@ def test_a_default_policy_by_its_word_is_the_policy() -> None:
 
 
 def test_a_mapping_is_copied() -> None:
-    """An event stays as it was when the caller goes on with its own dict."""
     demand = {"disk_bytes": 1}
     made = event(TopicDemand, demand=demand)
     demand["disk_bytes"] = 2

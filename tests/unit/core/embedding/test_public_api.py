@@ -20,13 +20,11 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """`hasattr` and `from … import` rely on it."""
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         api.nothing  # noqa: B018 - the access is what is tested
 
 
 def test_the_docstring_example_is_true() -> None:
-    """It is the first thing that is copied."""
     result = doctest.testmod(assigner)
     assert result.attempted >= 6
     assert result.failed == 0

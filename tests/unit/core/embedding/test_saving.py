@@ -34,7 +34,6 @@ def lived(life: Life, events: tuple[Event, ...]) -> ClusterState:
 
 @pytest.mark.parametrize("seed", LIVES)
 def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
-    """Whatever happened before: the same picture, and the same answers afterwards."""
     life = life_of(seed)
     middle = len(life.events) // 2
     state = lived(life, life.events[:middle])
@@ -51,7 +50,6 @@ def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
 
 
 def test_a_state_is_printed_in_a_line() -> None:
-    """Not a million topics."""
     new = Events()
     assigner = Assigner()
     for event in (new.join(0), new.join(1), new.leave(1), new.create("t", 1)):
@@ -62,7 +60,6 @@ def test_a_state_is_printed_in_a_line() -> None:
 
 
 def saved() -> dict[str, Any]:
-    """A saved state, as plain values."""
     new = Events()
     assigner = Assigner()
     for event in (new.join(0), new.join(1), new.create("t", 2, replication_factor=2)):
@@ -104,7 +101,6 @@ def test_a_damaged_state_is_refused_with_its_fault(
 
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "7", "[" * 100_000, "null"])
 def test_what_is_no_state_is_refused(text: str | bytes) -> None:
-    """Whatever the text is."""
     with pytest.raises(InvalidStateError, match="give what `state_to_json` wrote"):
         state_from_json(text)
 

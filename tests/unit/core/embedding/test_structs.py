@@ -21,7 +21,6 @@ def test_dataclasses_knows_the_fields_of_each(cls: type) -> None:
 
 
 def test_a_replaced_event_is_checked_like_a_new_one() -> None:
-    """It is made by its class."""
     assert replace(GROW, partitions=4) == TopicGrow(
         event_id="e1", cluster_id="c1", topic="t", partitions=4
     )

@@ -19,7 +19,6 @@ AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 
 @pytest.mark.parametrize("policy", AUTOMATIC)
 def test_a_cordoned_spu_keeps_what_it_has_and_takes_nothing(policy: Policy) -> None:
-    """By no create, grow, repair or rebalance."""
     life = OneCluster(*Events().joins(0, 1, 2, 3))
     life.create("t", 4, 2, policy=policy)
     held = life.held(1)
@@ -50,7 +49,6 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
 
 
 def test_what_a_demoted_spu_leads_others_lead_and_nothing_moves() -> None:
-    """The SPU comes last in its lists; the ring stays as it is."""
     life = OneCluster(*Events().joins(0, 1, 2))
     life.create("t", 3, 2)  # 01 12 20
     answers = life.demote(1)
@@ -114,7 +112,6 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
 
 
 def test_explain_names_the_leader_that_was_passed_over() -> None:
-    """And, of the map that a demotion changed, who led before."""
     assigner, build = ExplainingAssigner(Policy.FLUVIO), Events()
     for event in [*build.joins(0, 1, 2), build.create("t", 2, 2)]:
         assigner.apply(event)

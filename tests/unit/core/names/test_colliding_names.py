@@ -24,7 +24,6 @@ GRANTED = [(Status.ASSIGNED, None)]
 
 @pytest.mark.parametrize("policy", [Policy.BALANCED, Policy.FLUVIO, Policy.RENDEZVOUS])
 def test_the_second_of_two_is_rejected(policy: Policy) -> None:
-    """By each way in which creates are placed; the answer names the other topic."""
     life = OneCluster(*Events().joins(0, 1))
     life.create("a.b_c", 1, 1, policy=policy)
     answers = life.create("a_b.c", 1, 1, policy=policy)
@@ -39,7 +38,6 @@ def test_the_second_of_two_is_rejected(policy: Policy) -> None:
 
 
 def test_manual_lists_and_trials_are_no_way_around() -> None:
-    """Nor is a create that waits."""
     life = OneCluster(*Events().joins(0))
     life.create("a.b", 1, 1)
     assert codes(life.manual("a_b", [0])) == COLLIDES
@@ -53,7 +51,6 @@ def test_manual_lists_and_trials_are_no_way_around() -> None:
     )
 )
 def test_no_two_that_collide_are_ever_there(steps: list[tuple[str, bool]]) -> None:
-    """Created, made to wait, withdrawn and deleted in any order."""
     life = OneCluster(*Events().joins(0))
     for name, waits in steps:
         state = life.state

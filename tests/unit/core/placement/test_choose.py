@@ -84,7 +84,6 @@ class Case:
         self.total = 0
 
     def change(self, spu_id: int, more: int) -> None:
-        """Count a replica that comes or goes."""
         self.count[spu_id] += more
         self.of_topic[spu_id] += more
         for name, amount in () if self.need is None else self.need.demand:
@@ -149,7 +148,6 @@ class Case:
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
-    """Whatever was handed out, taken back, or bound before."""
     found = 0
     for seed in range(part * share_of(150), (part + 1) * share_of(150)):
         case = Case(seed)
@@ -189,7 +187,6 @@ def test_a_saturated_spu_is_named_once_in_order() -> None:
 
 @given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
 def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
-    """Exact, however large the numbers are."""
     [found] = shares(np.array([used]), np.array([capacity])).tolist()
     assert found == share(used, capacity)
     if capacity:

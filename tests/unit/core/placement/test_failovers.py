@@ -15,8 +15,6 @@ DOCUMENTS = "abbccc"
 
 
 class Failing:
-    """A cluster with these racks, and the lists of all its topics."""
-
     def __init__(self, racks: str, capacities: Sequence[int] = (10**6,)) -> None:
         """Capacities: of SPU 0, 1 …, then from the first one again."""
         self.racks = racks
@@ -62,7 +60,6 @@ class Failing:
     [(DOCUMENTS, 1.5), ("abc" * 3, 2), ("abc" * 7, 2.5), ("abcde" * 4, 2.5), ("-" * 6, 2)],
 )
 def test_over_many_topics_each_failure_is_taken_over_evenly(racks: str, most: float) -> None:
-    """Whatever the sizes of topics are."""
     cluster, random = Failing(racks), Random(7)
     for number in range(100):
         cluster.create(f"t{number}", random.choice([6, 6, random.randint(1, 12)]))

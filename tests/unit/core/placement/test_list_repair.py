@@ -62,7 +62,6 @@ def test_a_replacement_keeps_the_list_even_over_racks(
 def test_a_higher_factor_fills_racks_evenly(
     racks: str, row: list[int], factor: int, counts: list[int]
 ) -> None:
-    """As far as each rack has SPUs."""
     life = on_racks(racks)
     life.adopt("t", row)
     life.apply(life.build.replication("t", factor))
@@ -72,7 +71,6 @@ def test_a_higher_factor_fills_racks_evenly(
 
 
 def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None:
-    """Both lists come to two replicas on each rack."""
     life = on_racks("aaabbb")
     life.adopt("t", [0, 3, 1, 4])
     life.join(3, rack="b", taints=(EVICTED,))

@@ -71,7 +71,6 @@ def test_what_fits_is_given_and_nothing_else(case: Case) -> None:
 @given(cases(capacities=st.sampled_from([100, 200, 7_000])))
 @settings(max_examples=share_of(150), deadline=None)
 def test_lists_are_as_even_over_racks_as_their_sizes_allow(case: Case) -> None:
-    """Where all SPUs have room: also of more replicas than racks."""
     life = joined(case)
     sizes = Counter(rack for rack, _ in case.spus)
     for number, (partitions, replicas) in enumerate(case.topics):

@@ -28,7 +28,6 @@ def cluster(sizes: list[int], weights: list[int] | None = None) -> tuple[OneClus
 
 
 def mode(life: OneCluster, *size: int) -> Mode | None:
-    """How a topic is placed."""
     answers = life.create(f"t{len(life.state.topics)}", *size, policy=Policy.BALANCED)
     [found] = [each for each in answers if isinstance(each, ReplicaMap)]
     return found.reason and found.reason.mode
@@ -41,7 +40,6 @@ def rows_of(life: OneCluster) -> list[list[int]]:
 @given(st.integers(1, 4), SIZES)
 @settings(max_examples=share_of(100), deadline=None)
 def test_spus_are_level_after_each_list(replicas: int, sizes: list[int]) -> None:
-    """Replicas and leaders of two SPUs differ by one at most, and lists are on distinct racks."""
     most = 1 if len(sizes) == 1 else max(sizes)
     assume((replicas + 1) * most <= sum(sizes) and len(sizes) != replicas)
     life, racks = cluster(sizes)

@@ -63,7 +63,6 @@ def life(policy: Policy, random: Random) -> Iterator[Event]:
 def create(
     policy: Policy, random: Random, build: Events, name: str, partitions: int, *, size: int
 ) -> Event:
-    """A request for a new topic, nearly always one that can be met."""
     if policy is Policy.MANUAL:
         replicas = random.randint(1, 3)
         lists = [random.sample(range(size), replicas) for _ in range(min(partitions, 20))]
@@ -85,7 +84,6 @@ def create(
 
 
 def change(random: Random, build: Events, join: Any, living: list[str], size: int) -> Event:
-    """Another ring, or other counts."""
     spu_id = random.randrange(size)
     match random.randrange(7):
         case 0:
@@ -102,7 +100,6 @@ def change(random: Random, build: Events, join: Any, living: list[str], size: in
 
 
 def facts_of(reason: Reason) -> list[str]:
-    """What a reason says, with the sizes of what was in the ring and outside of it."""
     ring = reason.ring or RecordedRing(members="")
     members = ring_of_text(ring.members).size
     outside = [len(ids_of_text(text)) for text in (ring.offline, ring.saturated)]

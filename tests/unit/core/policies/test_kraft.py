@@ -27,7 +27,6 @@ def cluster(*spu_ids: int) -> OneCluster:
 
 
 def test_what_is_drawn_is_what_java_util_random_draws() -> None:
-    """`new Random(42)`: nextInt(10) ten times, then a bound that is a power of 2."""
     draws = SeededDraws(42)
     assert [draws.below(10) for _ in range(10)] == [0, 3, 8, 4, 0, 5, 5, 8, 9, 3]
     assert all(0 <= draws.below(16) < 16 for _ in range(100))
@@ -43,7 +42,6 @@ def test_the_worked_example_of_the_rule() -> None:
 
 
 def test_the_seed_is_cluster_topic_and_chain_index() -> None:
-    """The same question has the same answer; the same topic later has another."""
     assert stripes_seed("c1", "t", 0) == 0xD7D8AF126C716812
     racks = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]}
     life = OneCluster(*Events().racks(racks), default=Policy.KRAFT)
@@ -69,7 +67,6 @@ def test_an_offline_spu_comes_last_and_never_leads() -> None:
 
 @pytest.mark.parametrize("last", ["leaving", "cordoned", "full"])
 def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
-    """A leaving, a cordoned and a full SPU take no replicas, offline or not."""
     life = cluster(0, 1, 2)
     life.join(3, capacity=0 if last == "full" else None)
     if last == "cordoned":
@@ -81,7 +78,6 @@ def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
 
 
 def test_without_an_online_spu_nobody_could_lead() -> None:
-    """As in Kafka, where all brokers are fenced."""
     life = cluster(0, 1)
     life.leave(0)
     life.leave(1)

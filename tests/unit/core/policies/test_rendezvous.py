@@ -30,7 +30,6 @@ def scored(
     partitions: int,
     replicas: int,
 ) -> list[list[int]]:
-    """The lists, given the SPUs as a mapping."""
     ids = np.array(sorted(weights), dtype=np.int32)
     numbers = None
     if racks is not None:

@@ -12,7 +12,6 @@ from support.project.case_share import share_of
 
 
 def shares(cluster: Cluster) -> Shares:
-    """With a kind for each list."""
     numbers = sorted({cluster.racks[spu] for spu in cluster.capacities})
     rows = [Row.of(row, cluster) for topic in cluster.topics for row in topic]
     ids = sorted(cluster.capacities)
@@ -37,7 +36,6 @@ def expected(cluster: Cluster) -> Shares:
 @settings(max_examples=share_of(500), deadline=None)
 @given(clusters())
 def test_the_level_rises_until_a_set_of_racks_is_full(cluster: Cluster) -> None:
-    """Another way to the same shares."""
     assert shares(cluster) == expected(cluster)
 
 

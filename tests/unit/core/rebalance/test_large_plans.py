@@ -24,7 +24,6 @@ def scaled_out() -> Cluster:
 
 
 def test_repeated_plans_of_few_moves_come_to_the_fewest() -> None:
-    """What is cut off is planned the next time, and nothing moves twice."""
     cluster, fewest, made = scaled_out(), len(scaled_out().plan().moves), 0
     while moves := cluster.plan(1_500).moves:
         made += len(moves)

@@ -22,7 +22,6 @@ Led = tuple[int, int]  # the cost of how uneven the SPUs are, leads beyond their
 
 
 def movable(cluster: Cluster) -> Iterator[tuple[int, list[int]]]:
-    """Topic and those who may lead, of each list whose leader may change."""
     for number, topic in enumerate(cluster.topics):
         for row in topic:
             able = [spu for spu in row if spu in cluster.capacities]
@@ -31,7 +30,6 @@ def movable(cluster: Cluster) -> Iterator[tuple[int, list[int]]]:
 
 
 def bounds(cluster: Cluster) -> dict[tuple[int, int], int]:
-    """Twice the fair share of each topic, by topic and SPU."""
     lists, able = Counter[int](), dict[int, set[int]]()
     for number, members in movable(cluster):
         lists[number] += 1
@@ -60,7 +58,6 @@ def led(cluster: Cluster) -> Led:
 
 
 def exactly_led(cluster: Cluster) -> Led:
-    """The least of both, by network simplex."""
     graph = nx.MultiDiGraph()
     rows = list(movable(cluster))
     limits = bounds(cluster)
@@ -109,7 +106,6 @@ def test_no_exact_flow_evens_leaders_better(cluster: Cluster) -> None:
 
 
 def test_very_many_lists_are_led_as_exactly() -> None:
-    """They are passed on one by one first, then along paths."""
     random, ids = Random(5), dict.fromkeys(range(6), 0)
     topics = [[random.sample(range(first, first + 3), 3) for _ in range(150)] for first in range(4)]
     cluster = Cluster(racks=ids, capacities=dict.fromkeys(ids, 1_000), topics=topics, other={})

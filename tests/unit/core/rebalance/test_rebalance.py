@@ -55,7 +55,6 @@ def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> 
 @settings(max_examples=share_of(500), deadline=None)
 @given(clusters())
 def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
-    """A rebalance may be cut off or interrupted anywhere."""
     moves = list(cluster.plan().moves)
     bands = cluster.bands()
     at_first = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
@@ -80,7 +79,6 @@ def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
 @settings(max_examples=share_of(300), deadline=None)
 @given(clusters(), st.integers(0, 5))
 def test_a_limit_cuts_the_moves_off(cluster: Cluster, max_moves: int) -> None:
-    """The same moves are made first, however many are allowed."""
     plan = cluster.plan(max_moves)
     assert plan.moves == cluster.plan().moves[:max_moves]
     moved, after = cluster.moved(list(plan.moves)), cluster.after(plan)

@@ -21,8 +21,6 @@ pytestmark = pytest.mark.xdist_group("relief")
 
 
 class Small(OneCluster):
-    """A cluster of few SPUs, and what the solver is given of it."""
-
     def __init__(self) -> None:
         super().__init__(default=Policy.BALANCED)
         self.needs: dict[str, Demand] = {}
@@ -89,8 +87,6 @@ def drawn(seed: int) -> Small:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A rebalance of a random cluster, and what is the best."""
-
     band: Fraction  # above the fair share, which is that of the linear programme
     before: Fraction  # the largest share
     largest: Fraction  # afterwards
@@ -192,7 +188,6 @@ def test_what_is_pinned_stays_and_is_no_fault_of_others() -> None:
 
 
 def test_an_spu_takes_another_replica_in_exchange() -> None:
-    """Either of its own alone would leave the other SPU with as much."""
     small = Small()
     for _ in range(2):
         small.add(None, 100, disk_bytes=100)

@@ -44,7 +44,6 @@ def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
 
 @pytest.mark.parametrize("racks", ["aaabbb", "aaaabb"])
 def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str) -> None:
-    """Two and two."""
     life = on_racks(racks, [0, 1, 2, 3])
     life.rebalance()
     assert sorted(Counter(racks[spu] for spu in life.lists("t")[0]).values()) == [2, 2]

@@ -40,12 +40,10 @@ class Ruled(OneCluster):
 
 @pytest.fixture(params=[{}, {"disk_bytes": 1_000}], ids=["by count", "by resources"])
 def cluster(request: pytest.FixtureRequest) -> Ruled:
-    """Each test is for both kinds of rebalance."""
     return Ruled(request.param)
 
 
 def test_it_is_moved_within_its_rules_alone(cluster: Ruled) -> None:
-    """Though the emptiest SPUs are those that it may not use."""
     cluster.add(0, 1, 2, tier="ssd")
     cluster.add(3, 4, 5, tier="hdd")
     cluster.place("t", *[[0]] * 12, rules=SSD)
@@ -55,7 +53,6 @@ def test_it_is_moved_within_its_rules_alone(cluster: Ruled) -> None:
 
 
 def test_topics_that_are_to_be_apart_do_not_meet(cluster: Ruled) -> None:
-    """Both may move, and the empty SPUs are the best for either."""
     cluster.add(*range(8))
     cluster.place("b", *[[1]] * 12)
     cluster.place("a", *[[0]] * 12, rules=Constraints(apart_from=("b",)))
@@ -78,7 +75,6 @@ def test_topics_that_are_to_be_together_stay_so(cluster: Ruled) -> None:
 
 
 def test_who_leads_is_still_preferred(cluster: Ruled) -> None:
-    """Followers move anywhere, leaders and leads to SPUs of the zone that is to lead."""
     cluster.add(0, 1, zone="a")
     cluster.add(2, 3, zone="b")
     cluster.place("t", *[[0, 2]] * 12, rules=Constraints(leaders=("zone=a",)))

@@ -13,7 +13,6 @@ from support.project.case_share import share_of
 
 
 def grown(old: int, new: int, topics: dict[str, int], replicas: int, racks: int) -> OneCluster:
-    """SPUs that hold topics, so many partitions each, and others that have joined since."""
     life = OneCluster()
 
     def join(first: int, last: int) -> None:

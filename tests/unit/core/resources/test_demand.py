@@ -20,8 +20,6 @@ CASES = 600
 
 
 class Small(OneCluster):
-    """A cluster of few SPUs, and what the oracle keeps of it."""
-
     def __init__(self) -> None:
         super().__init__(default=Policy.BALANCED)
         self.racks: dict[int, str | None] = {}
@@ -34,7 +32,6 @@ class Small(OneCluster):
         self.has |= {(spu_id, name): n for name, n in {"slots": 100, **resources}.items()}
 
     def ask(self, topic: str, *size: int, **given: Any) -> TopicStatus:
-        """The answer; lists that are given are counted."""
         answers = self.create(topic, *size, **given)
         if topic in self.state.topics:
             needs = given.get("demand") or {}, given.get("leader_demand") or {}
@@ -42,7 +39,6 @@ class Small(OneCluster):
         return the_status(answers)
 
     def after(self, lists: Lists, demand: Amounts, leader: Amounts) -> dict[tuple[int, str], int]:
-        """What is used once these lists are given."""
         used = dict(self.used)
         for row in lists:
             for place, spu_id in enumerate(row):
@@ -58,7 +54,6 @@ class Small(OneCluster):
         return max(shares, default=Fraction(0))
 
     def best(self, partitions: int, replicas: int, demand: Amounts) -> Fraction | None:
-        """The least that the largest dominant share can be; None: no way to place it."""
         rows = [row for row in combinations(self.racks, replicas) if self._is_apart(row)]
         found = (
             self.largest(self.after(lists, demand, {}))
@@ -151,7 +146,6 @@ def test_leaders_that_need_more_are_counted_and_never_exceed_what_there_is() -> 
 def test_a_refusal_names_the_resource_and_where_it_is_short(
     policy: Policy, disks: Sequence[int], size: tuple[int, int], said: str
 ) -> None:
-    """A rule that would exceed a resource is refused, too."""
     small = Small()
     for spu_id, disk in enumerate(disks):
         small.add(spu_id, {"disk": disk})
@@ -239,7 +233,6 @@ BAD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("amounts", "said"), BAD)
 def test_amounts_that_are_none_are_refused_with_what_was_expected(amounts: Any, said: str) -> None:
-    """Of a create, an adoption and a join."""
     life = OneCluster()
     life.join(0, resources={"disk": 10})
     for answers in (

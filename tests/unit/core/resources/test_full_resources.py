@@ -74,7 +74,6 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
     ],
 )
 def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks: str) -> None:
-    """Slots there are enough."""
     cluster = OneCluster()
     cluster.join(0, resources={"disk": 10, "net": 3}, rack="a")
     cluster.join(1, resources={"disk": 10, "net": 3}, rack="b")
@@ -86,7 +85,6 @@ def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks
 
 
 def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> None:
-    """Slots there are; the third SPU has too little left."""
     cluster.join(2, resources={"disk": 5})
     cluster.create("t", 2, 2, policy=Policy.BALANCED, demand={"disk": 10})
     lacks = "(1 has less than 10 of disk free)"
@@ -102,7 +100,6 @@ def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> N
 def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
     cluster: OneCluster,
 ) -> None:
-    """Each is said once, and nothing is said of what stays as it is."""
     new = cluster.build
     cluster.apply(new.create("t", 3, 2, demand={"disk": 10}))
     assert changes_of(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)

@@ -63,8 +63,6 @@ def random_cluster(draw: random.Random) -> ClusterState:
 
 
 class PlainCluster:
-    """A cluster as dicts and lists, and what a failure costs it, one partition after another."""
-
     def __init__(self, state: ClusterState) -> None:
         spus = state.spus
         self.ids = [int(spu) for spu in sorted(spus)]
@@ -155,7 +153,6 @@ def online(cluster: PlainCluster) -> list[int]:
 
 
 def expected(cluster: PlainCluster, cases: list[list[int]]) -> dict[str, Any]:
-    """A sweep, one case after another."""
     costs = [cluster.cost({*case}) for case in cases]
     ranked = [tuple(cost[name] for name in MEASURES) for cost in costs]
     return {
@@ -175,7 +172,6 @@ def drawn() -> Iterator[tuple[random.Random, PlainCluster, FailureAnalysis]]:
 
 
 def test_a_failure_costs_what_going_through_the_partitions_counts() -> None:
-    """Any set of SPUs, some of them offline already."""
     for draw, cluster, analysis in drawn():
         failed = draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))
         found = analysis.outcome(failed)
@@ -219,7 +215,6 @@ def check_resources(
 
 
 def test_all_cases_come_to_what_each_of_them_does() -> None:
-    """Each SPU and each rack, how many are bad, and which is the worst."""
     for _, cluster, analysis in drawn():
         spus = online(cluster)
         racks = [
