@@ -1,4 +1,4 @@
-"""What the oracle knows of a cluster: SPUs, topics, ring orders with integer indexes, what waits."""
+"""What the oracle knows of a cluster: SPUs, topics, ring orders with their indexes, what waits."""
 
 from __future__ import annotations
 
