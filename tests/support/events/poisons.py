@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
@@ -499,37 +499,28 @@ _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
     (r"\u001b[2J", "an escape sequence: it clears a terminal", lambda: _line(policy="\x1b[2J")),
     ("unknown field", "an unknown field of 64 KiB: not quoted", lambda: _line(**{"x" * 65_536: 1})),
 ]
-_BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
-    ('field "topic" is given more than once', "a name twice: two topics", b'"topic":"u"'),
-    ("too many digits", "5,000 digits: Python refuses", b'"partitions":1' + b"0" * 5_000),
-    ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
-    ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
-    ("partitions is true", "true for 1: a bool is an int to Python", b'"partitions":true'),
-    ("2.0", "2.0 for 2: no whole number", b'"partitions":2.0'),
-]
-_ANSWERED: Final[list[tuple[Any, ...]]] = [
-    (
-        Code.INVALID_PARTITIONS,
-        "8 MiB of lists: much memory",
-        b'"replicas":[' + b"[]," * 2_700_000 + b"[]]",
-    ),
-    (Code.INVALID_PARTITIONS, "4,000 digits: an integer", b'"partitions":1' + b"0" * 4_000),
-    (
-        Code.INVALID_CONSTRAINTS,
-        "10,000 rules: much work",
-        b'"constraints":{"require":[' + b'"a",' * 10_000 + b'"a"]}',
-    ),
-    (Code.MANUAL_INVALID_SPU, "true for SPU 1: an int", b'"replicas":[{"id":0,"replicas":[true]}]'),
+_RULES_OF_10_000: Final = b'"constraints":{"require":[' + b'"a",' * 10_000 + b'"a"]}'
+_TRUE_SPU: Final = b'"replicas":[{"id":0,"replicas":[true]}]'
+_LISTS_OF_8_MIB: Final = b'"replicas":[' + b"[]," * 2_700_000 + b"[]]"
+_MEMBERS: Final[list[tuple[str, Code | str, bytes]]] = [  # what it says, or the answer's code
+    ("a name twice: two topics", 'field "topic" is given more than once', b'"topic":"u"'),
+    ("5,000 digits: Python refuses", "too many digits", b'"partitions":1' + b"0" * 5_000),
+    ("NaN: no JSON", "found NaN", b'"start_index":NaN'),
+    ("1e999: an infinite float", "found 1e999", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
+    ("true for 1: a bool is an int to Python", "partitions is true", b'"partitions":true'),
+    ("2.0 for 2: no whole number", "2.0", b'"partitions":2.0'),
+    ("8 MiB of lists: much memory", Code.INVALID_PARTITIONS, _LISTS_OF_8_MIB),
+    ("4,000 digits: an integer", Code.INVALID_PARTITIONS, b'"partitions":1' + b"0" * 4_000),
+    ("10,000 rules: much work", Code.INVALID_CONSTRAINTS, _RULES_OF_10_000),
+    ("true for SPU 1: an int", Code.MANUAL_INVALID_SPU, _TRUE_SPU),
 ]
 LINES: Final = [
     *(Line(name=name, make=make, says=says) for says, name, make in _BROKEN_LINES),
     *(
-        Line(name=name, make=partial(_with, members), says=says)
-        for says, name, members in _BROKEN_MEMBERS
-    ),
-    *(
-        Line(name=name, make=partial(_with, members), answer=answer)
-        for answer, name, members in _ANSWERED
+        Line(name=name, make=partial(_with, members), answer=found)
+        if isinstance(found, Code)
+        else Line(name=name, make=partial(_with, members), says=found)
+        for name, found, members in _MEMBERS
     ),
 ]
 
@@ -537,22 +528,12 @@ LINES: Final = [
 # Files of manual lists, and settings.
 
 
-@dataclass(frozen=True, kw_only=True)
-class File:
+class File(NamedTuple):
     """A file in a folder of its own; `make` gives its path."""
 
     name: str
     make: Callable[[Path], Path]
     says: str
-
-
-def _holding(content: bytes) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        path = folder / "poison"
-        path.write_bytes(content)
-        return path
-
-    return make
 
 
 def _pipe(folder: Path) -> Path:
@@ -582,57 +563,48 @@ _NOT_REGULAR: Final = "is not a regular file"
 
 # Of any file that is read: no regular file, not to be read, too large.
 PLACES: Final = [
-    File(name=name, make=make, says=says)
-    for name, make, says in (
-        ("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
-        ("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
-        ("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
-        ("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
-        ("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
-        ("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
-    )
+    File("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
+    File("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
+    File("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
+    File("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
+    File("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
+    File("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
 ]
+
+
+def _holding(name: str, content: bytes, says: str) -> File:
+    def make(folder: Path) -> Path:
+        (folder / "poison").write_bytes(content)
+        return folder / "poison"
+
+    return File(name, make, says)
+
 
 FILES: Final = [
     *PLACES,
-    File(name="a link: the file may be another's", make=_link, says="is a symbolic link"),
-    File(
-        name="8 MiB and a byte: the limit",
-        make=_sparse(MANUAL_FILE_SIZE_MAX + 1),
-        says="has more than 8388608 bytes",
+    File("a link: the file may be another's", _link, "is a symbolic link"),
+    File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
+    _holding("an empty file: written by nobody", b"", "no JSON at line 1, column 1"),
+    _holding("two values: joined files", _LISTS * 2, "Extra data"),
+    _holding("another object: neither form", b'{"lists":[]}', "is neither form"),
+    _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
+    _holding(
+        "replicas 900 deep: read, it ends the stack of whoever quotes it",
+        b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
+        "nested too deeply",
     ),
-    *(
-        File(name=f"{name}: {why}", make=_holding(content), says=says)
-        for name, why, content, says in (
-            ("an empty file", "written by nobody", b"", "no JSON at line 1, column 1"),
-            ("two values", "joined files", _LISTS * 2, "Extra data"),
-            ("another object", "neither form", b'{"lists":[]}', "is neither form"),
-            ("deep lists", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
-            (
-                "replicas 900 deep",
-                "it is read, and ends the stack of whoever quotes it",
-                b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
-                "nested too deeply",
-            ),
-            ("5,000 digits", "no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
-            ("UTF-16", "Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
-            ("a surrogate in UTF-8", "no UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
-        )
-    ),
+    _holding("5,000 digits: no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
+    _holding("UTF-16: Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
+    _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
 ]
 
 SETTINGS: Final = [
     *PLACES,
-    *(
-        File(name=f"{name}: {why}", make=_holding(content), says=says)
-        for name, why, content, says in (
-            ("deep lists", "the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
-            ("5,000 digits", "no int", b"shards = 1" + b"0" * 5_000, "digits"),
-            ("nan", "no number", b"shards = nan", "shards in"),
-            ("a name twice", "two values", b"shards = 1\nshards = 2", "expected TOML"),
-            ("an unknown name", "misspelt", b"shard = 1", "a name in"),
-            ("an escape sequence", "it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),
-            ("100 kB", "another file", b"#" * 100_000, "has more than 65536 bytes"),
-        )
-    ),
+    _holding("deep lists: the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
+    _holding("5,000 digits: no int", b"shards = 1" + b"0" * 5_000, "digits"),
+    _holding("nan: no number", b"shards = nan", "shards in"),
+    _holding("a name twice: two values", b"shards = 1\nshards = 2", "expected TOML"),
+    _holding("an unknown name: misspelt", b"shard = 1", "a name in"),
+    _holding("an escape sequence: it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),
+    _holding("100 kB: another file", b"#" * 100_000, "has more than 65536 bytes"),
 ]
