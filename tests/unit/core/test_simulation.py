@@ -6,7 +6,6 @@ events under its own name: seeds mean another life as soon as the lives are writ
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,10 +18,9 @@ from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import memory
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
-from spu_assigner.schemas.json_lines.lines import event_from_json
 from support.events import simulation
 from support.events.builders import Events
-from support.events.random_lives import CLUSTER, Life, as_json, life_of
+from support.events.random_lives import CLUSTER, Life, life_of
 from support.model import oracle as oracle_module
 from support.model.pictures import picture
 from support.project.case_share import share_of
@@ -99,12 +97,6 @@ def test_the_same_seeds_give_the_same_bytes_in_another_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(found) == 1
-
-
-def test_a_life_is_reported_as_lines_that_simulate_reads() -> None:
-    """So that a failing seed can be looked at with the command line."""
-    for event in life_of(7).events:
-        assert event_from_json(json.dumps(as_json(event))) == event
 
 
 new: Final = Events()

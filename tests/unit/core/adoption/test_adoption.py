@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import OnShortage, Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Mode, RingChange, Status, TopicStatus
-from spu_assigner.stream.audit.verify.audit import verify
-from spu_assigner.stream.audit.verify.model import How
 from support.events.builders import Events
-from support.events.histories import Outgoing, Writer
 from support.events.one_cluster import Answer, OneCluster, ring_changes, statuses, the_map
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
@@ -93,27 +89,6 @@ def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
     assert [life.spus(name)[1] for name in ("free", "held", "hand")] == [3, 0, 0]
     assert answer.moves == 3
     assert (answer.message or "").endswith("; 2 manual or pinned topics left alone")
-
-
-def test_the_audit_replays_adoptions_and_factors_to_the_same_bytes() -> None:
-    """And without the inputs the digests still fit."""
-    events, writer = Events(), Writer(1, shards=1)
-    for event in (
-        *events.joins(0, 1, 2, 3),
-        events.adopt("t", *LISTS, pinned=True),
-        events.adopt("t", *LISTS[:2]),
-        events.grow("t", 3),
-        events.replication("t", 2),
-        events.leave(1, mode=LeaveMode.DECOMMISSION),
-    ):
-        writer.send([Outgoing.of_event(event, None)])
-        writer.batch()
-    report = verify(writer.topics.history())
-    assert [report.findings, list(report.unchecked())] == [[], []]
-    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
-    topics = writer.topics.copy()
-    topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    assert verify(topics.history()).findings == []
 
 
 # What it needs of resources: as measured, it counts from then on.

@@ -11,7 +11,7 @@ from support.events.one_cluster import OneCluster
 GONE = LeaveMode.DECOMMISSION
 
 
-@pytest.mark.parametrize(("lists", "spus"), [(30, 3)])
+@pytest.mark.parametrize(("lists", "spus"), [(30, 3), (24, 3)])
 def test_spus_replaced_one_after_the_other_lead_as_many_lists_each(lists: int, spus: int) -> None:
     """Not the first of each list: then the first of the new SPUs would lead them all."""
     life = OneCluster(*Events().joins(*range(2 * spus)))

@@ -8,10 +8,7 @@ from fractions import Fraction
 from math import ceil
 from random import Random
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.resources import Need
@@ -20,10 +17,7 @@ from spu_assigner.core.placement import choose
 from spu_assigner.core.placement.choose import Chooser, bind_topic, topic_chooser
 from spu_assigner.core.placement.preference import (
     FRACTION_BITS,
-    SHARE_MAX,
     Positions,
-    share,
-    shares,
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
@@ -173,21 +167,3 @@ def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
                     case.change(expected, 1)
                     row.append(expected)
     assert found > share_of(150)
-
-
-def test_a_saturated_spu_is_named_once_in_order() -> None:
-    state, events = ClusterState("c1"), Events()
-    for spu_id, capacity in enumerate((2, 1, 3)):
-        step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
-    step(state, events.adopt("t", [0]), default_policy=Policy.BALANCED)
-    chooser = topic_chooser(state, "t")
-    assert [chooser.take([]) for _ in range(6)] == [2, 1, 2, 0, 2, None]
-    assert chooser.filled == [1, 0, 2]
-
-
-@given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
-def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
-    [found] = shares(np.array([used]), np.array([capacity])).tolist()
-    assert found == share(used, capacity)
-    if capacity:
-        assert found == min(Fraction(used, capacity) * 2**FRACTION_BITS // 1, SHARE_MAX)
