@@ -30,10 +30,7 @@ from spu_assigner.core.base.records import (
     Move,
     Reason,
     RecordedRing,
-    ReplicaMap,
     RingChange,
-    Status,
-    TopicStatus,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
@@ -43,6 +40,7 @@ from spu_assigner.schemas.json_lines.lines import (
     event_from_json,
     event_to_json,
 )
+from support.events import samples
 from support.events.builders import Events
 from support.events.event_codecs import events
 from support.events.samples import RING
@@ -240,59 +238,40 @@ def test_no_line_raises_anything_but_a_decode_error(line: str | bytes) -> None:
         event_from_json(line)
 
 
-MAP = ReplicaMap(
-    cluster_id="c1",
-    topic="t",
-    revision=1,
-    policy=Policy.FLUVIO,
-    replicas=ReplicaLists.of_lists([[0, 1], [1, 0]]),
-    cores=None,
-    chain_index=3,
-    cause="e3",
-    replication_factor=2,
-    own_events=(1, 2),
-    reason=Reason(
-        mode=Mode.REPAIR,
-        ring=RecordedRing(members="0,2", offline="1"),
-        moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
-    ),
+REASON = Reason(
+    mode=Mode.REPAIR,
+    ring=RecordedRing(members="0,2", offline="1"),
+    moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
 )
-STATUS = TopicStatus(
-    cluster_id="c1",
-    topic="t",
-    status=Status.ASSIGNED,
-    code=None,
-    message=None,
-    replicas=None,
-    cause="e3",
-)
+MAP = replace(samples.MAP, own_events=(1, 2), reason=REASON)
+STATUS = samples.STATUS
 LISTS = ReplicaLists.of_lists([[2, 1]])
 ANSWERS: list[tuple[Answer, str]] = [
     (
         MAP,
-        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
-        '"replicas":[[0,1],[1,0]],"cores":null,"chain_index":3,"cause":"e3"}',
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"kafka",'
+        '"replicas":[[1]],"cores":null,"chain_index":1,"cause":"e5"}',
     ),
     (
         replace(MAP, replicas=None, cores=LISTS, chain_index=None),
-        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"fluvio",'
-        '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e3"}',
+        '{"type":"replica_map","cluster_id":"c1","topic":"t","revision":1,"policy":"kafka",'
+        '"replicas":null,"cores":[[2,1]],"chain_index":null,"cause":"e5"}',
     ),
     (
         STATUS,
-        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned","code":null,'
-        '"message":null,"replicas":null,"cause":"e3"}',
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"validated","code":null,'
+        '"message":null,"replicas":null,"cause":"e5"}',
     ),
     (
         replace(STATUS, code=Code.INSUFFICIENT_SPUS, message='1 more: "é"', replicas=LISTS),
-        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"assigned",'
+        '{"type":"topic_status","cluster_id":"c1","topic":"t","status":"validated",'
         '"code":"INSUFFICIENT_SPUS","message":"1 more: \\"\\u00e9\\"",'
-        '"replicas":[[2,1]],"cause":"e3"}',
+        '"replicas":[[2,1]],"cause":"e5"}',
     ),
     (  # Of a rebalance; no other status has moves. 0 is an answer, too.
         replace(STATUS, topic="", moves=0),
-        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"assigned","code":null,'
-        '"message":null,"replicas":null,"cause":"e3","moves":0}',
+        '{"type":"topic_status","cluster_id":"c1","topic":"","status":"validated","code":null,'
+        '"message":null,"replicas":null,"cause":"e5","moves":0}',
     ),
     (
         replace(RING, message="not shown"),
