@@ -55,11 +55,7 @@ Published = dict[tuple[str, str], Any]
 
 
 def simulate(life: Life, *, digests: bool = False) -> bytes:
-    """Live this life; returns a digest of all its records and of its state, if asked to.
-
-    Raises:
-        ViolationError: something does not hold; whatever else the core raises.
-    """
+    """Live this life; returns a digest of all its records and of its state, if asked to."""
     remembered = EVENT_IDS_REMEMBERED
     setattr(state_module, "EVENT_IDS_REMEMBERED", life.memory)  # noqa: B010 — a short life forgets
     try:

@@ -19,11 +19,7 @@ Placer = TypeVar("Placer")
 
 @contextmanager
 def running_java(jars: Sequence[Path]) -> Iterator[py4j.JavaGateway]:
-    """Java with these jars on its class path, for as long as the block lasts.
-
-    Raises:
-        AssignerError: no Java can be had.
-    """
+    """Java with these jars on its class path, for as long as the block lasts."""
     java = ensure_java().executable
     (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
     port, token, process = py4j.launch_gateway(

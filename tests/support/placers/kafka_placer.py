@@ -94,10 +94,6 @@ class KafkaPlacer:
 
 @contextmanager
 def running_kafka_placer() -> Iterator[KafkaPlacer]:
-    """The placer, for as long as the block lasts.
-
-    Raises:
-        AssignerError: its jars or a Java cannot be had.
-    """
+    """The placer, for as long as the block lasts."""
     with running_java(ensure("kafka-placer")) as gateway:
         yield KafkaPlacer(gateway)

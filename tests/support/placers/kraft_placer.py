@@ -96,10 +96,6 @@ class KraftPlacer:
 
 @contextmanager
 def running_kraft_placer() -> Iterator[KraftPlacer]:
-    """The placer, for as long as the block lasts.
-
-    Raises:
-        AssignerError: its jars or a Java cannot be had.
-    """
+    """The placer, for as long as the block lasts."""
     with running_java(ensure("broker")) as gateway:
         yield KraftPlacer(gateway)
