@@ -4,7 +4,7 @@ gives."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -22,6 +22,7 @@ from spu_assigner.core import (
     LeaveMode,
     Policy,
     Preference,
+    Record,
     ReplicaLists,
     SpreadLevel,
     SpuJoined,
@@ -32,6 +33,7 @@ from spu_assigner.core import (
     TopicAdopted,
     TopicCreate,
     TopicDemand,
+    TopicGrow,
     step,
 )
 
@@ -206,3 +208,24 @@ def test_a_mapping_is_copied() -> None:
     made = event(TopicDemand, demand=demand)
     demand["disk_bytes"] = 2
     assert made.demand == {"disk_bytes": 1}
+
+
+GROW = TopicGrow(event_id="e1", cluster_id="c1", topic="t", partitions=3)
+
+
+@pytest.mark.parametrize("cls", [*get_args(Event), *get_args(Record)])
+def test_dataclasses_knows_the_fields_of_each(cls: type) -> None:
+    """In the order of their keywords, base classes first; whoever embeds the core may read them."""
+    assert is_dataclass(cls)
+    assert [each.name for each in fields(cls)] == list(cls.__struct_fields__)  # type: ignore[attr-defined]
+
+
+def test_a_replaced_event_is_checked_like_a_new_one() -> None:
+    assert replace(GROW, partitions=4) == TopicGrow(
+        event_id="e1", cluster_id="c1", topic="t", partitions=4
+    )
+    assert replace(SpuLeft(event_id="e", cluster_id="c", spu_id=1), mode="offline").mode is (  # type: ignore[arg-type]
+        LeaveMode.OFFLINE
+    )
+    with pytest.raises(InvalidEventError, match="partitions"):
+        replace(GROW, partitions="4")  # type: ignore[arg-type]
