@@ -1,4 +1,4 @@
-"""Topics that are adopted as Kafka has them, and lists of a living topic that get another length."""
+"""Topics adopted as Kafka has them, and lists of a living topic that get another length."""
 
 from __future__ import annotations
 
