@@ -16,14 +16,10 @@ from spu_assigner.schemas.errors import EncodeError
 LONG_MIN: Final = -(2**63)
 LONG_MAX: Final = 2**63 - 1
 _PREPARED_COUNT: Final = 8_192  # all that take two bytes
-_TWO_BYTES: Final = 2**14  # from here on a varint takes more,
-_THREE_BYTES: Final = 2**21  # and more again
 
 
 def _varint(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
-    if _TWO_BYTES <= value < _THREE_BYTES:  # Usual: a chain's index.
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)

@@ -1,47 +1,36 @@
-"""What a field of an event may hold as JSON, by the type that its class names."""
+"""What a field of an event may hold as JSON, by the type that its class names.
+
+A plain value is judged as the class itself judges it; of lists and objects each part is looked at.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from enum import StrEnum
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from spu_assigner.core.base.limits import is_text
+from spu_assigner.core.base.errors import InvalidEventError
+from spu_assigner.core.base.typed_fields import TypedFields, taker
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import quoted
 
-FAULTS_MAX: Final = 100  # of one field that are reported; more help nobody
+FAULTS_MAX: Final = 100  # of one list that are reported; more help nobody
 MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
 
 Note = Callable[[LineFault, str, str], None]  # takes a fault, its message, and the field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FieldKind:
-    """What a field may hold."""
+    """How a field is read."""
 
-    expected: str
-    types: tuple[type, ...]  # of a value of JSON
-    finish: Callable[[str, Any, Note], Any] | None = None  # looks at what is inside
-    null: Any = None  # what null stands for, if it may be there
-
-    def read(self, name: str, value: object, note: Note) -> Any:
-        """The value as the event has it; a fault is noted."""
-        if type(value) not in self.types:  # A bool is an int to Python, not to the contract.
-            note(
-                LineFault.WRONG_VALUE, f"{name} is {quoted(value)}; expected {self.expected}", name
-            )
-        elif value is None:
-            return self.null
-        elif self.finish is not None:
-            return self.finish(name, value, note)
-        return value
+    read: Callable[[str, Any, Note], Any]
+    """Takes its name and a value of JSON: the value as the event has it; a fault is noted."""
 
 
 def members_and_required(cls: Any) -> tuple[dict[str, FieldKind], tuple[str, ...]]:
-    """The kinds of the fields of a dataclass, and the names of those that must be there."""
+    """The kinds of the fields of a class, and the names of those that must be there."""
     hints = get_type_hints(cls)
     return (
         {field.name: kind_of(hints[field.name]) for field in fields(cls)},
@@ -52,13 +41,26 @@ def members_and_required(cls: Any) -> tuple[dict[str, FieldKind], tuple[str, ...
 def kind_of(hint: Any) -> FieldKind:
     """The kind of a field by its type, or its type or None."""
     held, *others = get_args(hint) if type(None) in get_args(hint) else (hint,)
-    kind = _KINDS.get(held)
-    if kind is None:
-        if get_origin(held) is tuple:
-            kind = _list(get_args(held)[0])
-        else:
-            kind = _object(held) if is_dataclass(held) else _choice(held)
-    return replace(kind, types=(*kind.types, *others))
+    if get_origin(held) is tuple and get_origin(get_args(held)[0]) is not tuple:
+        return FieldKind(_list_reader(get_args(held)[0]))
+    if isinstance(held, type) and issubclass(held, TypedFields):
+        return FieldKind(_object_reader(held, may_be_null=bool(others)))
+    take = taker(hint)
+
+    def read(name: str, value: Any, note: Note) -> Any:
+        if held is Any and is_deeper_than(value, MANUAL_DEPTH_MAX):
+            said = f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids"
+            note(LineFault.TOO_DEEP, said, name)
+            return None
+        try:
+            return take(name, value)
+        except InvalidEventError as error:
+            expected = error.expected.replace("True or False", "true or false").replace("'", "")
+            said = f"{error.field} is {quoted(error.value)}; expected {expected}"
+            note(LineFault.WRONG_VALUE, said, error.field)
+            return None
+
+    return FieldKind(read)
 
 
 def path_of(field: str) -> tuple[int | str, ...]:
@@ -81,100 +83,39 @@ def is_deeper_than(value: object, depth: int) -> bool:
     return bool(level)
 
 
-def _some(note: Note) -> Note:
-    """Notes the first faults."""
-    left = FAULTS_MAX
-
-    def note_some(fault: LineFault, message: str, field: str) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
-            note(fault, message, field)
-
-    return note_some
-
-
-def _check_text(name: str, text: str, note: Note) -> str:
-    if not is_text(text):
-        said = (
-            f"{name} is {quoted(text)}; expected a text in Unicode; half a surrogate pair is none"
-        )
-        note(LineFault.WRONG_VALUE, said, name)
-    return text
-
-
-def _check_labels(name: str, labels: dict[str, Any], note: Note) -> dict[str, Any]:
-    note = _some(note)
-    for key, text in labels.items():
-        _check_text(name, key, note)
-        _TEXT.read(f"{name}.{key}", text, note)
-    return labels
-
-
-def _check_amounts(name: str, amounts: dict[str, Any], note: Note) -> dict[str, Any]:
-    """Whole numbers; whether they can be amounts the core judges."""
-    note = _some(note)
-    for key, amount in amounts.items():
-        if type(amount) is not int or not is_text(key):
-            field = f"{name}.{key}" if is_text(key) else name
-            said = f"{name}.{quoted(key)} is {quoted(amount)}; expected a whole number"
-            note(LineFault.WRONG_VALUE, said, field)
-    return amounts
-
-
-def _adopted_lists(name: str, lists: list[Any], note: Note) -> tuple[tuple[int, ...], ...]:
-    """Lists of numbers; whether these are SPU ids the core judges."""
-    for partition, replicas in enumerate(lists):
-        if type(replicas) is not list or any(type(spu_id) is not int for spu_id in replicas):
-            said = f"{name}[{partition}] is {quoted(replicas)}; expected a list of SPU ids"
-            note(LineFault.WRONG_VALUE, said, name)
-            return ()
-    return tuple(map(tuple, lists))
-
-
-def _check_depth(name: str, lists: object, note: Note) -> object:
-    """Deeper down the core judges: the requester gets an answer."""
-    if is_deeper_than(lists, MANUAL_DEPTH_MAX):
-        said = f"{name} is nested more than {MANUAL_DEPTH_MAX} deep; expected lists of SPU ids"
-        note(LineFault.TOO_DEEP, said, name)
-    return lists
-
-
-def _choice(words: type[StrEnum]) -> FieldKind:
-    by_value = {word.value: word for word in words}
-    expected = f"one of {', '.join(by_value)}"
-
-    def choose(name: str, value: str, note: Note) -> StrEnum | None:
-        if value not in by_value:
-            said = f"{name} is {quoted(value)}; expected {expected}"
-            note(LineFault.WRONG_VALUE, said, name)
-        return by_value.get(value)
-
-    return FieldKind(expected=expected, types=(str,), finish=choose)
-
-
-def _list(item: Any) -> FieldKind:
+def _list_reader(item: Any) -> Callable[[str, Any, Note], Any]:
     """A list of items of one type; null: an empty one."""
     kind = kind_of(item)
+    what = "texts" if item is str else f"objects with {', '.join(members_and_required(item)[0])}"
 
-    def read_all(name: str, values: list[Any], note: Note) -> tuple[Any, ...]:
-        note = _some(note)
+    def read(name: str, values: Any, note: Note) -> Any:
+        if values is not None and type(values) is not list:
+            said = f"{name} is {quoted(values)}; expected a list of {what}"
+            note(LineFault.WRONG_VALUE, said, name)
+            return ()
+        left = FAULTS_MAX
+
+        def note_some(fault: LineFault, message: str, field: str) -> None:
+            nonlocal left
+            left -= 1
+            if left >= 0:
+                note(fault, message, field)
+
         return tuple(
-            kind.read(f"{name}[{index}]", value, note) for index, value in enumerate(values)
+            kind.read(f"{name}[{at}]", value, note_some) for at, value in enumerate(values or ())
         )
 
-    what = "texts" if item is str else f"objects with {', '.join(members_and_required(item)[0])}"
-    return FieldKind(
-        expected=f"a list of {what}", types=(list, type(None)), finish=read_all, null=()
-    )
+    return read
 
 
-def _object(cls: Any) -> FieldKind:
-    """An object of a dataclass."""
+def _object_reader(cls: Any, *, may_be_null: bool) -> Callable[[str, Any, Note], Any]:
+    """An object of a class."""
     kinds, required = members_and_required(cls)
     has = ", ".join(kinds)
 
-    def read_members(name: str, members: dict[str, Any], note: Note) -> Any:
+    def read(name: str, members: Any, note: Note) -> Any:
+        if members is None and may_be_null:
+            return None
         is_sound = True
 
         def note_here(fault: LineFault, message: str, field: str) -> None:
@@ -182,6 +123,10 @@ def _object(cls: Any) -> FieldKind:
             is_sound = False
             note(fault, message, field)
 
+        if type(members) is not dict:
+            said = f"{name} is {quoted(members)}; expected an object that may have {has}"
+            note_here(LineFault.WRONG_VALUE, said, name)
+            return None
         for absent in required:
             if absent not in members:
                 said = f"{name}.{absent} is absent; expected {', '.join(required)}"
@@ -195,22 +140,4 @@ def _object(cls: Any) -> FieldKind:
                 note_here(LineFault.UNKNOWN_FIELD, said, name)
         return cls(**values) if is_sound else None
 
-    return FieldKind(expected=f"an object that may have {has}", types=(dict,), finish=read_members)
-
-
-_TEXT: Final = FieldKind(expected="a text", types=(str,), finish=_check_text)
-_KINDS: Final[dict[Any, FieldKind]] = {
-    int: FieldKind(expected="a whole number", types=(int,)),
-    bool: FieldKind(expected="true or false", types=(bool,)),
-    str: _TEXT,
-    Mapping[str, str]: FieldKind(
-        expected="an object of texts, or null", types=(dict,), finish=_check_labels
-    ),
-    Mapping[str, int]: FieldKind(
-        expected="an object of whole numbers", types=(dict,), finish=_check_amounts
-    ),
-    tuple[tuple[int, ...], ...]: FieldKind(
-        expected="a list of lists of SPU ids", types=(list,), finish=_adopted_lists
-    ),
-    Any: FieldKind(expected="a list, an object or null", types=(list, dict), finish=_check_depth),
-}
+    return read

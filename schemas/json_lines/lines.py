@@ -16,10 +16,6 @@ from typing import Any, Final, NoReturn, get_args
 
 from spu_assigner.core.base.constraints import (
     Constraints,
-    Preference,
-    SpreadLevel,
-    Taint,
-    Toleration,
 )
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event
@@ -125,11 +121,6 @@ def constraints_from_json(text: str | bytes) -> Constraints:
     return read
 
 
-def constraints_to_json(constraints: Constraints) -> str:
-    """Write them; `constraints_from_json` gives them back."""
-    return _dumps(constraints)
-
-
 def _raise(error: LineError) -> NoReturn:
     raise error
 
@@ -172,28 +163,16 @@ def answer_to_json(answer: Answer, *, explain: bool = False) -> str:
 
 
 _JOINS: Final = (RingChange.JOINED, RingChange.UPDATED)
-_ANSWERS: Final[dict[type[Answer], tuple[str, tuple[str, ...]]]] = {
+_ANSWERS: Final[dict[type[Answer], tuple[str, list[str]]]] = {
     ReplicaMap: (
         "replica_map",
-        (
-            "cluster_id",
-            "topic",
-            "revision",
-            "policy",
-            "replicas",
-            "cores",
-            "chain_index",
-            "cause",
-        ),
+        ["cluster_id", "topic", "revision", "policy", "replicas", "cores", "chain_index", "cause"],
     ),
     TopicStatus: (
         "topic_status",
-        ("cluster_id", "topic", "status", "code", "message", "replicas", "cause"),
+        ["cluster_id", "topic", "status", "code", "message", "replicas", "cause"],
     ),
-    RingEvent: (
-        "ring_event",
-        ("cluster_id", "spu_id", "change", "code", "ring_size", "cause"),
-    ),
+    RingEvent: ("ring_event", ["cluster_id", "spu_id", "change", "code", "ring_size", "cause"]),
 }
 
 
@@ -201,45 +180,32 @@ def dead_letter_json(line: int, code: str, message: str, raw: str | bytes) -> st
     """Write the dead letter of line `line` (from 1); of the raw line the first 64 KiB are kept."""
     if isinstance(raw, bytes):
         raw = raw[:DEAD_LETTER_RAW_SIZE_MAX].decode("utf-8", "replace")
-    return _dumps(
-        {
-            "type": "dead_letter",
-            "line": line,
-            "code": str(code),
-            "message": shortened(message),
-            "raw": raw[:DEAD_LETTER_RAW_SIZE_MAX],
-        }
-    )
+    letter = {"type": "dead_letter", "line": line, "code": str(code), "message": shortened(message)}
+    return _dumps({**letter, "raw": raw[:DEAD_LETTER_RAW_SIZE_MAX]})
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
     """What JSON has no form of, as it can write it."""
-    match value:
-        case ReplicaLists():
-            return value.tolist()
-        case Mapping():
-            return dict(value)
-        case Reason() | RecordedRing() | Move():
-            return {field.name: getattr(value, field.name) for field in fields(value)}
-        case Constraints() | Toleration() | Preference() | SpreadLevel() | Taint():
-            named = {field.name: getattr(value, field.name) for field in fields(value)}
-            return {name: held for name, held in named.items() if held is not None and held != ()}
-        case _:
-            raise TypeError(f"found {type(value).__name__}; expected what JSON can hold")
+    if isinstance(value, ReplicaLists):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    members = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Reason | RecordedRing | Move):
+        return members
+    return {name: held for name, held in members.items() if held is not None and held != ()}
 
 
 _dumps: Final = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
-
-
-def _type_of(event_type: Any) -> tuple[Callable[..., Event], dict[str, FieldKind], tuple[str, ...]]:
-    return event_type, *members_and_required(event_type)
 
 
 _NAMES: Final[dict[type[Event], str]] = {  # `SpuJoined` is "spu_joined"
     event_type: re.sub("(?<=[a-z])(?=[A-Z])", "_", event_type.__name__).lower()
     for event_type in get_args(Event)
 }
-_TYPES: Final = {name: _type_of(event_type) for event_type, name in _NAMES.items()}
+_TYPES: Final[dict[str, tuple[Any, dict[str, FieldKind], tuple[str, ...]]]] = {
+    name: (event_type, *members_and_required(event_type)) for event_type, name in _NAMES.items()
+}
 
 # What stands for a required field that is absent or wrong while other faults are looked for.
 _STAND_INS: Final[dict[str, Any]] = {

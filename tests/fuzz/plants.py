@@ -34,10 +34,10 @@ def _accept_trailing_bytes() -> None:
 
 
 def _stumble_over_names_given_twice() -> None:
-    def first_twice(pairs: list[tuple[str, Any]]) -> str:
-        return next(name for name, _ in pairs if name == "")
+    def repeated_field(name: str) -> None:
+        raise KeyError(name)
 
-    setattr(json_object, "_first_twice", first_twice)  # noqa: B010 — a fault, planted
+    setattr(json_object, "_repeated_field", repeated_field)  # noqa: B010 — a fault, planted
 
 
 def _stumble_over_depth() -> None:

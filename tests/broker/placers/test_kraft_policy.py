@@ -6,19 +6,17 @@ the order of the alphabet, as the policy has all names.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from random import Random
 from typing import Any, Final
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.policies.striped import stripes_seed
 from support.events.builders import Events
+from support.placers.kafka_java import or_skip
 from support.placers.kraft_placer import KraftPlacer, running_kraft_placer
 
 pytestmark = pytest.mark.kafka_jar
@@ -29,13 +27,7 @@ SEED_BITS: Final = 2**48 - 1  # as many as java.util.Random reads
 
 @pytest.fixture(scope="module")
 def kraft_placer() -> Iterator[KraftPlacer]:
-    with ExitStack() as stack:
-        try:
-            placer = stack.enter_context(running_kraft_placer())
-        except AssignerError as reason:
-            if os.environ.get("CI"):
-                raise  # Where all must be tested, a missing jar is a failure.
-            pytest.skip(f"KRaft's placer cannot be had: {reason}")
+    with or_skip(running_kraft_placer()) as placer:
         yield placer
 
 

@@ -68,7 +68,6 @@ class Canary:
 
 
 def every_file(*folders: Path) -> list[Path]:
-    """All regular files under the folders."""
     return [
         path
         for folder in folders

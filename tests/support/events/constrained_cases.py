@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from typing import Any
 
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.events import SpuJoined
-from spu_assigner.schemas.json_lines.lines import event_from_json
 from support.events.builders import Events
 
 List = tuple[int, ...]
@@ -18,8 +16,6 @@ List = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ConstrainedCase:
-    """SPUs, topics that are there, and a request."""
-
     joins: tuple[SpuJoined, ...]
     others: tuple[tuple[str, List], ...]  # topics of one list
     constraints: dict[str, Any]
@@ -32,14 +28,11 @@ def random_case(seed: int, *, with_min: bool = False) -> ConstrainedCase:
 
     `with_min`: the same, and some level demands replicas of each value.
     """
-    case = _random_case(seed)
-    return _with_min(case, random.Random(f"min {seed}")) if with_min else case
-
-
-def _with_min(case: ConstrainedCase, chance: random.Random) -> ConstrainedCase:
+    case, chance = _random_case(seed), random.Random(f"min {seed}")
+    if not with_min:
+        return case
     levels = [dict(each) for each in case.constraints.get("spread", ())]
-    if not levels:
-        levels = [{"label": chance.choice(("zone", "tier", "power", "rack"))}]
+    levels = levels or [{"label": chance.choice(("zone", "tier", "power", "rack"))}]
     demanding = chance.sample(levels, chance.choice((1, 1, 2)) if len(levels) > 1 else 1)
     for level in demanding:
         level["min"] = min(chance.choice((1, 1, 1, 2)), level.get("max", 2))
@@ -55,14 +48,10 @@ def _random_case(seed: int) -> ConstrainedCase:
     events = Events()
     joins = [_random_join(chance, events, spu_id, scarce) for spu_id in range(count)]
     others = []
-    for name in ("t2", "t3"):
-        free = [
-            join.spu_id
-            for join in joins
-            if all(taint.effect is not TaintEffect.EVICT for taint in join.taints)
-        ]
-        if len(free) > 1:
-            others.append((name, tuple(chance.sample(free, chance.randint(1, 2)))))
+    evicting = {join.spu_id for join in joins for t in join.taints if t.effect is TaintEffect.EVICT}
+    free = [join.spu_id for join in joins if join.spu_id not in evicting]
+    for name in ("t2", "t3") if len(free) > 1 else ():
+        others.append((name, tuple(chance.sample(free, chance.randint(1, 2)))))
     names = [name for name, _ in others]
     constraints: dict[str, Any] = {}
     for _ in range(chance.randint(0, 6)):
@@ -86,22 +75,9 @@ def _random_join(chance: random.Random, events: Events, spu_id: int, scarce: boo
     for key, effect in (("pool", "no_new_replicas"), ("weak", "no_leaders"), ("old", "evict")):
         if chance.random() < 0.15:
             taints.append({"key": key, "value": chance.choice("uv"), "effect": effect})
-    event = event_from_json(
-        json.dumps(
-            {
-                "type": "spu_joined",
-                "event_id": events.join().event_id,
-                "cluster_id": "c1",
-                "spu_id": spu_id,
-                "rack": chance.choice(("r1", "r2", "r3")),
-                "capacity": chance.randint(2, 4) if scarce else 9,
-                "labels": labels,
-                "taints": taints,
-            }
-        )
-    )
-    assert isinstance(event, SpuJoined)
-    return event
+    rack = chance.choice(("r1", "r2", "r3"))
+    capacity = chance.randint(2, 4) if scarce else 9
+    return events.join(spu_id, rack=rack, capacity=capacity, labels=labels, taints=taints)
 
 
 def _random_selector(chance: random.Random) -> str:

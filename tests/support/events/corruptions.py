@@ -11,9 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
 from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
 from spu_assigner.stream.audit.verify.replay import wire_of
 from support.events.histories import MARKERS, Log, Topics
@@ -24,8 +25,6 @@ COMMITS: Log = ("assigner-commits", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What was done."""
-
     what: str
     topic: str
 
@@ -34,7 +33,6 @@ Corruption = Callable[[Topics, random.Random, bool], Damage | None]  # None: not
 
 
 def dropped(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """A message of any topic is gone."""
     names = [*OUTPUTS, *MARKERS, *(INPUTS if inputs else ())]
     log, at = _any(topics, draw, names)
     if not _is_needed(topics, log, at, inputs):
@@ -84,7 +82,6 @@ def torn(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
 
 
 def unmarked(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """A batch is there without its marker."""
     at = draw.randrange(len(topics.logs[AUDIT]))
     gone = topics.logs[AUDIT][at]
     marker = decode_record(gone.value or b"")
@@ -187,33 +184,26 @@ def _otherwise(
             return replace(marker, batch=marker.batch + draw.choice([-1, 1, 5]))
         case "checkpoint_id":
             return replace(marker, checkpoint_id=marker.checkpoint_id + "x")
-        case "offsets" if marker.offsets:
-            topic = draw.choice(sorted(marker.offsets))
-            parts = [*marker.offsets[topic]]
-            number = draw.randrange(len(parts))
-            parts[number] = _shifted(parts[number], draw, inputs)
-            return replace(marker, offsets={**marker.offsets, topic: tuple(parts)})
-        case "positions" if marker.positions:
-            topic = draw.choice(sorted(marker.positions))
-            positions = [*marker.positions[topic]]
-            number = draw.randrange(len(positions))
-            positions[number] = PartitionPosition(
-                partition=positions[number].partition,
-                # Of what lies behind the last message a mark takes one.
-                next=positions[number].next + draw.choice([-2, 1]),
-            )
-            return replace(marker, positions={**marker.positions, topic: tuple(positions)})
-    return None
+    by_topic: dict[str, tuple[Any, ...]] = dict(getattr(marker, field))
+    if not by_topic:
+        return None
+    topic = draw.choice(sorted(by_topic))
+    parts = [*by_topic[topic]]
+    number = draw.randrange(len(parts))
+    parts[number] = _shifted(parts[number], draw, inputs)
+    return replace(marker, **{field: {**by_topic, topic: tuple(parts)}})
 
 
-def _shifted(part: PartitionOffsets, draw: random.Random, inputs: bool) -> PartitionOffsets:
+def _shifted(part: Any, draw: random.Random, inputs: bool) -> Any:
+    if isinstance(part, PartitionPosition):
+        # Of what lies behind the last message a mark takes one.
+        return replace(part, next=part.next + draw.choice([-2, 1]))
     match draw.choice(["first", "last", "count"] if inputs else ["last"]):
         case "first":
             return replace(part, first=part.first + 1)
         case "last":
             return replace(part, last=part.last + draw.choice([-1, 1]))
-        case _:
-            return replace(part, count=part.count - 1)
+    return replace(part, count=part.count - 1)
 
 
 def _any(

@@ -100,7 +100,6 @@ NEEDS = st.builds(Need, demand=AMOUNTS.map(_in_pairs), leader_demand=AMOUNTS.map
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Every event that Avro can hold."""
     others = [cls for cls in get_args(Event) if cls not in (TopicCreate, TopicAdopted)]
     built_others = [
         built(cls, INT32, labels=st.none() | LABELS, resources=st.none() | AMOUNTS)
@@ -123,14 +122,12 @@ def replica_lists(draw: st.DrawFn) -> ReplicaLists:
 
 @st.composite
 def ragged_lists(draw: st.DrawFn) -> ReplicaLists:
-    """Lists of different length, short ones and long ones."""
     ids = st.integers(0, draw(st.sampled_from([63, 8191, 2**31 - 1])))
     lists = st.lists(st.lists(ids, min_size=1, max_size=4), min_size=2, max_size=80)
     return ReplicaLists.of_lists(draw(lists))
 
 
 def reasons() -> st.SearchStrategy[Reason]:
-    """Of creates, and of repairs with moves; some of the same ring."""
     few = st.integers(0, 3)
     ring = built(RecordedRing, members=st.sampled_from(["0-4,7", "0;1-3"]) | TEXT)
     return built(
@@ -143,7 +140,6 @@ def reasons() -> st.SearchStrategy[Reason]:
 
 
 def replica_maps() -> st.SearchStrategy[ReplicaMap]:
-    """Maps of topics that live."""
     lists = replica_lists() | ragged_lists()
     return built(
         ReplicaMap,
@@ -160,8 +156,6 @@ def replica_maps() -> st.SearchStrategy[ReplicaMap]:
 
 
 def messages() -> st.SearchStrategy[Any]:
-    """Every record, entry, dead letter and marker."""
-
     def by_topic(cls: type) -> st.SearchStrategy[Any]:
         return st.dictionaries(NAME, st.lists(built(cls), max_size=3).map(tuple), max_size=3)
 

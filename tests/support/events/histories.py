@@ -12,9 +12,10 @@ import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.schemas.messages.codec import encode_event, encode_record
+from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
 from spu_assigner.stream.audit.verify.history import History
 from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
@@ -27,13 +28,14 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
 from spu_assigner.stream.kafka.config.settings import Settings
-from support.events.builders import Events
+from support.events import story
 from support.job.streams import Outgoing
 
 PREFIX = "p-"
 PARTITIONS = 2  # of each topic but those of markers
 MARKERS = ("assigner-commits", "assigner-audit")
 Log = tuple[str, int]  # a topic without the prefix, a partition
+Story = partial(story.Story, clusters=4, topics=3, partitions=PARTITIONS, room=9)
 
 
 @dataclass
@@ -61,7 +63,6 @@ class Topics:
         self.ends[log] += 1
 
     def history(self, query: str = "q") -> History:
-        """What an audit would read."""
         history = History(query, PREFIX)
         history.spans = {log: (self.begins[log], self.ends[log]) for log in self.logs}
         for reads in self.logs.values():
@@ -214,81 +215,16 @@ class Writer:
             self.topics.ends[name, 0] += 1
 
 
-class Story:
-    """Random messages of a few clusters, some twice, some to the wrong partition, some no event."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        self._clusters = [Events(f"c{number}") for number in range(4)]
-        self._sent: list[Outgoing] = []
-
-    def beginning(self) -> list[Outgoing]:
-        """Some SPUs for every cluster, with little room."""
-        joins = [event for events in self._clusters for event in events.joins(0, 1, 2, capacity=9)]
-        return [self._sending(event) for event in joins]
-
-    def part(self, count: int) -> list[Outgoing]:
-        return [self._next() for _ in range(count)]
-
-    def _next(self) -> Outgoing:
-        draw = self._random
-        events, topic = draw.choice(self._clusters), f"t{draw.randrange(3)}"
-        match draw.choice("ccccccddgjjlbrrp"):
-            case "c":
-                policy = draw.choice([None, Policy.FLUVIO, Policy.REDPANDA])
-                shortage = draw.choice(list(OnShortage))
-                event: Event = events.create(
-                    topic,
-                    draw.randint(1, 3),
-                    draw.randint(1, 4),
-                    policy=policy,
-                    on_shortage=shortage,
-                )
-            case "d":
-                is_release = len(self._sent) % 3 == 0
-                event = (events.release if is_release else events.delete)(topic)
-            case "g":
-                event = events.grow(topic, draw.randint(2, 5))
-            case "j":
-                event = events.join(draw.randrange(5), capacity=draw.randint(3, 12))
-            case "l":
-                event = events.leave(draw.randrange(5), mode=draw.choice(list(LeaveMode)))
-            case "b":
-                event = events.rebalance(5)
-            case "r" if self._sent:
-                return draw.choice(self._sent)
-            case _:
-                return self._poison(events.create("poisoned"))
-        return self._sending(event)
-
-    def _sending(self, event: Event) -> Outgoing:
-        draw = self._random
-        self._sent.append(Outgoing.of_event(event, draw.choice([None, draw.randrange(PARTITIONS)])))
-        return self._sent[-1]
-
-    def _poison(self, create: Event) -> Outgoing:
-        key, value = create.cluster_id.encode(), encode_event(create)
-        poisons: list[tuple[bytes | None, bytes | None]] = [
-            (key, b"\xff" + value),
-            (None, value),
-            (b"nobody", value),
-            (b"long" * 300, value),
-            (key, None),
-        ]
-        key_sent, value_sent = self._random.choice(poisons)
-        return Outgoing(topic="topic-events", key=key_sent, value=value_sent)
-
-
 def written(seed: int, *, batches: int = 5, recover: bool = False) -> Writer:
     """A history of some batches, made of this seed."""
     draw = random.Random(seed)
     wire = draw.choice(list(Wire))
-    writer, story = Writer(seed, shards=draw.choice([1, 2, 3]), wire=wire), Story(seed)
-    writer.send(story.beginning())
+    writer, messages = Writer(seed, shards=draw.choice([1, 2, 3]), wire=wire), Story(seed)
+    writer.send(messages.beginning())
     for number in range(batches):
         writer.batch()
         if recover and number == batches // 2:
             writer.recover()
-        writer.send(story.part(draw.randint(2, 8)))
+        writer.send(messages.part(draw.randint(2, 8)))
     writer.batch()
     return writer

@@ -51,7 +51,6 @@ class Installation:
         self.answer(*self.events.joins(1, 2, 3, 4))
 
     def answer(self, *events: Event) -> None:
-        """What the job makes of these."""
         self.statuses.clear()
         for event in events:
             for answer in self.assigner.apply(event):
@@ -63,7 +62,6 @@ class Installation:
                     self.published[answer.topic] = answer
 
     def kafka(self, topic: str, lists: Lists, *, topic_id: str | None = None) -> None:
-        """A topic is made or changed by others."""
         self.found[topic] = FoundTopic(rows=rows(lists), topic_id=topic_id or f"id-of-{topic}")
 
     def decide(self, **changed: Any) -> TopicsDecision:
@@ -118,6 +116,5 @@ class Installation:
         return {name: rows_of(each) for name, each in self.published.items()}
 
     def note(self, origin: Origin, *topics: str) -> None:
-        """As `apply` or `adopt` records it."""
         made = (record(each, origin, topic_id=self.found[each].topic_id) for each in topics)
         self.applied = recorded(*made)

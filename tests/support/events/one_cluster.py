@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
@@ -12,21 +14,21 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
+from support.model.pictures import picture
 
 Answer = ReplicaMap | TopicStatus | RingEvent
 
 
 class OneCluster:
-    """The cluster c1, from its first events on."""
-
-    def __init__(self, *first: Event) -> None:
+    def __init__(self, *first: Event, default: Policy = Policy.FLUVIO) -> None:
         self.state = ClusterState("c1")
         self.build = Events(first=1000)
+        self.default = default
         for event in first:
             self.apply(event)
 
     def apply(self, event: Event) -> list[Answer]:
-        return list(answers(step(self.state, event, default_policy=Policy.FLUVIO)))
+        return list(answers(step(self.state, event, default_policy=self.default)))
 
     def join(self, *spu_ids: int, **given: Any) -> list[Answer]:
         return [each for i in spu_ids for each in self.apply(self.build.join(i, **given))]
@@ -55,17 +57,43 @@ class OneCluster:
     def manual(self, topic: str, *lists: list[int]) -> list[Answer]:
         return self.apply(self.build.manual(topic, *lists))
 
+    def adopt(
+        self, topic: str, *lists: list[int], rules: Constraints | None = None, **given: Any
+    ) -> list[Answer]:
+        """As `balanced` would have placed it, then its rules."""
+        found = self.apply(self.build.adopt(topic, *lists, **{"policy": Policy.BALANCED, **given}))
+        if rules is not None:
+            found += self.apply(self.build.constraints(topic, rules))
+        return found
+
     def rebalance(self, max_moves: int = 10_000, **given: Any) -> TopicStatus:
         """Ask for a rebalance, and give its answer."""
-        found = self.apply(self.build.rebalance(max_moves, **given))
-        return next(each for each in found if isinstance(each, TopicStatus))
+        return the_status(self.apply(self.build.rebalance(max_moves, **given)))
+
+    def kept(self) -> dict[str, Any]:
+        """The state but for the events that it remembers, to compare two of them."""
+        return picture(self.state) | {"seen": None}
 
     def lists(self, topic: str) -> list[list[int]]:
         return self.state.topics[topic].replicas.lists().tolist()
 
+    def spus(self, topic: str) -> Counter[int]:
+        return Counter(spu_id for row in self.lists(topic) for spu_id in row)
+
+    def leads(self, topic: str) -> Counter[int]:
+        return Counter(row[0] for row in self.lists(topic))
+
     def held(self, spu_id: int) -> int:
-        """Replicas on an SPU."""
         return self.state.ledger.count(spu_id)
+
+
+def the_status(found: Iterable[object]) -> TopicStatus:
+    return next(each for each in found if isinstance(each, TopicStatus))
+
+
+def the_map(found: Iterable[object]) -> ReplicaMap:
+    [one] = [each for each in found if isinstance(each, ReplicaMap)]
+    return one
 
 
 def ring_changes(found: Iterable[object]) -> list[tuple[int, RingChange, int]]:
@@ -76,7 +104,6 @@ def ring_changes(found: Iterable[object]) -> list[tuple[int, RingChange, int]]:
 
 
 def statuses(found: Iterable[object]) -> list[tuple[str, Status, Code | None, str]]:
-    """Topic, answer, code and cause."""
     return [
         (each.topic, each.status, each.code, each.cause)
         for each in found

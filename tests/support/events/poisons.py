@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import fastavro
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
@@ -55,68 +52,53 @@ class Poison:
 
 # Bytes of messages, field by field.
 
-_CREATE: Final[dict[str, bytes]] = {
+_COMMON: Final = {
     "event_id": text_bytes("e"),
     "cluster_id": text_bytes(CLUSTER),
     "occurred_at": b"\x00",
+}
+_ONE: Final = long_bytes(1)
+_CREATE: Final[dict[str, bytes]] = {
+    **_COMMON,
     "topic": text_bytes("t"),
-    "partitions": long_bytes(1),
-    "replication_factor": long_bytes(1),
-    "policy": b"\x00",
-    "ignore_rack": b"\x00",
-    "start_index": b"\x00",
-    "shift": b"\x00",
-    "replicas": b"\x00",
-    "validate_only": b"\x00",
-    "on_shortage": b"\x00",
-    "demand": b"\x00",
-    "leader_demand": b"\x00",
-    "constraints": b"\x00",
+    "partitions": _ONE,
+    "replication_factor": _ONE,
+    **dict.fromkeys(("policy", "ignore_rack", "start_index", "shift", "replicas"), b"\x00"),
+    **dict.fromkeys(("validate_only", "on_shortage"), b"\x00"),
+    **dict.fromkeys(("demand", "leader_demand", "constraints"), b"\x00"),
 }
 _JOIN: Final[dict[str, bytes]] = {
-    "event_id": text_bytes("e"),
-    "cluster_id": text_bytes(CLUSTER),
-    "occurred_at": b"\x00",
+    **_COMMON,
     "spu_id": b"\x00",
     "rack": b"\x00",
-    "cores": b"\x02",
-    "capacity": b"\x00",
-    "labels": b"\x00",
-    "resources": b"\x00",
-    "taints": b"\x00",
+    "cores": _ONE,
+    **dict.fromkeys(("capacity", "labels", "resources", "taints"), b"\x00"),
 }
 _REBALANCE: Final[dict[str, bytes]] = {
-    "event_id": text_bytes("e"),
-    "cluster_id": text_bytes(CLUSTER),
-    "occurred_at": b"\x00",
-    "max_moves": long_bytes(1),
-    "max_bytes": b"\x00",
-    "band_percent": b"\x00",
-    "band": b"\x00",
+    **_COMMON,
+    "max_moves": _ONE,
+    **dict.fromkeys(("max_bytes", "band_percent", "band"), b"\x00"),
 }
-_TAINT: Final = Taint("k", "", TaintEffect.EVICT)
 _DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
-CREATE_HEADER: Final = encode_event(Events().create(constraints=_DEMANDING))[:5]
-JOIN_HEADER: Final = encode_event(Events().join(taints=(_TAINT,)))[:5]
-REBALANCE_HEADER: Final = encode_event(Events().rebalance(band=1))[:5]
+_ORIGINALS: Final = {  # by the kind of event what its frame is, and its fields
+    "create": (
+        Events().create(constraints=Constraints(spread=(SpreadLevel("a", min=1),))),
+        _CREATE,
+    ),
+    "join": (Events().join(taints=(Taint("k", "", TaintEffect.EVICT),)), _JOIN),
+    "rebalance": (Events().rebalance(band=1), _REBALANCE),
+}
+_HEADERS: Final = {kind: encode_event(event)[:5] for kind, (event, _) in _ORIGINALS.items()}
 HUGE: Final = long_bytes(2**40)
 _FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
 _EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
 
 
-def create(**changed: bytes) -> bytes:
-    """A request for a topic with some fields' bytes changed."""
-    return CREATE_HEADER + b"".join((_CREATE | changed).values())
+def message(kind: str, **changed: bytes) -> bytes:
+    return _HEADERS[kind] + b"".join((_ORIGINALS[kind][1] | changed).values())
 
 
-def join(**changed: bytes) -> bytes:
-    """A join with some fields' bytes changed."""
-    return JOIN_HEADER + b"".join((_JOIN | changed).values())
-
-
-def rebalance(**changed: bytes) -> bytes:
-    """A rebalance with some fields' bytes changed."""
-    return REBALANCE_HEADER + b"".join((_REBALANCE | changed).values())
+create, join = partial(message, "create"), partial(message, "join")
 
 
 def lists(*entries: tuple[int, list[int]]) -> bytes:
@@ -132,54 +114,31 @@ def _dead(
     return Poison(name=name, value=value, letter=letter, says=says, **given)
 
 
-def _rejected(name: str, code: Code, **changed: bytes) -> Poison:
-    """A request that decodes and cannot be met; its event id is the poison's name."""
-    value = create(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code)
+def _refused(kind: str, name: str, code: Code, **changed: bytes) -> Poison:
+    """An event that decodes and cannot be met; its event id is the poison's name."""
+    value = message(kind, **{"event_id": text_bytes(name), **changed})
+    topic = SPU_EVENTS if kind == "join" else TOPIC_EVENTS
+    return Poison(name=name, value=value, rejection=code, topic=topic)
 
 
-def _ignored(name: str, code: Code, **changed: bytes) -> Poison:
-    """A join that decodes and cannot be met."""
-    value = join(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code, topic=SPU_EVENTS)
-
-
-def _unbalanced(name: str, code: Code, **changed: bytes) -> Poison:
-    """A rebalance that decodes and cannot be met."""
-    value = rebalance(**{"event_id": text_bytes(name), **changed})
-    return Poison(name=name, value=value, rejection=code)
+_rejected, _ignored = partial(_refused, "create"), partial(_refused, "join")
 
 
 C: Final = DeadLetterCode
 _SINGLE_OBJECT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)
 
 
-def _container() -> bytes:
-    """An Avro file that brings its own schema, a recursive one."""
-    tree = {
-        "type": "record",
-        "name": "Tree",
-        "fields": [{"name": "children", "type": {"type": "array", "items": "Tree"}}],
-    }
-    out = BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(tree), [{"children": []}])
-    return out.getvalue()
-
-
-def _letter() -> bytes:
-    return encode_record(
-        DeadLetter.of_value(
-            b"x",
-            source_topic="t",
-            source_partition=0,
-            source_offset=1,
-            source_timestamp_ms=2,
-            code=C.UNDECODABLE,
-            message="m",
-        )
+_LETTER: Final = encode_record(
+    DeadLetter.of_value(
+        b"x",
+        source_topic="t",
+        source_partition=0,
+        source_offset=1,
+        source_timestamp_ms=2,
+        code=C.UNDECODABLE,
+        message="m",
     )
-
-
+)
 _REVERSED: Final = b"\xc3\x01" + _SINGLE_OBJECT[2:10][::-1] + b"x"
 _UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
     ("schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
@@ -192,8 +151,8 @@ _BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
     ("begin with 00", "a mark alone: cut in the frame", b"\x00"),
     ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
     ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
-    ("begin with 4f626a01", "a container with its own schema: a recursive one", _container()),
-    ("end inside a value", "no body: cut after the frame", CREATE_HEADER),
+    ("begin with 4f626a01", "a container with its own schema: a recursive one", b"Obj\x01" * 9),
+    ("end inside a value", "no body: cut after the frame", _HEADERS["create"]),
     ("end inside a value", "half a body: cut in the body", create()[:-3]),
 ]
 _FRAMES: Final = [
@@ -203,15 +162,10 @@ _FRAMES: Final = [
         C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
     ),
     _dead(C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
-    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _letter()),
+    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
     *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
     *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
 ]
-
-
-def _block(count: int) -> bytes:
-    """Manual lists that begin a block of so many."""
-    return b"\x02" + long_bytes(count) + b"\x00"
 
 
 def _with_id(length: int) -> bytes:
@@ -225,6 +179,7 @@ _LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SI
 _LONG_GROW: Final = encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX)
 _LONG_LISTS: Final = array_bytes([_EMPTY_LIST] * (MANUAL_MESSAGE_SIZE_MAX // 2))
 _LONG_CREATE: Final = create(replicas=b"\x02" + _LONG_LISTS)
+_TOMORROW: Final = b"\x02" + long_bytes(len(Policy))
 _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
     ("is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
@@ -234,24 +189,13 @@ _BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
     ("more than 10 bytes", "a long varint: over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
     ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
     ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
-    (
-        f"index is {len(Policy)}",
-        "an enum's index beyond: a policy of tomorrow",
-        "policy",
-        b"\x02" + long_bytes(len(Policy)),
-    ),
+    (f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
     ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
     ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
     ("1099511627776 items", "a block of 2^40 items: much memory", "replicas", b"\x02" + HUGE),
-    ("items", "a block of -2^40 items: much memory", "replicas", _block(-(2**40))),
     ("bytes; 5 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
     ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
-    (
-        "size says",
-        "a block of wrong size: read in two ways",
-        "replicas",
-        b"\x02\x01\x02" + bytes(3),
-    ),
+    ("size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
     ("", "a block that never ends: the end is missing", "replicas", b"\x02\x02\x00\x02\x06"),
 ]
 
@@ -323,15 +267,13 @@ _BODIES: Final = [
         C.UNDECODABLE,
         "int is 9223372036854775807",
         "a band of 64 bits: no int",
-        rebalance(band_percent=b"\x02" + _MOST),
+        message("rebalance", band_percent=b"\x02" + _MOST),
     ),
     *(_dead(letter, says, name, value) for letter, says, name, value in _LIMITS),
 ]
 
 _TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
     ("with a slash: the key of its map would name another cluster", "a/b"),
-    ("with NUL: C libraries stop there", "a\x00b"),
-    ("with a line feed: an anchor of a regular expression lets it pass", "t\n"),
     ("with an escape sequence: it clears the terminal of who reads the log", "\x1b[2J"),
     ("of 250 characters: one more than a name may have", "t" * 250),
     ("of 60,000 characters: the dead letter must not quote it whole", "t" * 60_000),
@@ -339,8 +281,6 @@ _TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
 ]
 _CLUSTER_NAMES: Final[list[tuple[Any, ...]]] = [
     ("with a slash: its key would be that of a topic", "c/t"),
-    ("with NUL: C libraries stop there", "c\x00"),
-    ("of 250 characters: one more than a name may have", "c" * 250),
     ("without a name: nothing to answer under", ""),
 ]
 _NAMES: Final = [
@@ -369,8 +309,9 @@ def _ends(field: str, code: Code, numbers: Iterable[int], **changed: bytes) -> I
     """Numbers at the ends of a field, refused; `changed` holds what precedes them in a union."""
     for number in numbers:
         raw = changed.get(field, b"") + long_bytes(number)
-        make = _ignored if field in _JOIN else _unbalanced if field in _REBALANCE else _rejected
-        yield make(f"{field} of {number:,}: an end of its type", code, **(changed | {field: raw}))
+        kind = next(kind for kind, (_, fields) in _ORIGINALS.items() if field in fields)
+        name = f"{field} of {number:,}: an end of its type"
+        yield _refused(kind, name, code, **(changed | {field: raw}))
 
 
 _LAST: Final = b"\x02" + long_bytes(2**31 - 1)
@@ -399,22 +340,18 @@ _NINE: Final = [(f"r{number}", 1) for number in range(9)]
 _BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
     ("of -1: below 0", _amounts(("disk_bytes", -1))),
     ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
-    ("of 2^63 - 1: twice as much is negative", _amounts(("disk_bytes", 2**63 - 1))),
     ("of nine resources: one too many", _amounts(*_NINE)),
     ("without a name: nothing identifies it", _amounts(("", 1))),
-    ("with an escape sequence: it clears the terminal of who reads", _amounts(("\x1b[2J", 1))),
     ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
 ]
 _BAD_TAINTS: Final[list[tuple[str, list[bytes]]]] = [
     ("of 17: one too many", [_taint(f"k{number}") for number in range(17)]),
     ("without a key: nothing to tolerate", [_taint("")]),
-    ("with a key of 60,000 characters: it is kept with the SPU", [_taint("k" * 60_000)]),
     ("twice with one effect: which value holds", [_taint("k", "a"), _taint("k", "b")]),
 ]
 _BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
     ("a selector of 60,000 conditions: no end", "require", [text_bytes("a," * 30_000 + "a")]),
     ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
-    ("at most 0 of a list: none fits", "spread", [text_bytes("a") + b"\x02\x00\x00"]),
     ("at least 2, at most 1: none fits", "spread", [text_bytes("a") + b"\x02\x02\x02\x04"]),
     ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00\x00"] * 2),
     ("a topic that is not there: of tomorrow", "together_with", [text_bytes("u")]),
@@ -443,9 +380,9 @@ _NUMBERS: Final = [
         _ignored(f"resources {what}", Code.INVALID_RESOURCES, resources=raw)
         for what, raw in _BAD_AMOUNTS
     ),
-    *(_rejected(f"a demand {what}", Code.INVALID_DEMAND, demand=raw) for what, raw in _BAD_AMOUNTS),
     *(
-        _rejected(f"a leader's demand {what}", Code.INVALID_DEMAND, leader_demand=raw)
+        _rejected(f"{name} {what}", Code.INVALID_DEMAND, **{name: raw})
+        for name in ("demand", "leader_demand")
         for what, raw in _BAD_AMOUNTS
     ),
     _rejected(
@@ -547,24 +484,14 @@ _DEEP: Final = 10_000
 
 
 def _half_a_million_names() -> bytes:
-    """An object of them, the last one twice."""
     names = (*range(500_000), 499_999)
     return b"{" + b",".join(b'"%x":0' % name for name in names) + b"}"
 
 
 _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
-    (
-        "longer than 8388608 bytes",
-        "10 MB: memory for all of it",
-        lambda: _with(b'"x":"' + b"x" * 10_000_000 + b'"'),
-    ),
+    ("longer than 8388608 bytes", "10 MB: memory for all of it", lambda: b" " * 10_000_000),
     ("given more than once", "half a million names: quadratic if compared", _half_a_million_names),
     ("nested too deeply", "lists 10,000 deep: the stack ends", lambda: b"[" * _DEEP + b"]" * _DEEP),
-    (
-        "nested",
-        "replicas 900 deep: it is read",
-        lambda: _with(b'"replicas":' + b"[" * 900 + b"]" * 900),
-    ),
     ("half a surrogate pair is none", "half a pair: no UTF-8", lambda: _line(event_id="\ud800")),
     ("byte order mark", "a byte order mark: editors put it", lambda: b"\xef\xbb\xbf" + _line()),
     ("UTF-8", "no UTF-8: Latin-1", lambda: _line()[:-3] + b'\xe9"}'),
@@ -572,52 +499,28 @@ _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
     (r"\u001b[2J", "an escape sequence: it clears a terminal", lambda: _line(policy="\x1b[2J")),
     ("unknown field", "an unknown field of 64 KiB: not quoted", lambda: _line(**{"x" * 65_536: 1})),
 ]
-_BROKEN_MEMBERS: Final[list[tuple[Any, ...]]] = [
-    ('field "topic" is given more than once', "a name twice: two topics", b'"topic":"u"'),
-    ("too many digits", "5,000 digits: Python refuses", b'"partitions":1' + b"0" * 5_000),
-    ("found NaN", "NaN: no JSON", b'"start_index":NaN'),
-    ("found 1e999", "1e999: an infinite float", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
-    (
-        "expected a list of texts",
-        "a text for rules: its letters",
-        b'"constraints":{"require":"ab"}',
-    ),
-    (
-        "half a surrogate pair",
-        "half a pair in a rule: no UTF-8",
-        rb'"constraints":{"forbid":["\ud800"]}',
-    ),
-    (
-        "constraints.prefer[0].weight is true",
-        "true for a weight: an int to Python",
-        b'"constraints":{"prefer":[{"select":"a","weight":true}]}',
-    ),
-    ("partitions is true", "true for 1: a bool is an int to Python", b'"partitions":true'),
-    ("2.0", "2.0 for 2: no whole number", b'"partitions":2.0'),
-]
-_ANSWERED: Final[list[tuple[Any, ...]]] = [
-    (
-        Code.INVALID_PARTITIONS,
-        "8 MiB of lists: much memory",
-        b'"replicas":[' + b"[]," * 2_700_000 + b"[]]",
-    ),
-    (Code.INVALID_PARTITIONS, "4,000 digits: an integer", b'"partitions":1' + b"0" * 4_000),
-    (
-        Code.INVALID_CONSTRAINTS,
-        "10,000 rules: much work",
-        b'"constraints":{"require":[' + b'"a",' * 10_000 + b'"a"]}',
-    ),
-    (Code.MANUAL_INVALID_SPU, "true for SPU 1: an int", b'"replicas":[{"id":0,"replicas":[true]}]'),
+_RULES_OF_10_000: Final = b'"constraints":{"require":[' + b'"a",' * 10_000 + b'"a"]}'
+_TRUE_SPU: Final = b'"replicas":[{"id":0,"replicas":[true]}]'
+_LISTS_OF_8_MIB: Final = b'"replicas":[' + b"[]," * 2_700_000 + b"[]]"
+_MEMBERS: Final[list[tuple[str, Code | str, bytes]]] = [  # what it says, or the answer's code
+    ("a name twice: two topics", 'field "topic" is given more than once', b'"topic":"u"'),
+    ("5,000 digits: Python refuses", "too many digits", b'"partitions":1' + b"0" * 5_000),
+    ("NaN: no JSON", "found NaN", b'"start_index":NaN'),
+    ("1e999: an infinite float", "found 1e999", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
+    ("true for 1: a bool is an int to Python", "partitions is true", b'"partitions":true'),
+    ("2.0 for 2: no whole number", "2.0", b'"partitions":2.0'),
+    ("8 MiB of lists: much memory", Code.INVALID_PARTITIONS, _LISTS_OF_8_MIB),
+    ("4,000 digits: an integer", Code.INVALID_PARTITIONS, b'"partitions":1' + b"0" * 4_000),
+    ("10,000 rules: much work", Code.INVALID_CONSTRAINTS, _RULES_OF_10_000),
+    ("true for SPU 1: an int", Code.MANUAL_INVALID_SPU, _TRUE_SPU),
 ]
 LINES: Final = [
     *(Line(name=name, make=make, says=says) for says, name, make in _BROKEN_LINES),
     *(
-        Line(name=name, make=partial(_with, members), says=says)
-        for says, name, members in _BROKEN_MEMBERS
-    ),
-    *(
-        Line(name=name, make=partial(_with, members), answer=answer)
-        for answer, name, members in _ANSWERED
+        Line(name=name, make=partial(_with, members), answer=found)
+        if isinstance(found, Code)
+        else Line(name=name, make=partial(_with, members), says=found)
+        for name, found, members in _MEMBERS
     ),
 ]
 
@@ -625,8 +528,7 @@ LINES: Final = [
 # Files of manual lists, and settings.
 
 
-@dataclass(frozen=True, kw_only=True)
-class File:
+class File(NamedTuple):
     """A file in a folder of its own; `make` gives its path."""
 
     name: str
@@ -634,41 +536,15 @@ class File:
     says: str
 
 
-def _holding(content: bytes) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        path = folder / "poison"
-        path.write_bytes(content)
-        return path
-
-    return make
-
-
 def _pipe(folder: Path) -> Path:
     os.mkfifo(folder / "pipe")
     return folder / "pipe"
-
-
-def _socket(folder: Path) -> Path:
-    path = folder / "s"
-    with socket.socket(socket.AF_UNIX) as listener:
-        before = Path.cwd()
-        os.chdir(folder)  # A socket's path has at most 107 bytes.
-        try:
-            listener.bind("s")
-        finally:
-            os.chdir(before)
-    return path
 
 
 def _link(folder: Path) -> Path:
     (folder / "lists").write_text("[]", encoding="utf-8")
     (folder / "link").symlink_to("lists")
     return folder / "link"
-
-
-def _loop(folder: Path) -> Path:
-    (folder / "loop").symlink_to("loop")
-    return folder / "loop"
 
 
 def _sparse(size: int) -> Callable[[Path], Path]:
@@ -687,65 +563,48 @@ _NOT_REGULAR: Final = "is not a regular file"
 
 # Of any file that is read: no regular file, not to be read, too large.
 PLACES: Final = [
-    File(name=name, make=make, says=says)
-    for name, make, says in (
-        ("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
-        ("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
-        ("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
-        ("a terminal: it waits", lambda _: Path("/dev/ptmx"), _NOT_REGULAR),
-        ("a socket: not to be opened", _socket, "No such device"),
-        ("a link to itself: no end", _loop, ""),
-        ("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
-        ("a name of 5,000 characters: too many", lambda folder: folder / ("a" * 5_000), "too long"),
-        ("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
-        ("a bad disk: it fails midway", lambda _: Path("/proc/self/mem"), "Input/output error"),
-        ("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
-    )
+    File("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
+    File("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
+    File("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
+    File("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
+    File("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
+    File("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
 ]
+
+
+def _holding(name: str, content: bytes, says: str) -> File:
+    def make(folder: Path) -> Path:
+        (folder / "poison").write_bytes(content)
+        return folder / "poison"
+
+    return File(name, make, says)
+
 
 FILES: Final = [
     *PLACES,
-    File(name="a link: the file may be another's", make=_link, says="is a symbolic link"),
-    File(
-        name="8 MiB and a byte: the limit",
-        make=_sparse(MANUAL_FILE_SIZE_MAX + 1),
-        says="has more than 8388608 bytes",
+    File("a link: the file may be another's", _link, "is a symbolic link"),
+    File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
+    _holding("an empty file: written by nobody", b"", "no JSON at line 1, column 1"),
+    _holding("two values: joined files", _LISTS * 2, "Extra data"),
+    _holding("another object: neither form", b'{"lists":[]}', "is neither form"),
+    _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
+    _holding(
+        "replicas 900 deep: read, it ends the stack of whoever quotes it",
+        b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
+        "nested too deeply",
     ),
-    *(
-        File(name=f"{name}: {why}", make=_holding(content), says=says)
-        for name, why, content, says in (
-            ("an empty file", "written by nobody", b"", "no JSON at line 1, column 1"),
-            ("two values", "joined files", _LISTS * 2, "Extra data"),
-            ("another object", "neither form", b'{"lists":[]}', "is neither form"),
-            ("deep lists", "the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
-            ("lists 900 deep", "it is read", b"[" * 900 + b"]" * 900, "nested too deeply"),
-            (
-                "replicas 900 deep",
-                "it is read, and ends the stack of whoever quotes it",
-                b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
-                "nested too deeply",
-            ),
-            ("a name twice", "two lists", b'[{"id":0,"replicas":[0],"id":1}]', "more than once"),
-            ("NaN", "no JSON", b'[{"id":NaN,"replicas":[0]}]', "found NaN"),
-            ("5,000 digits", "no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
-            ("UTF-16", "Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
-            ("a surrogate in UTF-8", "no UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
-        )
-    ),
+    _holding("5,000 digits: no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
+    _holding("UTF-16: Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
+    _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
 ]
 
 SETTINGS: Final = [
     *PLACES,
-    *(
-        File(name=f"{name}: {why}", make=_holding(content), says=says)
-        for name, why, content, says in (
-            ("deep lists", "the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
-            ("5,000 digits", "no int", b"shards = 1" + b"0" * 5_000, "digits"),
-            ("nan", "no number", b"shards = nan", "shards in"),
-            ("a name twice", "two values", b"shards = 1\nshards = 2", "expected TOML"),
-            ("an unknown name", "misspelt", b"shard = 1", "a name in"),
-            ("an escape sequence", "it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),
-            ("100 kB", "another file", b"#" * 100_000, "has more than 65536 bytes"),
-        )
-    ),
+    _holding("deep lists: the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
+    _holding("5,000 digits: no int", b"shards = 1" + b"0" * 5_000, "digits"),
+    _holding("nan: no number", b"shards = nan", "shards in"),
+    _holding("a name twice: two values", b"shards = 1\nshards = 2", "expected TOML"),
+    _holding("an unknown name: misspelt", b"shard = 1", "a name in"),
+    _holding("an escape sequence: it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),
+    _holding("100 kB: another file", b"#" * 100_000, "has more than 65536 bytes"),
 ]

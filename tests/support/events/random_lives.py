@@ -19,28 +19,9 @@ from spu_assigner.core.base.constraints import (
     TaintEffect,
     Toleration,
 )
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    LeaveMode,
-    OnShortage,
-    Policy,
-    SpuCordon,
-    SpuDemote,
-    SpuJoined,
-    SpuLeft,
-    SpuUncordon,
-    SpuUndemote,
-    TopicAdopted,
-    TopicConstraints,
-    TopicCreate,
-    TopicDelete,
-    TopicDemand,
-    TopicGrow,
-    TopicRelease,
-    TopicReplication,
-)
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, TopicAdopted
 from spu_assigner.schemas.json_lines.lines import event_to_json
+from support.events.builders import Events
 
 CLUSTER: Final = "c1"
 # The oracle places these.
@@ -65,7 +46,6 @@ class Life:
     memory: int  # event ids that the cluster remembers
 
     def with_events(self, events: tuple[Event, ...]) -> Life:
-        """The same life with other events."""
         return replace(self, events=events)
 
 
@@ -83,6 +63,7 @@ class _Author:
     def __init__(self, seed: int, *, modelled: bool) -> None:
         self.random = random = Random(seed)
         self.modelled = modelled
+        self.build = Events(CLUSTER)
         self.spu_ids = random.sample(range(12), random.randint(2, 7))
         self.racks: list[str | None] = random.choice(
             [[None], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"], [None, "a", "b"]]
@@ -116,10 +97,7 @@ class _Author:
                 kind = self.measures.choice("mma")  # what a topic needs, as measured
             if kind == "g" and self.rules and self.rules.random() < 0.5:
                 kind = "l"  # what it demands of its SPUs
-            if kind == "r":
-                events.append(random.choice(events))
-            else:
-                events.append(self.event(kind, {"event_id": f"e{number}", "cluster_id": CLUSTER}))
+            events.append(random.choice(events) if kind == "r" else self.event(kind, f"e{number}"))
         crashes = random.sample(range(len(events)), random.randint(0, 2))
         return Life(
             seed=seed,
@@ -135,15 +113,7 @@ class _Author:
         early = random.randint(1, len(self.spu_ids))
         kinds = "j" * early + "n" * random.randint(3, 6) + "j" * (len(self.spu_ids) - early)
         kinds += "".join(random.choice("uukaldj") for _ in range(random.randint(0, 3))) + "bb"
-        events: list[Event] = []
-        for number, kind in enumerate(kinds):
-            common = {"event_id": f"e{number}", "cluster_id": CLUSTER}
-            if kind == "n":
-                events.append(self.create_ruled(common))
-            elif kind == "b":
-                events.append(ClusterRebalance(**common, max_moves=random.choice([1, 3, 100, 100])))
-            else:
-                events.append(self.event(kind, common))
+        events = [self.ruled_event(kind, f"e{number}") for number, kind in enumerate(kinds)]
         return Life(
             seed=seed,
             events=tuple(events),
@@ -152,80 +122,80 @@ class _Author:
             memory=256,
         )
 
-    def create_ruled(self, common: dict[str, Any]) -> TopicCreate:
-        topic, random = self.random.choice(self.topics), self.random
+    def ruled_event(self, kind: str, event_id: str) -> Event:
+        random = self.random
+        if kind == "b":
+            return self.build.rebalance(random.choice([1, 3, 100, 100]), event_id=event_id)
+        if kind != "n":
+            return self.event(kind, event_id)
+        topic = random.choice(self.topics)
         self.asked.setdefault(topic, 1)
-        return TopicCreate(
-            **common,
-            topic=topic,
-            partitions=random.randint(2, 8),
-            replication_factor=random.choice([1, 2, 2, 3]),
+        return self.build.create(
+            topic,
+            random.randint(2, 8),
+            random.choice([1, 2, 2, 3]),
             policy=Policy.BALANCED,
             ignore_rack=random.random() < 0.2,
             demand=self.amounts(1, 6),
             constraints=self.constraints(),
+            event_id=event_id,
         )
 
-    def event(self, kind: str, common: dict[str, Any]) -> Event:
+    def event(self, kind: str, event_id: str) -> Event:
+        build, random, given = self.build, self.random, {"event_id": event_id}
         match kind:
             case "j":
-                return self.join(common, self.one_of(self.left, self.spu_ids))
+                return self.join(self.one_of(self.left, self.spu_ids), **given)
             case "u":
-                return self.join(common, self.one_of(self.joined, self.spu_ids))
+                return self.join(self.one_of(self.joined, self.spu_ids), **given)
             case "o":
-                return self.leave(common, LeaveMode.OFFLINE)
+                return self.leave(LeaveMode.OFFLINE, **given)
             case "x":
-                return self.leave(common, LeaveMode.DECOMMISSION)
+                return self.leave(LeaveMode.DECOMMISSION, **given)
             case "k":
-                kind = self.random.choice([SpuCordon, SpuUncordon, SpuDemote, SpuUndemote])
-                return kind(**common, spu_id=self.one_of(self.joined, self.spu_ids))
-            case "d":
-                topic = self.one_of(list(self.asked), self.topics)
-                self.asked.pop(topic, None)
-                is_release = common["event_id"][-1] in "369"  # Nothing is drawn for it.
-                return (TopicRelease if is_release else TopicDelete)(**common, topic=topic)
-            case "g":
-                topic = self.one_of(list(self.asked), self.topics)
-                partitions = self.asked.get(topic, 0) + self.random.randint(0, 3)
-                self.asked[topic] = max(partitions, 1)
-                return TopicGrow(**common, topic=topic, partitions=partitions)
+                made = random.choice([build.cordon, build.uncordon, build.demote, build.undemote])
+                return made(self.one_of(self.joined, self.spu_ids), **given)
             case "a":
-                return self.adopt(common)
-            case "m":
-                topic = self.one_of(list(self.asked), self.topics)
-                return TopicDemand(**common, topic=topic, demand=self.amounts(1, 6) or {})
-            case "l":
-                topic = self.one_of(list(self.asked), self.topics)
-                rules = self.constraints() or Constraints()
-                return TopicConstraints(**common, topic=topic, constraints=rules)
-            case "f":
-                topic = self.one_of(list(self.asked), self.topics)
-                factor = self.random.choice([0, 1, 1, 2, 2, 3, 4])
-                return TopicReplication(**common, topic=topic, replication_factor=factor)
+                return self.adopt(**given)
             case "b" if not self.modelled:
-                max_moves = self.random.choice([-1, 0, 1, 2, 5, 100, 100])
-                return ClusterRebalance(**common, max_moves=max_moves)
-        return self.create(common)
+                return build.rebalance(random.choice([-1, 0, 1, 2, 5, 100, 100]), **given)
+            case "b" | "c":
+                return self.create(**given)
+        topic = self.one_of(list(self.asked), self.topics)
+        match kind:
+            case "d":
+                self.asked.pop(topic, None)
+                is_release = event_id[-1] in "369"  # Nothing is drawn for it.
+                return (build.release if is_release else build.delete)(topic, **given)
+            case "g":
+                partitions = self.asked.get(topic, 0) + random.randint(0, 3)
+                self.asked[topic] = max(partitions, 1)
+                return build.grow(topic, partitions, **given)
+            case "m":
+                return build.demand(topic, demand=self.amounts(1, 6) or {}, **given)
+            case "l":
+                rules = self.constraints() or Constraints()
+                return build.constraints(topic, rules, **given)
+        return build.replication(topic, random.choice([0, 1, 1, 2, 2, 3, 4]), **given)
 
     def one_of(self, named: list[Any], others: list[Any]) -> Any:
         return self.random.choice(named if named and self.random.random() < 0.85 else others)
 
-    def join(self, common: dict[str, Any], spu_id: int) -> SpuJoined:
+    def join(self, spu_id: int, **given: Any) -> Event:
         if spu_id in self.left:
             self.left.remove(spu_id)
         if spu_id not in self.joined:
             self.joined.append(spu_id)
-        return SpuJoined(
-            **common,
-            spu_id=spu_id,
-            rack=self.random.choice(self.racks),
-            cores=self.random.randint(1, 3),
-            capacity=self.random.randint(0, self.capacity_max)
-            if self.random.random() < 0.9
-            else None,
+        random = self.random
+        return self.build.join(
+            spu_id,
+            rack=random.choice(self.racks),
+            cores=random.randint(1, 3),
+            capacity=random.randint(0, self.capacity_max) if random.random() < 0.9 else None,
             resources=self.amounts(0, 60),
             labels=self.labels(),
             taints=self.taints(),
+            **given,
         )
 
     def labels(self) -> dict[str, str] | None:
@@ -271,70 +241,65 @@ class _Author:
         named = random.sample(self.resources, random.randint(0, 2))
         return {name: random.randint(least, most) for name in named} or None
 
-    def leave(self, common: dict[str, Any], mode: LeaveMode) -> SpuLeft:
+    def leave(self, mode: LeaveMode, **given: Any) -> Event:
         spu_id = self.one_of(self.joined, self.spu_ids)
         if spu_id in self.joined:
             self.joined.remove(spu_id)
             self.left.append(spu_id)
-        return SpuLeft(**common, spu_id=spu_id, mode=mode)
+        return self.build.leave(spu_id, mode=mode, **given)
 
-    def adopt(self, common: dict[str, Any]) -> TopicAdopted:
+    def adopt(self, **given: Any) -> Event:
         random = self.random
         topic = random.choice(self.topics)
         demand = self.amounts(0, 8, self.measures)
         if self.resources and topic in self.adopted and self.measures.random() < 0.5:
-            return replace(self.adopted[topic], **common, demand=demand)
+            return replace(self.adopted[topic], demand=demand, **given)
         named = self.joined if self.joined and random.random() < 0.85 else self.spu_ids
         rows = [
             tuple(random.sample(named, min(random.randint(1, 4), len(named))))
             for _ in range(random.randint(1, 4))
         ]
         self.asked[topic] = len(rows)
-        self.adopted[topic] = TopicAdopted(
-            **common,
-            topic=topic,
-            replicas=tuple(rows),
+        self.adopted[topic] = self.build.adopt(
+            topic,
+            *rows,
             policy=random.choice([None, None, *self.policies, Policy.MANUAL]),
             pinned=random.random() < 0.2,
             demand=demand,
+            **given,
         )
         return self.adopted[topic]
 
-    def create(self, common: dict[str, Any]) -> TopicCreate:
+    def create(self, **given: Any) -> Event:
         random = self.random
-        fields = {
-            "topic": random.choice(self.topics),
-            "validate_only": random.random() < 0.05,
-            "on_shortage": OnShortage.WAIT
-            if random.random() < self.wait_share
-            else OnShortage.REJECT,
-        }
+        topic = random.choice(self.topics)
+        given["validate_only"] = random.random() < 0.05
+        waits = random.random() < self.wait_share
+        given["on_shortage"] = OnShortage.WAIT if waits else OnShortage.REJECT
         if random.random() < 0.15:
             width = min(random.randint(1, 3), len(self.spu_ids))
             rows = [random.sample(self.spu_ids, width) for _ in range(random.randint(1, 4))]
-            replicas = [{"id": number, "replicas": row} for number, row in enumerate(rows)]
-            return TopicCreate(**common, **fields, replicas=replicas)
+            return self.build.manual(topic, *rows, **given)
         policy = random.choice([None, *self.policies, *self.policies])
         partitions = random.randint(1, 5)
-        self.asked.setdefault(fields["topic"], partitions)
+        self.asked.setdefault(topic, partitions)
         if policy in (Policy.FLUVIO, Policy.KAFKA) and random.random() < 0.1:
-            fields["start_index"] = random.randint(0, 20)
+            given["start_index"] = random.randint(0, 20)
             if policy is Policy.KAFKA and random.random() < 0.5:
-                fields["shift"] = random.randint(0, 9)
-        return TopicCreate(
-            **common,
-            **fields,
-            partitions=partitions,
-            replication_factor=random.choice([1, 2, 2, 3, 3, 4]),
+                given["shift"] = random.randint(0, 9)
+        return self.build.create(
+            topic,
+            partitions,
+            random.choice([1, 2, 2, 3, 3, 4]),
             policy=policy,
             ignore_rack=random.random() < 0.2,
             demand=self.amounts(0, 8),
             leader_demand=self.amounts(0, 8) if self.resources and random.random() < 0.3 else None,
             constraints=self.constraints(),
+            **given,
         )
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """The event as `spu-assigner simulate` reads it."""
     members: dict[str, Any] = json.loads(event_to_json(event))
     return members

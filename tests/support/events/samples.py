@@ -53,7 +53,6 @@ RING = RingEvent(
 
 
 def encode(value: Any, wire: Wire = Wire.CONFLUENT) -> bytes:
-    """The message of an event or a record."""
     write = encode_event if type_name_of(value) in EVENT_KINDS else encode_record
     return write(value, wire=wire)
 

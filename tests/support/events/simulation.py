@@ -14,7 +14,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`
 
-from spu_assigner.core.base.events import Event
+from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
 from spu_assigner.core.base.records import (
     ChainEntry,
@@ -35,10 +35,13 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Waiting,
 )
+from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state import memory as state_module
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.schemas.json_lines.lines import answer_to_json
 from support.events.random_lives import CLUSTER, Life, as_json, life_of
+from support.model.oracle import Oracle
 from support.model.pictures import picture
 from support.model.shadow import Shadow, ViolationError, is_remembered
 
@@ -52,11 +55,7 @@ Published = dict[tuple[str, str], Any]
 
 
 def simulate(life: Life, *, digests: bool = False) -> bytes:
-    """Live this life; returns a digest of all its records and of its state, if asked to.
-
-    Raises:
-        ViolationError: something does not hold; whatever else the core raises.
-    """
+    """Live this life; returns a digest of all its records and of its state, if asked to."""
     remembered = EVENT_IDS_REMEMBERED
     setattr(state_module, "EVENT_IDS_REMEMBERED", life.memory)  # noqa: B010 — a short life forgets
     try:
@@ -96,6 +95,25 @@ def _live(life: Life, *, digests: bool) -> bytes:
     if not digests:
         return b""
     return hashlib.blake2b(repr((history, picture(state))).encode(), digest_size=16).digest()
+
+
+def difference(events: Iterable[Event], default_policy: Policy) -> str | None:
+    """Where the core first answers otherwise than the oracle; None: nowhere."""
+    state, oracle = ClusterState(CLUSTER), Oracle(default_policy.value)
+    for number, event in enumerate(events):
+        found = [
+            json.loads(answer_to_json(each))
+            for each in answers(step(state, event, default_policy=default_policy))
+        ]
+        for line in found:  # Of messages the oracle says nothing.
+            if line["type"] == "ring_event":
+                line.pop("message", None)
+            elif "message" in line:
+                line["message"] = None
+        asked = as_json(event)
+        if found != (expected := oracle.apply(asked)):
+            return f"event {number}, {asked}: {found}, expected {expected}"
+    return None
 
 
 def publish(published: Published, state: ClusterState) -> None:
@@ -183,7 +201,6 @@ def digest_of(first: int, count: int) -> str:
 
 
 def first_fault(first: int, count: int) -> tuple[int, str] | None:
-    """The first of these seeds whose life fails, and why."""
     for seed in range(first, first + count):
         fault = fault_of(life_of(seed))
         if fault is not None:
@@ -208,7 +225,6 @@ def minimised(life: Life) -> Life:
 
 
 def _kind(fault: str | None) -> str:
-    """A fault without the numbers and names in it."""
     return re.sub(r"\[.*?\]|\{.*?\}|'.*?'|set\(\)|t?\d+", "…", fault or "")[:80]
 
 

@@ -18,9 +18,18 @@ KINDS: dict[str, EventKind] = {SPU_EVENTS: "spu", TOPIC_EVENTS: "topic"}
 class Story:
     """Events of several clusters in a random order, some twice, and between them what is none."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        clusters: int = CLUSTERS,
+        topics: int = 12,
+        partitions: int = 4,  # of the input topics
+        room: int = 40,  # of an SPU
+    ) -> None:
         self._random = random.Random(seed)
-        self._events = [Events(f"c{number}") for number in range(CLUSTERS)]
+        self._events = [Events(f"c{number}") for number in range(clusters)]
+        self._topics, self._partitions, self._room = topics, partitions, room
         self._sent: list[Outgoing] = []
         self.poison: dict[tuple[bytes | None, bytes | None], str] = {}  # key and value: the code
 
@@ -29,18 +38,19 @@ class Story:
         return [
             self._sending(number, event)
             for number, events in enumerate(self._events)
-            for event in events.racks({"a": [0, 1], "b": [2, 3]} if number % 2 else {}, capacity=40)
-            or events.joins(0, 1, 2, 3, capacity=40)
+            for event in events.racks(
+                {"a": [0, 1], "b": [2, 3]} if number % 2 else {}, capacity=self._room
+            )
+            or events.joins(0, 1, 2, 3, capacity=self._room)
         ]
 
     def part(self, count: int) -> list[Outgoing]:
-        """The next messages."""
         return [self._next() for _ in range(count)]
 
     def _next(self) -> Outgoing:
         draw = self._random
-        number = draw.randrange(CLUSTERS)
-        events, topic = self._events[number], f"t{draw.randrange(12)}"
+        number = draw.randrange(len(self._events))
+        events, topic = self._events[number], f"t{draw.randrange(self._topics)}"
         policy = draw.choice([None, *_POLICIES])
         match draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]:
             case "create":
@@ -56,10 +66,11 @@ class Story:
             case "rebalance":
                 event = events.rebalance(draw.randint(0, 20))
             case "delete":
-                event = events.delete(topic)
+                event = draw.choice([events.delete, events.delete, events.release])(topic)
             case "join":
                 rack = draw.choice(["a", "b", "c"]) if number % 2 else None
-                event = events.join(draw.randrange(8), rack=rack, capacity=draw.randint(5, 60))
+                slots = draw.randint(self._room // 8, 3 * self._room // 2)
+                event = events.join(draw.randrange(8), rack=rack, capacity=slots)
             case "leave":
                 event = events.leave(draw.randrange(8), mode=draw.choice(list(LeaveMode)))
             case "again" if self._sent:
@@ -70,7 +81,7 @@ class Story:
 
     def _sending(self, number: int, event: Event) -> Outgoing:
         # One in three clusters has producers that choose partitions by other rules than the key.
-        partition = self._random.randrange(4) if number % 3 == 2 else None
+        partition = self._random.randrange(self._partitions) if number % 3 == 2 else None
         self._sent.append(Outgoing.of_event(event, partition))
         if len(self._sent) > 2 * REPEATABLE:
             del self._sent[:REPEATABLE]

@@ -6,24 +6,19 @@ Independent of the product: it parses selectors by itself and knows no table, tr
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
-from spu_assigner.core.base.events import Event, Policy, SpuId
-from spu_assigner.core.base.records import Record, ReplicaMap, TopicStatus
-from spu_assigner.core.decision.machine import step
+from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.records import ReplicaMap, SpuChanged, TopicStatus
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.json_lines.lines import event_from_json
-from support.events.builders import Events
 from support.events.constrained_cases import ConstrainedCase, List
+from support.events.one_cluster import OneCluster, the_status
 
 
 class Oracle:
-    """What a case permits."""
-
     def __init__(
         self, case: ConstrainedCase, demanded: Mapping[str, Collection[str]] | None = None
     ) -> None:
@@ -46,19 +41,13 @@ class Oracle:
         ]
 
     def is_possible(self) -> bool:
-        """Whether the request can be met."""
         return next(self._ways(), None) is not None
 
     def best_score(self) -> tuple[int, ...]:
         """Of one list, where all SPUs have room."""
         return min(map(self.score, self.lists))
 
-    def least_scores(self) -> tuple[int, ...]:
-        """The least that the scores of the lists of any way to meet it come to together."""
-        return min(tuple(map(sum, zip(*map(self.score, way), strict=True))) for way in self._ways())
-
     def is_valid(self, rows: Sequence[Sequence[int]]) -> bool:
-        """Whether the rows hold every hard rule, leaders included, and have room."""
         held = Counter(spu_id for row in rows for spu_id in row)
         return all(held[i] <= self._free[i] for i in held) and all(
             tuple(sorted(row)) in self.lists and self.may_lead(row[0]) for row in rows
@@ -91,13 +80,6 @@ class Oracle:
             if holds(each["select"], self._labels[spu_id])
         )
 
-    def free(self, spu_id: int) -> int:
-        return self._free[spu_id]
-
-    @property
-    def spu_ids(self) -> list[int]:
-        return sorted(self._spus)
-
     def rank(self, spu_id: int) -> int:
         """Of a leader."""
         selectors = self._rules.get("leaders", ())
@@ -127,7 +109,6 @@ class Oracle:
         return self._free[spu_id] > 0 and self._is_permitted(spu_id)
 
     def least(self) -> dict[str, int]:
-        """Of each label that has one its minimum."""
         levels = self._rules.get("spread", ())
         return {each["label"]: each["min"] for each in levels if "min" in each}
 
@@ -188,43 +169,18 @@ def holds(selector: str, labels: dict[str, str]) -> bool:
     return True
 
 
-def constraints_of(case: ConstrainedCase) -> Constraints:
-    """The constraints as an event has them."""
-    event = event_from_json(
-        json.dumps(
-            {
-                "type": "topic_constraints",
-                "event_id": "e",
-                "cluster_id": "c1",
-                "topic": "t",
-                "constraints": case.constraints,
-            }
-        )
-    )
-    constraints: Constraints = event.constraints  # type: ignore[union-attr]
-    return constraints
-
-
 def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus]:
-    """The lists that the core gives to the request of a case, and its status."""
-    state, events = ClusterState("c1"), Events(first=100)
-
-    def apply(event: Event) -> Sequence[Record]:
-        return step(state, event, default_policy=Policy.BALANCED)
-
-    for join in case.joins:
-        apply(join)
+    life = OneCluster(*case.joins, default=Policy.BALANCED)
     for name, row in case.others:
-        apply(events.adopt(name, list(row)))
-    constraints = constraints_of(case)
-    records = apply(events.create("t", case.partitions, case.replicas, constraints=constraints))
-    rows = [
-        each.replicas.tolist()
-        for each in records
-        if isinstance(each, ReplicaMap) and each.replicas is not None
-    ]
-    status = next(each for each in records if isinstance(each, TopicStatus))
-    return (rows[0] if rows else None), status
+        life.adopt(name, list(row))
+    status = the_status(
+        life.create("t", case.partitions, case.replicas, constraints=case.constraints)
+    )
+    return life.lists("t") if "t" in life.state.topics else None, status
+
+
+def labels_of(spu: SpuChanged) -> dict[str, str]:
+    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}
 
 
 def worsened(
@@ -232,11 +188,9 @@ def worsened(
     maps: Mapping[str, ReplicaMap],
     before: Mapping[str, Sequence[Sequence[int]]],
     after: Mapping[str, Sequence[Sequence[int]]],
-    labels: Mapping[int, Mapping[str, str]],
-    *,
-    followers: frozenset[int],
 ) -> Iterator[str]:
-    """What is worse after a rebalance; `followers` are SPUs that may be to lead nothing."""
+    labels = {int(spu_id): labels_of(spu) for spu_id, spu in state.spus.items()}
+    followers = frozenset(map(int, state.demoted))  # SPUs that may be to lead nothing
     held = [{name: _spus(lists) for name, lists in each.items()} for each in (before, after)]
     for name in sorted(before.keys() & maps.keys()):  # A create that waited may have come since.
         record = maps[name]
@@ -268,17 +222,11 @@ def worsened(
 
 
 def broken_levels(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[str]:
-    """The levels of `spread` that limit a list of a topic and do not hold."""
     rules = state.topics[name].constraints or Constraints()
     names_topics = bool(rules.apart_from or rules.together_with or state.apart_from.get(name))
     wanted = demanded(state, name, {})
     for level in rules.spread:
-        values = [
-            {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}.get(
-                level.label, ""
-            )
-            for spu in (state.spus[SpuId(spu_id)] for spu_id in row)
-        ]
+        values = [labels_of(state.spus[SpuId(spu_id)]).get(level.label, "") for spu_id in row]
         if level.max is not None and max(map(values.count, values)) > level.max:
             yield f"{name} has {row} on {values}, at most {level.max} allowed"
         for value in () if level.min is None or names_topics else wanted[level.label]:
@@ -298,7 +246,7 @@ def demanded(
     }
     found: dict[str, set[str]] = {level.label: set() for level in rules.spread}
     for spu_id, spu in state.spus.items():
-        labels = {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
+        labels = labels_of(spu)
         effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
         apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
         if (
@@ -312,68 +260,6 @@ def demanded(
             for label, values in found.items():
                 values.add(labels.get(label, ""))
     return found
-
-
-def permitted_lists(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[List]:
-    """What a rebalance may make of a list of a topic: all lists by which nothing is worse, itself
-    included. Of two topics that are to be apart both may take an SPU here."""
-    topic, spus = state.topics[name], state.spus
-    rules = topic.constraints or Constraints()
-    labels = {
-        int(i): {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(i)}
-        for i, spu in spus.items()
-    }
-    held = {other: _spus(each.replicas.lists().tolist()) for other, each in state.topics.items()}
-    apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
-    together = [other for other in rules.together_with if other in held]
-    beside = [
-        held[other]
-        for other in sorted(state.constrained)
-        if name in (state.topics[other].constraints or rules).together_with and other != name
-    ]
-
-    def is_closed(spu_id: int) -> bool:
-        spu = spus[SpuId(spu_id)]
-        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
-        return not spu.online or spu.cordoned or bool(effects - {TaintEffect.NO_LEADERS})
-
-    def may_take(spu_id: int) -> bool:
-        return (
-            not is_closed(spu_id)
-            and all(holds(each, labels[spu_id]) for each in rules.require)
-            and not any(holds(each, labels[spu_id]) for each in rules.forbid)
-            and not any(spu_id in held[other] for other in apart)
-            and all(spu_id in held[other] and spu_id in held[name] for other in together)
-        )
-
-    def barred(spu_id: int) -> bool:
-        spu = spus[SpuId(spu_id)]
-        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
-        return spu.demoted or TaintEffect.NO_LEADERS in effects
-
-    wanted = demanded(state, name, held)
-    takers = [spu_id for spu_id in labels if spu_id not in row and may_take(spu_id)]
-    ways = [
-        [spu_id]
-        if is_closed(spu_id) or any(spu_id in each for each in beside)
-        else [spu_id, *takers]
-        for spu_id in row
-    ]
-    racks = Counter(labels[spu_id]["rack"] for spu_id in row)
-    for now in itertools.product(*ways):
-        counts = Counter(labels[spu_id]["rack"] for spu_id in now)
-        if len(set(now)) < len(now) or any(
-            count > max(1, racks[rack]) for rack, count in counts.items()
-        ):
-            continue
-        if now[0] != row[0] and barred(now[0]) and not barred(row[0]):
-            continue
-        if name in state.constrained:
-            if any(_of_list(rules, row, now, labels, wanted, ignore_rack=topic.ignore_rack)):
-                continue
-            if _rank(rules, labels[now[0]]) > _rank(rules, labels[row[0]]):
-                continue
-        yield now
 
 
 def _of_list(

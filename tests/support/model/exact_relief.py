@@ -19,8 +19,6 @@ SECONDS_MAX: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What a replica takes of each resource, and its bytes."""
-
     follower: Mapping[str, int]
     leader: Mapping[str, int]
 
@@ -31,8 +29,6 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighted:
-    """A cluster all of whose topics may move."""
-
     racks: Sequence[int]  # of each SPU
     capacities: Sequence[Mapping[str, int]]  # of each SPU, slots too
     lists: Sequence[Sequence[int]]
@@ -42,35 +38,44 @@ class Weighted:
     def names(self) -> list[str]:
         return list(self.capacities[0])
 
-    def used(self, lists: Sequence[Sequence[int]] | None = None) -> list[Counter[str]]:
+    def used(self) -> list[Counter[str]]:
         used = [Counter[str]() for _ in self.racks]
-        for row, demand in zip(lists or self.lists, self.demands, strict=True):
+        for row, demand in zip(self.lists, self.demands, strict=True):
             for place, spu in enumerate(row):
                 used[spu].update(demand.follower if place else demand.leader)
         return used
 
-    def largest(self, lists: Sequence[Sequence[int]] | None = None) -> Fraction:
+    def largest(self) -> Fraction:
         """The largest dominant share."""
         return max(
             Fraction(used[name], has[name])
-            for used, has in zip(self.used(lists), self.capacities, strict=True)
+            for used, has in zip(self.used(), self.capacities, strict=True)
+            for name in self.names
+        )
+
+    def largest_replica(self) -> Fraction:
+        return max(
+            Fraction(
+                max(
+                    max(each.follower.get(name, 0), each.leader.get(name, 0))
+                    for each in self.demands
+                ),
+                max(has[name] for has in self.capacities),
+            )
             for name in self.names
         )
 
     def moved(self, lists: Sequence[Sequence[int]]) -> int:
-        """Bytes copied to come to these lists."""
         pairs = zip(self.lists, lists, self.demands, strict=True)
         return sum(len({*new} - {*old}) * demand.size for old, new, demand in pairs)
 
-    def least_level(self) -> float:
+    def least_level(self) -> Fraction:
         """The least that the largest dominant share can be, if replicas could be divided."""
-        programme = _Programme(self, is_whole=False)
-        return programme.least_level()
+        return Fraction(_Programme(self, is_whole=False).least_level()).limit_denominator(10**9)
 
     def least_bytes(self, bound: Fraction) -> int | None:
         """The fewest bytes to bring all shares down to a bound; None: that cannot be."""
-        programme = _Programme(self, is_whole=True)
-        return programme.least_bytes(bound)
+        return _Programme(self, is_whole=True).least_bytes(bound)
 
 
 class _Programme:

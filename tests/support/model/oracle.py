@@ -1,10 +1,9 @@
 """A slow and obvious model of the whole core, to hold the real one against.
 
-Written from the contract, apart from the core, in plain Python; it imports nothing of the product
-(ARCHITECTURE.md names the open points on which it follows the core). Everything is done the
-plainest way: one partition after the other, indexes as plain integers that are re-based at each
-change of the ring, a deep copy for what may have to be undone. Events and answers are the JSON
-objects of `spu-assigner simulate`; messages are always null.
+Written from the contract, apart from the core, in plain Python; it imports nothing of the product.
+Everything is done the plainest way: one partition after the other, indexes as plain integers that
+are re-based at each change of the ring, a deep copy for what may have to be undone. Events and
+answers are the JSON objects of `spu-assigner simulate`; messages are always null.
 
 Not modelled: where `balanced` places, what a rebalance moves, and what a single event can be
 rejected for by itself: numbers out of range, malformed lists, limits.
@@ -18,7 +17,6 @@ from typing import Any
 from support.model.plain_changes import change_lists, resized_lists
 from support.model.plain_cluster import (
     Cluster,
-    Index,
     Json,
     Refusal,
     Spu,
@@ -30,8 +28,6 @@ from support.model.plain_leaders import demoted_last, take_back
 from support.model.plain_repair import repair_topic, shortage
 from support.model.plain_requests import PARTITIONS_MAX, place, place_by_hand
 
-__all__ = ["Index", "Oracle"]
-
 REMEMBERED = 256
 CHANGES_REMEMBERED = 15
 PRODUCT_TOPICS = (
@@ -41,8 +37,6 @@ PRODUCT_TOPICS = (
 
 
 class Oracle:
-    """Answers events as the product should."""
-
     def __init__(self, default_policy: str = "fluvio") -> None:
         self.default_policy = default_policy
         self.clusters: dict[str, Cluster] = {}
@@ -56,7 +50,10 @@ class Oracle:
         cluster.seen = [*cluster.seen, cause][-REMEMBERED:]
         cluster.cause = cause
         talk = Talk(cluster, event, self.default_policy)
-        getattr(talk, event["type"])()
+        try:
+            getattr(talk, event["type"])()
+        except Refusal as refusal:
+            talk.say(event["topic"], "rejected", cause, code=refusal.args[0])
         after = self.clusters[name] = talk.cluster
         rings, after.ring_events = after.ring_events, []
         talk.maps.sort(key=lambda line: (line["topic"], line["revision"]))
@@ -162,7 +159,7 @@ class Talk:
         for name in names:
             topic = self.cluster.topics[name]
             topic.revision += 1
-            self._say_map(name, topic, self.event["event_id"])
+            self.say_map(name, topic, self.event["event_id"])
 
     def _decommission(self, spu_id: int, cause: str) -> None:
         cluster = self.cluster
@@ -179,13 +176,13 @@ class Talk:
         cluster = self.cluster
         if repair_topic(cluster, topic, only=only):
             topic.revision += 1
-            self._say_map(name, topic, cause)
+            self.say_map(name, topic, cause)
         code = shortage(cluster, topic)
         if code is not None:
             cluster.repairs[name] = cause
-            self._say(name, "waiting", cause, code=code)
+            self.say(name, "waiting", cause, code=code)
         elif name in cluster.repairs:
-            self._say(name, "assigned", cluster.repairs.pop(name))
+            self.say(name, "assigned", cluster.repairs.pop(name))
 
     def topic_create(self) -> None:
         event, name = self.event, self.event["topic"]
@@ -193,29 +190,26 @@ class Talk:
         if policy is None:
             policy = "manual" if event.get("replicas") is not None else self.default_policy
         before, is_trial = self.cluster, event.get("validate_only", False)
+        _check_reserved(name)
+        if name in before.topics or name in before.creates:
+            raise Refusal("TOPIC_EXISTS")
+        others = {other.replace(".", "_") for other in (*before.topics, *before.creates)}
+        if name.replace(".", "_") in others:
+            raise Refusal("TOPIC_COLLIDES")
         try:
-            if name.startswith("__") or name in PRODUCT_TOPICS:
-                raise Refusal("RESERVED_NAME")
-            if name in before.topics or name in before.creates:
-                raise Refusal("TOPIC_EXISTS")
-            if name.replace(".", "_") in {
-                other.replace(".", "_") for other in (*before.topics, *before.creates)
-            }:
-                raise Refusal("TOPIC_COLLIDES")
             after, topic = _created(before, event, policy)
         except Refusal as refusal:
             code = refusal.args[0]
             waits = policy != "manual" and event.get("on_shortage", "reject") == "wait"
-            if code in ("INSUFFICIENT_SPUS", "INSUFFICIENT_CAPACITY") and waits and not is_trial:
-                before.creates[name] = {**event, "policy": policy}
-                self._say(name, "waiting", event["event_id"], code=code)
-                return
-            self._say(name, "rejected", event["event_id"], code=code)
+            if not waits or is_trial or not code.startswith("INSUFFICIENT_"):
+                raise
+            before.creates[name] = {**event, "policy": policy}
+            self.say(name, "waiting", event["event_id"], code=code)
             return
         if is_trial:
-            self._say(name, "validated", event["event_id"], replicas=topic.replicas)
-            return
-        self._keep(after, name, topic, event["event_id"])
+            self.say(name, "validated", event["event_id"], replicas=topic.replicas)
+        else:
+            self._keep(after, name, topic, event["event_id"])
 
     def topic_delete(self) -> None:
         self._forget("deleted")
@@ -228,12 +222,10 @@ class Talk:
         cluster, name, cause = self.cluster, self.event["topic"], self.event["event_id"]
         if name in cluster.creates:
             del cluster.creates[name]
-            self._say(name, answer, cause)
+            self.say(name, answer, cause)
             return
-        if name not in cluster.topics:
-            self._say(name, "rejected", cause, code="TOPIC_UNKNOWN")
-            return
-        topic = cluster.topics.pop(name)
+        topic = _known(cluster, name)
+        del cluster.topics[name]
         cluster.repairs.pop(name, None)
         for ids in topic.replicas:
             for spu_id in ids:
@@ -246,32 +238,26 @@ class Talk:
         cluster.refresh()
         cluster.forget_the_gone()
         topic.revision += 1
-        self._say_map(name, topic, cause, is_gone=True)
-        self._say(name, answer, cause)
+        self.say_map(name, topic, cause, is_gone=True)
+        self.say(name, answer, cause)
         self._serve()
 
     def topic_grow(self) -> None:
         event, name, cause = self.event, self.event["topic"], self.event["event_id"]
         after = deepcopy(self.cluster)
-        try:
-            if name not in after.topics:
-                raise Refusal("TOPIC_UNKNOWN")
-            topic = after.topics[name]
-            if topic.policy == "manual":
-                raise Refusal("MANUAL_TOPIC")
-            if not len(topic.replicas) < event["partitions"] <= PARTITIONS_MAX:
-                raise Refusal("INVALID_PARTITIONS")
-            request = {
-                "topic": name,
-                "first_partition": len(topic.replicas),
-                "partitions": event["partitions"] - len(topic.replicas),
-                "replication_factor": topic.width,
-                "ignore_rack": topic.ignore_rack,
-            }
-            lists, cores = place(after, request, topic.policy)
-        except Refusal as refusal:
-            self._say(name, "rejected", cause, code=refusal.args[0])
-            return
+        topic = _known(after, name)
+        if topic.policy == "manual":
+            raise Refusal("MANUAL_TOPIC")
+        if not len(topic.replicas) < event["partitions"] <= PARTITIONS_MAX:
+            raise Refusal("INVALID_PARTITIONS")
+        request = {
+            "topic": name,
+            "first_partition": len(topic.replicas),
+            "partitions": event["partitions"] - len(topic.replicas),
+            "replication_factor": topic.width,
+            "ignore_rack": topic.ignore_rack,
+        }
+        lists, cores = place(after, request, topic.policy)
         topic.replicas += lists
         if topic.cores is not None:
             topic.cores += cores or []
@@ -283,14 +269,9 @@ class Talk:
     def topic_adopted(self) -> None:
         event, name, cause = self.event, self.event["topic"], self.event["event_id"]
         cluster, lists = self.cluster, [list(ids) for ids in event["replicas"]]
-        try:
-            if name.startswith("__") or name in PRODUCT_TOPICS:
-                raise Refusal("RESERVED_NAME")
-            if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
-                raise Refusal("MANUAL_UNKNOWN_SPU")
-        except Refusal as refusal:
-            self._say(name, "rejected", cause, code=refusal.args[0])
-            return
+        _check_reserved(name)
+        if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
+            raise Refusal("MANUAL_UNKNOWN_SPU")
         known, is_pinned = cluster.topics.get(name), event.get("pinned", False)
         policy = event.get("policy") or (self.default_policy if known is None else known.policy)
         if known is not None and (known.policy, known.is_pinned, known.replicas) == (
@@ -298,7 +279,7 @@ class Talk:
             is_pinned,
             lists,
         ):
-            self._say(name, "adopted", cause)
+            self.say(name, "adopted", cause)
             return
         topic = known
         if topic is None:
@@ -310,15 +291,15 @@ class Talk:
         topic.policy, topic.is_pinned, topic.revision = policy, is_pinned, topic.revision + 1
         topic.widths = [len(ids) for ids in lists]
         topic.width = max(topic.widths)
-        self._say_map(name, topic, cause)
-        self._say(name, "adopted", cause)
+        self.say_map(name, topic, cause)
+        self.say(name, "adopted", cause)
         waits = cluster.creates.pop(name, None)
         if waits is not None:
-            self._say(name, "rejected", waits["event_id"], code="TOPIC_EXISTS")
+            self.say(name, "rejected", waits["event_id"], code="TOPIC_EXISTS")
         if any(cluster.spus[spu_id].leaving for ids in lists for spu_id in ids):
             self._repair_lists(name, topic, cause)
         elif name in cluster.repairs:
-            self._say(name, "assigned", cluster.repairs.pop(name))
+            self.say(name, "assigned", cluster.repairs.pop(name))
         cluster.forget_the_gone()
         if frees:
             self._serve()
@@ -326,30 +307,24 @@ class Talk:
     def topic_replication(self) -> None:
         event, name, cause = self.event, self.event["topic"], self.event["event_id"]
         cluster, factor = self.cluster, event["replication_factor"]
-        try:
-            if name not in cluster.topics:
-                raise Refusal("TOPIC_UNKNOWN")
-            topic = cluster.topics[name]
-            if not 1 <= factor <= 32:
-                raise Refusal("INVALID_REPLICATION_FACTOR")
-            if topic.policy == "manual":
-                raise Refusal("MANUAL_TOPIC")
-            lists = topic.replicas
-            if set(topic.widths) != {factor}:
-                lists = resized_lists(cluster, topic, factor)
-        except Refusal as refusal:
-            self._say(name, "rejected", cause, code=refusal.args[0])
-            return
-        self._say(name, "assigned", cause)
+        topic = _known(cluster, name)
+        if not 1 <= factor <= 32:
+            raise Refusal("INVALID_REPLICATION_FACTOR")
+        if topic.policy == "manual":
+            raise Refusal("MANUAL_TOPIC")
+        lists = topic.replicas
+        if set(topic.widths) != {factor}:
+            lists = resized_lists(cluster, topic, factor)
+        self.say(name, "assigned", cause)
         if lists is topic.replicas:
             return
         frees = change_lists(cluster, topic, lists, policy=topic.policy)
         topic.changed_by.append(cause)
         topic.revision += 1
         topic.width, topic.widths = factor, [factor] * len(lists)
-        self._say_map(name, topic, cause)
+        self.say_map(name, topic, cause)
         if name in cluster.repairs and shortage(cluster, topic) is None:
-            self._say(name, "assigned", cluster.repairs.pop(name))
+            self.say(name, "assigned", cluster.repairs.pop(name))
         cluster.forget_the_gone()
         if frees:
             self._serve()
@@ -362,10 +337,10 @@ class Talk:
             topic = cluster.topics[name]
             if repair_topic(cluster, topic):
                 topic.revision += 1
-                self._say_map(name, topic, cause)
+                self.say_map(name, topic, cause)
             if shortage(cluster, topic) is None:
                 del cluster.repairs[name]
-                self._say(name, "assigned", cause)
+                self.say(name, "assigned", cause)
             cluster.forget_the_gone()
         for name, event in list(self.cluster.creates.items()):
             self.cluster.cause = event["event_id"]
@@ -380,10 +355,10 @@ class Talk:
         """Go on with the changed copy, and report the topic that is new in it."""
         self.cluster = after
         after.topics[name] = topic
-        self._say_map(name, topic, cause)
-        self._say(name, "assigned", cause)
+        self.say_map(name, topic, cause)
+        self.say(name, "assigned", cause)
 
-    def _say_map(self, name: str, topic: Topic, cause: str, *, is_gone: bool = False) -> None:
+    def say_map(self, name: str, topic: Topic, cause: str, *, is_gone: bool = False) -> None:
         line = {
             "type": "replica_map",
             "topic": name,
@@ -396,10 +371,21 @@ class Talk:
         }
         self.maps.append(line)
 
-    def _say(self, name: str, status: str, cause: str, **fields: Any) -> None:
+    def say(self, name: str, status: str, cause: str, **fields: Any) -> None:
         line = {"type": "topic_status", "topic": name, "status": status, "code": None}
         line |= {"message": None, "replicas": None, "cause": cause}
         self.statuses.append({**line, **fields})
+
+
+def _check_reserved(name: str) -> None:
+    if name.startswith("__") or name in PRODUCT_TOPICS:
+        raise Refusal("RESERVED_NAME")
+
+
+def _known(cluster: Cluster, name: str) -> Topic:
+    if name not in cluster.topics:
+        raise Refusal("TOPIC_UNKNOWN")
+    return cluster.topics[name]
 
 
 def _created(before: Cluster, event: Json, policy: str) -> tuple[Cluster, Topic]:

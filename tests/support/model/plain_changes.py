@@ -1,7 +1,4 @@
-"""How the oracle gives a living topic other lists: adopted ones, or longer and shorter ones.
-
-Imports nothing of the product, which is held against it.
-"""
+"""How the oracle gives a living topic other lists: adopted ones, or longer and shorter ones."""
 
 from __future__ import annotations
 
@@ -84,7 +81,6 @@ def _drop(spus: dict[int, Spu], ids: list[int], *, ignore_rack: bool) -> None:
     racks = ["" if ignore_rack else spus[i].rack or "" for i in ids]
 
     def place(spu_id: int) -> tuple[bool, bool, bool, int, int, int]:
-        """The less, the earlier it goes."""
         spu, is_follower = spus[spu_id], spu_id != ids[0]
         share = (spu.count << 32) // max(spu.capacity, 1)
         on_rack = racks[ids.index(spu_id)]

@@ -1,7 +1,4 @@
-"""What the oracle knows of a cluster: SPUs, topics, ring orders with integer indexes, what waits.
-
-Everything is recomputed the plainest way. Imports nothing of the product, which is held against it.
-"""
+"""What the oracle knows of a cluster: SPUs, topics, ring orders with their indexes, what waits."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ class Refusal(Exception):  # noqa: N818 — an answer, no failure
 
 @dataclass
 class Spu:
-    """What is known of one SPU."""
-
     rack: str | None
     capacity: int
     weights: list[int]
@@ -76,8 +71,6 @@ class Index:
 
 @dataclass
 class Topic:
-    """One living topic."""
-
     policy: str
     replicas: list[list[int]]
     cores: list[list[int]] | None
@@ -135,7 +128,6 @@ class Cluster:
         self.saturated = saturated
 
     def report(self, spu_id: int, change: str, code: str | None = None) -> None:
-        """What became of an SPU's place in the ring."""
         line = {"type": "ring_event", "spu_id": spu_id, "change": change, "code": code}
         self.ring_events.append({**line, "cause": self.cause})
 
@@ -165,11 +157,9 @@ class Cluster:
         return self.indexes[self.order_of(topic.policy, ignore_rack=topic.ignore_rack)].value
 
     def leaders(self) -> Counter[int]:
-        """How many lists each SPU leads."""
         return Counter(ids[0] for topic in self.topics.values() for ids in topic.replicas)
 
     def forget_the_gone(self) -> None:
-        """A leaving SPU that no list holds is forgotten."""
         for spu_id in [i for i, spu in self.spus.items() if spu.leaving and spu.count == 0]:
             del self.spus[spu_id]
 

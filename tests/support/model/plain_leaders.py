@@ -1,7 +1,4 @@
-"""How the oracle chooses who leads where a leader goes, or is not to lead.
-
-Imports nothing of the product, which is held against it.
-"""
+"""How the oracle chooses who leads where a leader goes, or is not to lead."""
 
 from __future__ import annotations
 
@@ -37,8 +34,6 @@ class Leads:
         self.lists = len(lists)
 
     def choose(self, ids: list[int]) -> int | None:
-        """Who of these leads best."""
-
         def worth(spu_id: int) -> tuple[bool, int, int]:
             own = self.of_topic[spu_id]
             capacity = max(self.cluster.spus[spu_id].capacity, 1)

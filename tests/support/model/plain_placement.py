@@ -1,7 +1,4 @@
-"""Orders and replica lists in the plainest words: one list at a time, straight from the contract.
-
-Imports nothing of the product, which is held against it.
-"""
+"""Orders and replica lists in the plainest words: one list at a time, as the contract says."""
 
 from __future__ import annotations
 
@@ -46,12 +43,10 @@ def fluvio_list(ring: list[int], *, index: int, replicas: int) -> list[int]:
 
 
 def fluvio_rack_list(sequence: list[int], *, index: int, replicas: int) -> list[int]:
-    """Fluvio with racks: the replica list at this chain index."""
     return [sequence[(index + r) % len(sequence)] for r in range(replicas)]
 
 
 def kafka_list(ring: list[int], *, first: int, shift: int, replicas: int) -> list[int]:
-    """Kafka without racks: the list of the leader at position `first`."""
     size = len(ring)
     chosen = [ring[first]]
     for j in range(replicas - 1):
@@ -62,7 +57,6 @@ def kafka_list(ring: list[int], *, first: int, shift: int, replicas: int) -> lis
 def kafka_rack_list(
     ring: list[int], racks: dict[int, str], *, first: int, shift: int, replicas: int
 ) -> list[int]:
-    """Kafka with racks: the list of the leader at position `first` of the alternated ring."""
     size = len(ring)
     all_racks = {racks[spu_id] for spu_id in ring}
     chosen = [ring[first]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 from math import ceil, floor, inf
@@ -28,8 +28,6 @@ Bands = dict[int, tuple[int, int]]  # lowest and highest good count of each onli
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """All that a plan depends on, in plain lists."""
-
     racks: dict[int, int]  # of every SPU
     capacities: dict[int, int]  # of the online ones
     topics: list[Topic]
@@ -79,28 +77,21 @@ class Cluster:
             for index, matrix in plan.changed.items()
         }
         topics = [changed.get(index, topic) for index, topic in enumerate(self.topics)]
-        return Cluster(
-            racks=self.racks, capacities=self.capacities, topics=topics, other=self.other
-        )
+        return replace(self, topics=topics)
 
     def moved(self, moves: list[ListMove]) -> Cluster:
-        """After these moves, made one by one."""
         topics = [[list(row) for row in topic] for topic in self.topics]
         for move in moves:
             row = topics[move.topic][move.partition]
             assert move.taken not in row
             row[row.index(move.gone)] = move.taken
-        return Cluster(
-            racks=self.racks, capacities=self.capacities, topics=topics, other=self.other
-        )
+        return replace(self, topics=topics)
 
-    def bands(self, *, of_leaders: bool = False) -> Bands:
+    def bands(self) -> Bands:
         """Lowest and highest good count of each online SPU, straight from the definition."""
         bands = {}
-        for spu, fair in (self.fair_leaders() if of_leaders else self.fair_replicas()).items():
-            highest = floor(fair + 1)
-            if not of_leaders:
-                highest = min(self.capacities[spu], highest)
+        for spu, fair in self.fair_replicas().items():
+            highest = min(self.capacities[spu], floor(fair + 1))
             bands[spu] = (min(highest, max(0, ceil(fair - 1))), highest)
         return bands
 
@@ -121,44 +112,18 @@ class Cluster:
             highest[spu] = max(least[spu], min(capacity, least[spu] + lists))
         return filled_up(self.capacities, least, highest, most)
 
-    def fair_leaders(self) -> dict[int, Fraction]:
-        """Each SPU leads at most what it holds."""
-        least = {spu: self.other.get(spu, 0) // 2 for spu in self.capacities}
-        highest = dict(least)
-        for row in (row for topic in self.topics for row in topic):
-            able = [spu for spu in row if spu in self.capacities]
-            if row[0] in self.capacities:
-                for spu in able:
-                    highest[spu] += 1
-                    least[spu] += len(able) == 1
-        total = int(self.loads().leaders.sum())
-        return filled_up(self.capacities, least, highest, {frozenset(self.capacities): total})
-
-    def outside(self, bands: Bands, *, of_leaders: bool = False) -> int:
+    def outside(self, bands: Bands) -> int:
         """The squared distances to these bands, of all SPUs."""
-        loads = self.loads()
-        counts = (loads.leaders if of_leaders else loads.replicas).tolist()
-        return sum(
-            penalty(count, bands[spu])
-            for spu, count in zip(loads.ids.tolist(), counts, strict=True)
-        )
-
-    def off(self, fair: Mapping[int, Fraction]) -> list[Fraction]:
-        """How far each online SPU is from these shares."""
-        loads = self.loads()
-        held = zip(loads.ids.tolist(), loads.replicas.tolist(), strict=True)
-        return [abs(count - fair[spu]) for spu, count in held]
+        counts = dict(zip(sorted(self.capacities), self.loads().replicas.tolist(), strict=True))
+        return sum(penalty(count, bands[spu]) for spu, count in counts.items())
 
     def rack_counts(self) -> list[int]:
-        """On how many racks each list is."""
         rows = (row for topic in self.topics for row in topic)
         return [len({self.racks[spu] for spu in row}) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one list can give, and where to."""
-
     units: int
     room: dict[int, int]  # for how many of them, by rack
 

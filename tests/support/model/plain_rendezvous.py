@@ -1,7 +1,4 @@
-"""Weighted rendezvous hashing in the plainest words: the formula as document 003 prints it.
-
-Imports nothing of the product, which is held against it.
-"""
+"""Weighted rendezvous hashing in the plainest words: the formula as document 003 prints it."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ def merged(key_hash: int, spu_hash: int) -> int:
 
 
 def score(hash_value: int, weight: int) -> float:
-    """As printed."""
     return -weight / math.log(hash_value / HASH_MAX)
 
 

@@ -1,7 +1,4 @@
-"""How the oracle repairs the lists of a topic that a decommission hit, replica by replica.
-
-Imports nothing of the product, which is held against it.
-"""
+"""How the oracle repairs the lists of a topic that a decommission hit, replica by replica."""
 
 from __future__ import annotations
 
@@ -111,7 +108,6 @@ def best_spu(
 
 
 def wanting(cluster: Cluster, topic: Topic) -> list[list[int]]:
-    """The lists that are short or hold a leaving SPU."""
     return [
         ids
         for ids, width in zip(topic.replicas, topic.widths, strict=True)

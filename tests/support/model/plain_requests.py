@@ -1,7 +1,4 @@
-"""Whether the oracle grants a create or a grow, and where the lists go, one after the other.
-
-Imports nothing of the product, which is held against it.
-"""
+"""Whether the oracle grants a create or a grow, and where the lists go, one after the other."""
 
 from __future__ import annotations
 

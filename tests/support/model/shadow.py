@@ -41,7 +41,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import event_hash
-from support.model.constrained_oracle import broken_levels, holds, worsened
+from support.model.constrained_oracle import broken_levels, holds, labels_of, worsened
 
 Lists = list[list[int]]
 
@@ -51,8 +51,6 @@ class ViolationError(Exception):
 
 
 class Shadow:
-    """The maps of a cluster as a reader of its records has them."""
-
     def __init__(self) -> None:
         self.maps: dict[str, ReplicaMap] = {}
         self.lists: dict[str, Lists] = {}
@@ -88,9 +86,7 @@ class Shadow:
                 self._take(record, event)
                 check_rules(state, record, old)
         if isinstance(event, ClusterRebalance) and state.constrained:
-            labels = {int(spu_id): _labels_of(state, spu_id) for spu_id in state.spus}
-            demoted = frozenset(map(int, state.demoted))
-            for fault in worsened(state, self.maps, lists, self.lists, labels, followers=demoted):
+            for fault in worsened(state, self.maps, lists, self.lists):
                 raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
@@ -103,7 +99,6 @@ class Shadow:
         self._check_full(state, records)
 
     def _take(self, record: ReplicaMap, event: Event) -> None:
-        """Take over one map."""
         name = record.topic
         known = self.maps.get(name)
         revision = 1 if known is None else known.revision + 1
@@ -356,7 +351,6 @@ class Shadow:
         _hold(len(set(sequences)) == len(sequences), f"two wait at the same place: {sequences}")
 
     def leaders(self) -> Counter[int]:
-        """How many lists each SPU leads."""
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
 
 
@@ -390,13 +384,11 @@ def _could_lead(state: ClusterState, follower: int, need: Need | None) -> bool:
 
 
 def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
-    """How long each list of a map is to be."""
     count = 0 if record.replicas is None else len(record.replicas)
     return record.wanted_lengths or (record.replication_factor,) * count
 
 
 def is_evicted(state: ClusterState, record: ReplicaMap, ids: list[int]) -> bool:
-    """Whether a replica is on an SPU with a taint that is to drive it away."""
     tolerations = () if record.constraints is None else record.constraints.tolerations
     return any(
         taint.effect is TaintEffect.EVICT
@@ -438,7 +430,6 @@ def is_dead(state: ClusterState, spu_id: int) -> bool:
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:
-    """Whether a copy of this event is within the cluster's memory."""
     return event_hash(event.event_id) in state.memory.known
 
 
@@ -450,7 +441,8 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
     for partition, row in enumerate(record.replicas.tolist()):
         was = old[partition] if partition < len(old) else []
         for spu_id in set(row) - set(was):
-            spu, labels = state.spus[SpuId(spu_id)], _labels_of(state, spu_id)
+            spu = state.spus[SpuId(spu_id)]
+            labels = labels_of(spu)
             effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
             where = f"{record.topic} came to SPU {spu_id} against"
             _hold(effects <= {TaintEffect.NO_LEADERS}, f"{where} its taints {effects}")
@@ -461,12 +453,6 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
         is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
         for fault in broken_levels(state, record.topic, row) if is_placed and not was else ():
             raise ViolationError(fault)
-
-
-def _labels_of(state: ClusterState, spu_id: int) -> dict[str, str]:
-    """With those that every SPU has."""
-    spu = state.spus[SpuId(spu_id)]
-    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu_id)}
 
 
 def _hold(claim: bool, otherwise: str) -> None:

@@ -17,8 +17,6 @@ PLENTY: Final = 10_000  # slots; nobody fills up
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A cluster to be filled."""
-
     name: str
     racks: Mapping[str, int]  # SPUs of each; none: SPUs without a rack
     capacities: Sequence[int] = (PLENTY,)  # dealt out in turn within each rack
@@ -85,7 +83,6 @@ class Life:
 
 
 def fill(cluster: Cluster, *, topics: int, first: int = 0) -> None:
-    """Create topics, one after another."""
     for number in range(first, first + topics):
         cluster.create(f"t{number}", partitions=PARTITIONS, replicas=REPLICAS)
 

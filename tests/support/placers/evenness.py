@@ -16,8 +16,6 @@ HALVINGS = 100  # of an interval: more than a float has bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """An SPU as far as it matters here."""
-
     rack: str | None
     capacity: int
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure
-from support.placers.kafka_java import bound, java_array, java_class, java_loop, running_java
+from support.placers.kafka_java import running_java
 
 Racks = Mapping[int, str | None]  # broker: its rack
 
@@ -40,7 +40,6 @@ class KafkaPlacer:
 
     @staticmethod
     def read(assigned: Any) -> dict[int, list[int]]:
-        """The list of each partition out of Java's map."""
         text = assigned.toString()  # One call; reading the map through Py4J takes one a number.
         return {
             int(partition): [int(spu_id) for spu_id in ids.split(", ")]
@@ -54,27 +53,6 @@ class KafkaPlacer:
         return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
             self._brokers_of(racks), partitions, replicas, start, start_partition
         )
-
-    def topics_in_java(
-        self, racks: Racks, *, topics: int, partitions: int, replicas: int
-    ) -> Callable[[], object]:
-        """Place so many topics one after the other within Java, and forget them.
-
-        Topic n is placed from start index n; its shift is 0.
-        """
-        invoke, number = self._jvm.java.lang.invoke, self._jvm.java.lang.Integer.TYPE
-        numbers = [number] * 4
-        collection = java_class(self._gateway, "java.util.Collection")
-        kinds = java_array(self._gateway, "java.lang.Class", collection, *numbers)
-        place = invoke.MethodHandles.publicLookup().findStatic(
-            java_class(self._gateway, "org.apache.kafka.admin.AdminUtils"),
-            "assignReplicasToBrokers",
-            invoke.MethodType.methodType(java_class(self._gateway, "java.util.Map"), kinds),
-        )
-        place = bound(self._gateway, place, self._brokers_of(racks), partitions, replicas)
-        first = java_array(self._gateway, "java.lang.Object", 0)
-        body = invoke.MethodHandles.insertArguments(place, 1, first)  # the first partition
-        return java_loop(self._gateway, body, topics)
 
     def seed(self, seed: int) -> None:
         """Make what is drawn at random from here on the same in every run."""
@@ -116,10 +94,6 @@ class KafkaPlacer:
 
 @contextmanager
 def running_kafka_placer() -> Iterator[KafkaPlacer]:
-    """The placer, for as long as the block lasts.
-
-    Raises:
-        AssignerError: its jars or a Java cannot be had.
-    """
+    """The placer, for as long as the block lasts."""
     with running_java(ensure("kafka-placer")) as gateway:
         yield KafkaPlacer(gateway)

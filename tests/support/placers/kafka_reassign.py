@@ -95,11 +95,7 @@ def _read(text: str, maps: Maps) -> dict[str, list[list[int]]]:
 
 @contextmanager
 def running_kafka_reassign() -> Iterator[KafkaReassign]:
-    """The tool, for as long as the block lasts.
-
-    Raises:
-        AssignerError: its jars or a Java cannot be had.
-    """
+    """The tool, for as long as the block lasts."""
     jars = ensure_all(["broker", "kafka-tools"])
     with running_java([*jars["kafka-tools"], *jars["broker"]]) as gateway:
         yield KafkaReassign(gateway)

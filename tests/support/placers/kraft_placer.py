@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure
-from support.placers.kafka_java import bound, java_array, java_class, java_loop, running_java
+from support.placers.kafka_java import bound, java_array, java_class, running_java
 from support.placers.kafka_placer import Racks
 
 
@@ -27,14 +27,12 @@ class KraftPlacer:
         self.seed(0)
 
     def seed(self, seed: int) -> None:
-        """A new placer, whose draws are the same in every run."""
         placement = self._jvm.org.apache.kafka.metadata.placement
         self._placer = placement.StripedReplicaPlacer(self._jvm.java.util.Random(seed))
 
     def assign(
         self, racks: Racks, *, partitions: int, replicas: int, fenced: Set[int] = frozenset()
     ) -> list[list[int]]:
-        """The lists of a new topic."""
         lists = self.read(self.assign_in_java(racks, partitions, replicas, fenced))
         assert len(lists) == partitions
         return lists
@@ -48,59 +46,8 @@ class KraftPlacer:
         spec = placement.PlacementSpec(0, partitions, replicas)
         return self._placer.place(spec, self._describer)
 
-    def topics_in_java(
-        self, racks: Racks, *, topics: int, partitions: int, replicas: int
-    ) -> Callable[[], object]:
-        """Place so many new topics one after the other within Java, and forget them."""
-        array, class_ = partial(java_array, self._gateway), partial(java_class, self._gateway)
-        invoke = self._jvm.java.lang.invoke
-        handles, look_up = invoke.MethodHandles, invoke.MethodHandles.publicLookup()
-        placement = "org.apache.kafka.metadata.placement"
-        anything = class_("java.lang.Object")
-        # Each topic is given an iterator of its own, then placed.
-        iterator = look_up.findVirtual(
-            class_("java.util.List"),
-            "iterator",
-            invoke.MethodType.methodType(class_("java.util.Iterator")),
-        )
-        put = look_up.findVirtual(
-            class_("java.util.Map"),
-            "put",
-            invoke.MethodType.methodType(anything, array("java.lang.Class", anything, anything)),
-        )
-        give = handles.collectArguments(
-            bound(self._gateway, put, self._answers, "usableBrokers"),
-            0,
-            bound(self._gateway, iterator, self._brokers_of(racks)).asType(
-                invoke.MethodType.methodType(anything)
-            ),
-        )
-        place = look_up.findVirtual(
-            class_(f"{placement}.StripedReplicaPlacer"),
-            "place",
-            invoke.MethodType.methodType(
-                class_(f"{placement}.TopicAssignment"),
-                array(
-                    "java.lang.Class",
-                    class_(f"{placement}.PlacementSpec"),
-                    class_(f"{placement}.ClusterDescriber"),
-                ),
-            ),
-        )
-        spec = self._jvm.org.apache.kafka.metadata.placement.PlacementSpec(0, partitions, replicas)
-        nothing = self._jvm.java.lang.Void.TYPE
-        body = handles.foldArguments(
-            bound(self._gateway, place, self._placer, spec, self._describer).asType(
-                invoke.MethodType.methodType(nothing)
-            ),
-            give.asType(invoke.MethodType.methodType(nothing)),
-        )
-        number = array("java.lang.Class", self._jvm.java.lang.Integer.TYPE)
-        return java_loop(self._gateway, handles.dropArguments(body, 0, number), topics)
-
     @staticmethod
     def read(assigned: Any) -> list[list[int]]:
-        """The lists out of Java's object."""
         text = assigned.toString()  # One call; reading the lists through Py4J takes one a number.
         found = re.findall(r"replicas=\[([\d, ]+)\]", text)
         return [[int(spu_id) for spu_id in ids.split(", ")] for ids in found]
@@ -149,10 +96,6 @@ class KraftPlacer:
 
 @contextmanager
 def running_kraft_placer() -> Iterator[KraftPlacer]:
-    """The placer, for as long as the block lasts.
-
-    Raises:
-        AssignerError: its jars or a Java cannot be had.
-    """
+    """The placer, for as long as the block lasts."""
     with running_java(ensure("broker")) as gateway:
         yield KraftPlacer(gateway)

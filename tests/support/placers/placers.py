@@ -22,8 +22,6 @@ Lists = list[list[int]]
 
 
 class Cluster(Protocol):
-    """A cluster that places topics."""
-
     hosts: dict[int, Host]
     topics: dict[str, Lists]
     seconds: float  # that placing took
@@ -40,8 +38,6 @@ class Cluster(Protocol):
 
 
 class OurCluster:
-    """The real core."""
-
     def __init__(self, policy: Policy, hosts: Hosts) -> None:
         self.policy = policy
         self.hosts: dict[int, Host] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
+from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.records import (
     ChainEntry,
     Entry,
@@ -15,25 +15,14 @@ from spu_assigner.core.base.records import (
     Wait,
     Waiting,
 )
-from spu_assigner.core.decision.machine import step
-from spu_assigner.core.state.cluster_state import ClusterState, EntryGone
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
 from support.events.builders import Events
+from support.events.one_cluster import OneCluster
 from support.events.random_lives import life_of
 
 LIVES = 300
 Parts = list[ReplicaMap | Entry]
-
-
-def lived(events: list[Event]) -> Parts:
-    """What is published of a cluster after these events."""
-    state, maps = ClusterState("c1"), {}
-    for event in events:
-        for record in step(state, event, default_policy=Policy.BALANCED):
-            if isinstance(record, ReplicaMap):
-                maps[record.topic] = record
-    entries = [entry for entry in state.take_entries() if not isinstance(entry, EntryGone)]
-    return [*(each for each in maps.values() if each.replicas is not None), *entries]
 
 
 def found(parts: Parts) -> list[str]:
@@ -46,31 +35,21 @@ def found(parts: Parts) -> list[str]:
 @pytest.fixture
 def whole() -> Parts:
     """A cluster with everything: cores, short lists, a leaving SPU, what waits."""
-    events = Events()
-    return lived(
-        [
-            *events.joins(0, 1, 2, cores=2, capacity=50),
-            events.create("r", 4, 2, policy=Policy.REDPANDA),
-            events.create("b", 2, 3, policy=Policy.BALANCED),
-            events.create("w", 1, 9, on_shortage=OnShortage.WAIT),
-            events.leave(2, mode=LeaveMode.DECOMMISSION),
-            events.create("alone", 1, 1, policy=Policy.FLUVIO),
-        ]
-    )
+    life = OneCluster(*Events().joins(0, 1, 2, cores=2, capacity=50), default=Policy.BALANCED)
+    life.create("r", 4, 2, policy=Policy.REDPANDA)
+    life.create("b", 2, 3)
+    life.wait("w", 1, 9)
+    life.leave(2, LeaveMode.DECOMMISSION)
+    life.create("alone", 1, 1, policy=Policy.FLUVIO)
+    return list(life.state.parts())
 
 
 def test_every_life_leaves_a_sound_state() -> None:
-    """What is published by a core that works has no fault, whatever happened."""
     for seed in range(LIVES):
-        state = ClusterState("c1")
+        life = OneCluster(default=Policy.BALANCED)
         for event in life_of(seed).events:
-            step(state, replace(event, cluster_id="c1"), default_policy=Policy.BALANCED)
-            assert list(faults(state)) == []
-
-
-def test_what_was_published_is_sound(whole: Parts) -> None:
-    """The parts of the example, before one is taken away."""
-    assert found(whole) == []
+            life.apply(event)
+            assert list(faults(life.state)) == []
 
 
 @pytest.mark.parametrize(
@@ -79,18 +58,15 @@ def test_what_was_published_is_sound(whole: Parts) -> None:
         (SpuChanged, "topic r is on SPU 0, which is not known"),
         (ChainEntry, r"block 0 of the remembered events has 8; expected 0 after 0 events"),
         (SeenEntry, r"block 0 of the remembered events has 0; expected 8 after 8 events"),
+        (ReplicaMap, "has core weights"),
     ],
 )
 def test_a_lost_part_shows(whole: Parts, lost: type[Entry], message: str) -> None:
-    """Each part is known from another one."""
-    gone = next(part for part in whole if isinstance(part, lost))
-    assert any(each.startswith(message) for each in found([p for p in whole if p is not gone]))
-
-
-def test_a_lost_map_shows_in_the_weights_of_cores(whole: Parts) -> None:
-    """An SPU says how many replicas of `redpanda` its cores hold."""
-    parts = [part for part in whole if not (isinstance(part, ReplicaMap) and part.topic == "r")]
-    assert any("has core weights" in each for each in found(parts))
+    assert found(whole) == []
+    gone = next(
+        part for part in whole if isinstance(part, lost) and getattr(part, "topic", "r") == "r"
+    )
+    assert any(message in each for each in found([p for p in whole if p is not gone]))
 
 
 def test_an_old_part_shows(whole: Parts) -> None:

@@ -19,8 +19,9 @@ from spu_assigner.core.explain.decisions import (
 from spu_assigner.core.explain.placement_decision import PlacementDecision, Why
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text
+from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
-from support.events.random_lives import life_of
+from support.events.random_lives import Life, life_of
 
 GIVEN = (Mode.LISTS, Mode.ADOPTED)  # lists that the event named, so no ring was read
 LIVES = 200  # of each property here; some seconds
@@ -37,30 +38,7 @@ def absent(decision: PlacementDecision) -> dict[str, list[int]]:
 
 
 def recorded(ring: RecordedRing) -> dict[str, list[int]]:
-    """The same as the record has it."""
     return {name: ids_of_text(getattr(ring, name)) for name in ("offline", "saturated", "cordoned")}
-
-
-@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, LIVES, 50)])
-def test_with_the_events_at_hand_every_list_is_recomputed_and_named(seeds: range) -> None:
-    """Whatever happened before: nothing may stay unknown, and the numbers are the record's."""
-    for seed in seeds:
-        life = life_of(seed)
-        assigner = ExplainingAssigner(life.default_policy)
-        for event in life.events:
-            for answer, reasons in assigner.apply(event):
-                if not isinstance(answer, ReplicaMap) or answer.replicas is None:
-                    continue
-                reason = answer.reason
-                assert reason is not None
-                is_by_rule = reason.mode not in (*BY_SHARES, *CHANGES, *GIVEN)
-                for partition, decision in reasons:
-                    assert decision.unknown == (), (seed, event, decision)
-                    assert decision.replicas == tuple(answer.replicas.tolist()[partition])
-                    assert decision.recomputed == is_by_rule, (seed, event, decision)
-                    assert (reason.ring is None) == (reason.mode in GIVEN)
-                    if reason.ring is not None:
-                        assert absent(decision) == recorded(reason.ring)
 
 
 def outputs_of(
@@ -85,6 +63,34 @@ def without_racks(decision: PlacementDecision) -> PlacementDecision:
     )
 
 
+def explained(life: Life) -> dict[tuple[str, str, int, int], PlacementDecision]:
+    """Why each list of a life is as it is, by topic, cause, revision and partition."""
+    assigner = ExplainingAssigner(life.default_policy)
+    found = {}
+    for event in life.events:
+        for answer, reasons in assigner.apply(event):
+            if not isinstance(answer, ReplicaMap) or answer.replicas is None:
+                continue
+            for partition, decision in reasons:
+                assert decision.replicas == tuple(answer.replicas.tolist()[partition])
+                found[answer.topic, answer.cause, answer.revision, partition] = decision
+    return found
+
+
+def test_with_the_events_at_hand_every_list_is_recomputed_and_named() -> None:
+    """Whatever happened before: nothing may stay unknown, and the numbers are the record's."""
+    for seed in range(LIVES):
+        for decision in explained(life_of(seed)).values():
+            reason = decision.reason
+            assert reason is not None
+            assert decision.unknown == (), (seed, decision)
+            is_by_rule = reason.mode not in (*BY_SHARES, *CHANGES, *GIVEN)
+            assert decision.recomputed == is_by_rule, (seed, decision)
+            assert (reason.ring is None) == (reason.mode in GIVEN)
+            if reason.ring is not None:
+                assert absent(decision) == recorded(reason.ring)
+
+
 def test_from_the_outputs_alone_every_step_of_a_rule_is_computed_again() -> None:
     """Whatever became of SPUs, racks and capacities since: the record has all that the rule read.
 
@@ -93,73 +99,25 @@ def test_from_the_outputs_alone_every_step_of_a_rule_is_computed_again() -> None
     by_rule = 0
     for seed in range(LIVES):
         life = life_of(seed)
-        assigner = ExplainingAssigner(life.default_policy)
-        exact = {
-            (answer.topic, answer.cause, answer.revision, partition): decision
-            for event in life.events
-            for answer, reasons in assigner.apply(event)
-            if isinstance(answer, ReplicaMap)
-            for partition, decision in reasons
-        }
+        exact = explained(life)
         state, maps = outputs_of(life.events, Assigner(life.default_policy))
-        for retained in maps.values():
-            for explanation in explain(state, retained):
-                assert explanation.is_whole
-                for decision in explanation.decisions:
-                    reason = decision.reason
-                    assert reason is not None
-                    truth = exact[
-                        explanation.topic, decision.cause, decision.revision, explanation.partition
-                    ]
-                    assert NOT_REPEATED not in decision.unknown, (seed, decision)
-                    assert absent(decision) == absent(truth)
-                    assert decision.moves == truth.moves
-                    is_by_rule = reason.mode not in (*BY_SHARES, *CHANGES, *GIVEN)
-                    assert decision.recomputed == is_by_rule, (seed, decision)
-                    if is_by_rule:
-                        by_rule += 1
-                        assert decision.step == truth.step
-                        assert (
-                            without_racks(decision).replica_steps
-                            == without_racks(truth).replica_steps
-                        ), (seed, decision, truth)
+        for explanation in (
+            each for retained in maps.values() for each in explain(state, retained)
+        ):
+            assert explanation.is_whole
+            for decision in explanation.decisions:
+                place = decision.cause, decision.revision, explanation.partition
+                truth = exact[explanation.topic, *place]
+                assert NOT_REPEATED not in decision.unknown, (seed, decision)
+                assert absent(decision) == absent(truth)
+                assert decision.moves == truth.moves
+                assert decision.recomputed == truth.recomputed, (seed, decision)
+                if decision.recomputed:
+                    by_rule += 1
+                    assert decision.step == truth.step
+                    steps = [without_racks(each).replica_steps for each in (decision, truth)]
+                    assert steps[0] == steps[1], (seed, decision, truth)
     assert by_rule > LIVES // 4
-
-
-def decided(*events: Event) -> list[tuple[ReplicaMap, list[tuple[int, PlacementDecision]]]]:
-    """The maps of these events with their reasons."""
-    assigner = ExplainingAssigner(Policy.FLUVIO)
-    return [
-        (answer, reasons)
-        for event in events
-        for answer, reasons in assigner.apply(event)
-        if isinstance(answer, ReplicaMap)
-    ]
-
-
-def test_who_is_not_in_the_ring_is_named_with_the_cause() -> None:
-    """The operator's first question: why not on that one?"""
-    events = Events()
-    joins = [*events.joins(0, 1, 2, 3), events.join(4, capacity=0), events.leave(1)]
-    [(_, [(_, decision)])] = decided(*joins, events.create("t", 1, 3))
-    assert decision.replicas == (0, 2, 3)
-    assert [(each.spu_id, each.why) for each in decision.absent] == [
-        (1, Why.OFFLINE),
-        (4, Why.SATURATED),
-    ]
-
-
-def test_kafkas_walk_names_the_rack_it_passed_over() -> None:
-    """Two SPUs on rack a follow each other: the second is passed over for the first."""
-    events = Events()
-    joins = events.racks({"a": [0, 1, 2], "b": [3]})
-    [(_, reasons)] = decided(*joins, events.create("t", 3, 2, policy=Policy.KAFKA))
-    passed = [
-        [(each.spu_id, each.why, each.beside) for each in decision.replica_steps[1].passed]
-        for _, decision in reasons
-    ]
-    assert [decision.replicas for _, decision in reasons] == [(0, 3), (3, 1), (1, 3)]
-    assert passed == [[], [], [(2, Why.SAME_RACK, 1), (0, Why.SAME_RACK, 1)]]
 
 
 RACKS = {"a": [0, 1], "b": [2], "c": [3]}
@@ -175,10 +133,68 @@ def test_racks_have_the_names_of_now_as_long_as_their_members_are_the_same(
 ) -> None:
     """The record has which SPUs were on one rack, without the racks' names: maps stay small."""
     events = Events()
-    story = (*events.racks(RACKS), events.create("t", 1, 3, policy=Policy.KAFKA))
+    story = (*events.racks(RACKS), events.create("t", 1, 3, policy=Policy.KAFKA, start_index=0))
     state, maps = outputs_of((*story, events.join(spu_id, rack=rack)), Assigner())
     [explained] = explain(state, maps["t"])
     [decision] = explained.decisions
     assert decision.recomputed
     assert [taken.rack for taken in decision.replica_steps] == names
     assert bool(decision.unknown) == (None in names)
+
+
+WALK = Events().racks({"a": [0, 1, 2], "b": [3]})
+STRIPED = [*Events().racks({"a": [0], "b": [1]}), Events(first=9).leave(1)]
+SCORED = [Events(first=spu_id).join(spu_id, capacity=1 + spu_id // 2) for spu_id in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "joins", "partitions", "lines"),
+    [
+        (
+            Policy.KAFKA,
+            WALK,
+            3,
+            [
+                "kafka over racks",
+                "ring of 4 alternating over racks, chain index 2: cycle 0, position 2, shift 0",
+                "leader   SPU 1: position 2, rack a",
+                "follower SPU 3: position 1, rack b, "
+                "passed over SPU 2 (same rack as 1), SPU 0 (same rack as 1)",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+        (
+            Policy.KRAFT,
+            STRIPED,
+            1,
+            [
+                "kraft: racks in turn, from drawn places, as Kafka 4",
+                "ring of 1; what is drawn follows from cluster, topic and chain index 0",
+                "leader   SPU 0: rack a",
+                "follower SPU 1: rack b, offline",
+                "not in the ring: SPU 1, offline",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+        (
+            Policy.RENDEZVOUS,
+            SCORED,  # The weights of the worked example; SPU 0 is full, and still there.
+            1,
+            [
+                "rendezvous without racks",
+                "ring of 3, the best scores of capacity and hash",
+                "leader   SPU 0: position 0 by score 33.6682",
+                "follower SPU 2: position 1 by score 6.96625",
+                "repeated for this answer: the same comes out",
+            ],
+        ),
+    ],
+)
+def test_the_rule_is_said_in_words(
+    policy: Policy, joins: list[Event], partitions: int, lines: list[str]
+) -> None:
+    assigner = ExplainingAssigner(policy)
+    for event in joins:
+        assigner.apply(event)
+    (_, reasons), *_ = assigner.apply(Events(first=50).create("orders", partitions, 2))
+    assert decision_lines(reasons[-1][1]) == lines

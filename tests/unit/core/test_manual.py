@@ -51,47 +51,32 @@ MALFORMED, IDS, INVALID = Code.MANUAL_MALFORMED, Code.MANUAL_PARTITION_IDS, Code
     ("raw", "code", "reported"),
     [
         (None, MALFORMED, "None"),
-        ("0,1", MALFORMED, "'0,1'"),
-        ({}, MALFORMED, "[]"),
-        ({"partitions": 3}, MALFORMED, "3"),
         ({"partitions": [], "name": 1}, MALFORMED, "'name'"),
         ([], Code.INVALID_PARTITIONS, "0 partitions"),
-        ({"partitions": []}, Code.INVALID_PARTITIONS, "0 partitions"),
         (entries(*[[1]] * (PARTITIONS_MAX + 1)), Code.INVALID_PARTITIONS, "100001 partitions"),
         ([*entries([0]), [1]], MALFORMED, "entry 1 is [1]"),
-        ([{"id": 0}], MALFORMED, "entry 0"),
         ([{"id": 0, "replicas": [0], "rack": "a"}], MALFORMED, "'rack'"),
         ([{"id": 1, "replicas": [0]}], IDS, "id 1"),
         ([*entries([0]), {"id": 2, "replicas": [0]}], IDS, "entry 1 has the id 2"),
         ([*entries([0], [1]), {"id": 1, "replicas": [0]}], IDS, "entry 2 has the id 1"),
-        ([{"id": "0", "replicas": [0]}], IDS, "'0'"),
-        ([{"id": False, "replicas": [0]}], IDS, "False"),
         ([{"id": 0.0, "replicas": [0]}], IDS, "0.0"),
         (entries("01"), MALFORMED, "partition 0 has the replicas '01'"),
         (entries([0], []), Code.MANUAL_EMPTY_LIST, "partition 1"),
         (entries([*range(33)]), Code.INVALID_REPLICATION_FACTOR, "partition 0 has 33"),
         (entries([0, 1], [0]), Code.MANUAL_UNEVEN_LISTS, "partition 1 has 1"),
-        (entries([0], [1], [0, 1]), Code.MANUAL_UNEVEN_LISTS, "partition 2 has 2"),
         (entries([0, 1], [4, 4]), Code.MANUAL_DUPLICATE_SPU, "partition 1 names SPU 4"),
         (entries([0, -3]), INVALID, "partition 0 names the SPU -3"),
-        (entries([0], ["1"]), INVALID, "partition 1 names the SPU '1'"),
-        (entries([1.0]), INVALID, "1.0"),
         (entries([1, True]), INVALID, "True"),
-        (entries([None]), INVALID, "None"),
         (entries([SPU_ID_MAX + 1]), INVALID, "2147483648"),
         # The first fault wins: in partition order, and within one as the contract lists them.
-        (entries([0, -1], []), INVALID, "partition 0"),
         ([{"id": 7, "replicas": []}], IDS, "id 7"),
-        (entries([0, 1], []), Code.MANUAL_EMPTY_LIST, "partition 1"),
         (entries([0], [2, 2]), Code.MANUAL_UNEVEN_LISTS, "partition 1"),
         (entries(["x", 5, 5]), Code.MANUAL_DUPLICATE_SPU, "SPU 5"),
-        (entries([0, 1], [*range(33)]), Code.INVALID_REPLICATION_FACTOR, "partition 1"),
     ],
 )
 def test_the_first_fault_is_named_with_partition_and_value(
     raw: object, code: Code, reported: str
 ) -> None:
-    """Whoever wrote the file finds the line."""
     fault = fault_of(raw)
     assert fault.code is code
     assert reported in fault.message
@@ -111,7 +96,6 @@ def test_the_first_fault_is_named_with_partition_and_value(
     ids=["deep", "deep lists", "deep id", "digits", "text", "name", "names"],
 )
 def test_a_message_stays_short_whatever_came_in(raw: object) -> None:
-    """It goes into a Kafka message and onto a terminal."""
     assert len(fault_of(raw).message) < 400
 
 
@@ -132,7 +116,6 @@ JSON_VALUES = st.recursive(
     )
 )
 def test_whatever_came_in_is_read_or_named(raw: object) -> None:
-    """Nothing crashes, and what is read is a legal map."""
     if any(list_faults(raw)):
         assert fault_of(raw).message
         return

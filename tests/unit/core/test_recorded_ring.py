@@ -30,7 +30,6 @@ IDS = st.lists(st.integers(0, 30) | st.integers(0, SPU_ID_MAX), unique=True, max
     ],
 )
 def test_ids_are_ranges_in_their_order(ids: list[int], text: str) -> None:
-    """A ring of any size in order of id takes some bytes."""
     assert ranges_text(ids) == text
     assert ids_of_text(text) == list(ids)
 

@@ -8,16 +8,14 @@ from io import BytesIO
 from typing import Any, get_args
 
 import fastavro
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints, Preference
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import TopicDelete, TopicGrow
+from spu_assigner.core.base.events import TopicDelete
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
-from spu_assigner.core.base.replica_lists import ReplicaLists, Table
-from spu_assigner.schemas.avro.readers import compile_reader
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
@@ -50,7 +48,6 @@ PARSED = {entry.id: fastavro.parse_schema(entry.schema) for entry in REGISTRY.en
 
 
 def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
-    """The dead letter of a value."""
     return DeadLetter.of_value(
         value,
         source_topic="t",
@@ -67,7 +64,6 @@ def letter_of(value: bytes | None, message: str = "m") -> DeadLetter:
 
 @given(events() | messages(), st.sampled_from(Wire))
 def test_a_message_is_written_as_fastavro_writes_it_and_read_back(value: Any, wire: Wire) -> None:
-    """The bytes are Avro to everyone, though fastavro is not asked for them."""
     for _ in range(2):  # The rows of a table are prepared by its first use.
         data = encode(value, wire)
         out = BytesIO()
@@ -79,7 +75,6 @@ def test_a_message_is_written_as_fastavro_writes_it_and_read_back(value: Any, wi
 
 
 def test_the_frames_are_those_of_confluent_and_of_avro() -> None:
-    """Other programs find the schema by them."""
     event = TopicDelete(event_id="e", cluster_id="c", topic="t")
     entry = REGISTRY.current("TopicDelete")
     assert encode_event(event)[:5] == b"\x00" + entry.id.to_bytes(4, "big")
@@ -102,32 +97,6 @@ def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
     listed = Events().create(replicas=lists)
     boxed = Events().create(replicas={"partitions": lists})
     assert encode_event(boxed) == encode_event(listed)
-
-
-@given(replica_lists())
-def test_the_rows_of_a_table_are_the_same_bytes_before_and_after_it_is_prepared(
-    lists: ReplicaLists,
-) -> None:
-    """Nothing shows which way a map was written."""
-    if lists.table is None:
-        return
-    plain = lists_bytes(ReplicaLists(lists.matrix))
-    table = Table(lists.table.rows.copy())
-    written = [
-        lists_bytes(table.lists(lists.start, len(lists))) for _ in range(len(table.rows) + 1)
-    ]
-    assert "avro" in table.cache
-    assert set(written) == {plain}
-
-
-def test_a_large_table_is_prepared_only_once_it_is_used() -> None:
-    """After a change of the ring, one small create must not wait for a million rows."""
-    table = Table(np.arange(24_000, dtype=np.int32).reshape(8_000, 3))
-    lists = table.lists(100, 16)
-    lists_bytes(lists)
-    assert "avro" not in table.cache
-    lists_bytes(table.lists(0, 1_000))
-    assert "avro" in table.cache
 
 
 @given(ragged_lists())
@@ -159,13 +128,8 @@ def test_an_event_of_over_64_kib_needs_manual_lists() -> None:
     data = encode_event(event)
     assert MESSAGE_SIZE_MAX < len(data) < MANUAL_MESSAGE_SIZE_MAX
     assert decode_event(data, kind="topic") == event
-    grow = encode_event(Events().grow())
-    labels = {"a": "x" * MESSAGE_SIZE_MAX}
     with pytest.raises(EncodeError, match="at most 65536"):
-        encode_event(Events().join(labels=labels))
-    with pytest.raises(DecodeError) as caught:
-        decode_event(grow + bytes(MESSAGE_SIZE_MAX), kind="topic")
-    assert caught.value.code is DeadLetterCode.TOO_LARGE
+        encode_event(Events().join(labels={"a": "x" * MESSAGE_SIZE_MAX}))
 
 
 def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
@@ -183,8 +147,8 @@ def test_the_job_s_own_messages_are_no_events_and_events_no_records() -> None:
         decode_record(encode_event(create, wire=Wire.SINGLE_OBJECT))
 
 
-@pytest.mark.parametrize("number", [0, *range(1, 70), 2**31])
-@pytest.mark.parametrize("body", [b"\x06abc\x06def", b'{"topic":"t"}', b""])
+@pytest.mark.parametrize("number", [0, 1, 7, 69, 2**31])
+@pytest.mark.parametrize("body", [b"\x06abc\x06def", b""])
 def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
     number: int, body: bytes
 ) -> None:
@@ -197,11 +161,8 @@ def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
         assert "one that another registry gave means nothing here" in caught.value.message
 
 
-@pytest.mark.parametrize(
-    "value", [b'{"type":"topic_create"}', b" [1]", b'\n{"a"', b"\xef\xbb\xbf{}", b"{"]
-)
+@pytest.mark.parametrize("value", [b'{"type":"topic_create"}', b"\xef\xbb\xbf [1]"])
 def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
-    """The first thing that is tried; bytes in hexadecimal say nothing to who wrote it."""
     for kind in get_args(EventKind):
         with pytest.raises(DecodeError) as caught:
             decode_event(value, kind=kind)
@@ -225,7 +186,6 @@ def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
     ],
 )
 def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
-    """State is rebuilt from these."""
     data = encode_record(replace(MAP, replication_factor=2))
     body = lists_bytes(ReplicaLists.of_lists([[1]]))
     assert data.count(body) == 1
@@ -235,7 +195,6 @@ def test_replica_lists_that_make_no_map_are_refused(replicas: bytes) -> None:
 
 
 def test_the_lists_of_a_status_are_all_of_one_length() -> None:
-    """It shows a map that would be given; only what was given can become short."""
     status = replace(STATUS, replicas=ReplicaLists.of_lists([[1, 2], [3]]))
     with pytest.raises(DecodeError, match="2 replica lists have several lengths; expected one"):
         decode_record(encode_record(status))
@@ -264,31 +223,19 @@ def test_an_id_beyond_32_bits_is_refused_in_short_and_long_maps(
 
 
 @pytest.mark.parametrize("few", [2, 200])
-def test_an_id_of_needlessly_many_bytes_is_an_id(few: int) -> None:
-    """Avro does not ask for the shortest form, so other writers may use another."""
-    data = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + b"\x8e\x80\x80\x80\x80\x00\x00"])
-    assert read_whole(read_lists, data, 0).tolist()[-1] == [1, 7]
-
-
-@pytest.mark.parametrize("few", [2, 200])
 def test_a_map_that_ends_early_is_refused_wherever_it_ends(few: int) -> None:
     """A cut message must not become a shorter map."""
     data = array_bytes(MANY[:few])
+    lists = read_whole(read_lists, data, 0)
+    assert lists.tolist() == [[1_000 + i, i] for i in range(few)]
+    assert lists_bytes(lists) == data
     for end in range(len(data)):
         with pytest.raises(DecodeError):
             read_whole(read_lists, data[:end], 0)
 
 
-def test_a_fixed_value_that_ends_early_is_refused() -> None:
-    """The slice of the rest would be a shorter value."""
-    read = compile_reader({"type": "fixed", "name": "F", "size": 8})
-    with pytest.raises(DecodeError, match="8 bytes are expected; 7 are left"):
-        read_whole(read, bytes(7), 0)
-
-
 @st.composite
 def mutated(draw: st.DrawFn, sources: st.SearchStrategy[bytes]) -> bytes:
-    """Good bytes after a few accidents."""
     data = bytearray(draw(sources))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(data)))
@@ -328,19 +275,14 @@ def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: 
     ("event", "says"),
     [
         (Events().create(partitions=2**31), "partitions is 2147483648; expected -2147483648"),
-        (Events().create(start_index=-(2**31) - 1), "start_index is -2147483649"),
         (Events().join(10**4000), "spu_id is <an integer of 13288 bits>"),
-        (Events().rebalance(10**10), "max_moves"),
         (Events().create(constraints=Constraints(prefer=(Preference("a", 2**31),))), "2147483648"),
-        (TopicGrow(event_id="e", cluster_id="c", topic="t", partitions=2**40), "partitions"),
         (Events().delete(occurred_at=2**63), "occurred_at"),
         (Events().create(replicas=[[0, 1]]), "entry 0 is not an object of id and replicas"),
         (Events().create(replicas=[{"id": 0, "replicas": [True]}]), "entry 0 holds True"),
         (Events().create(replicas=[{"id": 0.0, "replicas": []}]), "entry 0 holds 0.0"),
         (Events().create(replicas=[{"id": 2**63, "replicas": []}]), "entry 0 holds 92233720368"),
-        (Events().create(replicas=[{"id": 0, "replicas": [], "x": 1}]), "id and replicas alone"),
         (Events().create(replicas={"lists": []}), "expected a list, or an object"),
-        (Events().create(replicas={"partitions": [], "version": 1}), "expected a list, or"),
         (
             Events().create(replicas=[{"id": 0, "replicas": [1] * 2**20}]),
             "has 1048610 bytes; at most 1048576 are taken",
@@ -348,7 +290,6 @@ def test_whatever_the_bytes_the_codec_gives_one_message_or_a_decode_error(data: 
     ],
 )
 def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, says: str) -> None:
-    """The producer learns it at once, not from a dead letter."""
     with pytest.raises(EncodeError, match=says) as caught:
         encode_event(event)
     assert isinstance(caught.value, AssignerError)
@@ -356,7 +297,6 @@ def test_an_event_that_avro_cannot_hold_is_refused_by_the_writer(event: Any, say
 
 
 def test_a_deleted_map_has_no_value() -> None:
-    """It is a tombstone in the topic."""
     with pytest.raises(EncodeError, match="tombstone"):
         encode_record(replace(MAP, replicas=None))
 

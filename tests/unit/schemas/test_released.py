@@ -24,8 +24,6 @@ STATE = {"replica-map": map_key, "assigner-state": state_key}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """What a release left behind."""
-
     messages: list[Left]
     schemas: Registry
 
@@ -43,7 +41,6 @@ def test_the_first_release_that_is_kept_is_1_0() -> None:
 
 
 def test_a_version_of_a_schema_keeps_its_id_and_its_number(released: Released) -> None:
-    """Messages in Kafka name them for as long as they are retained."""
     now = {entry.id: entry for entry in Registry.load().entries}
     for then in released.schemas.entries:
         found = now[then.id]
@@ -52,7 +49,6 @@ def test_a_version_of_a_schema_keeps_its_id_and_its_number(released: Released) -
 
 
 def test_every_message_of_a_release_is_read(released: Released) -> None:
-    """By the schemas of now: what came since has its default."""
     found: Counter[str] = Counter()
     for each in released.messages:
         if each.value is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,14 @@ import fastavro
 import pytest
 from fastavro.schema import expand_schema
 from fastavro.utils import generate_many
-from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.events import (
-    LeaveMode,
-    OnShortage,
     Policy,
     SpuJoined,
     TopicCreate,
 )
-from spu_assigner.core.base.records import (
-    Mode,
-    Order,
-    RingChange,
-    Status,
-    Wait,
-)
 from spu_assigner.schemas.avro.evolution import breaks
 from spu_assigner.schemas.avro.readers import compile_reader
-from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, fingerprint_of, main
+from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, main
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
 from spu_assigner.schemas.messages.codec import (
@@ -43,8 +34,6 @@ from spu_assigner.schemas.messages.codec import (
     type_name_of,
 )
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
-from spu_assigner.schemas.messages.wire import Origin
-from support.events.builders import Events
 
 REGISTRY = Registry.load()
 TYPE_NAMES = REGISTRY.type_names
@@ -60,7 +49,6 @@ def test_the_registry_is_sound_and_every_version_reads_all_earlier_ones() -> Non
 
 
 def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
-    """Nothing is half there."""
     names = sorted(TYPE_NAMES)
     assert sorted(path.stem for path in FOLDER.glob("*.avsc")) == names
     assert sorted(path.stem for path in (FOLDER / "examples").glob("*.json")) == names
@@ -88,81 +76,33 @@ def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name:
     assert written == data
 
 
-def documented(schema: Any) -> bool:
-    """Whether a schema, its named types and their fields all say what they are."""
-    match schema:
-        case {"type": "record", "fields": fields}:
-            return bool(schema.get("doc")) and all(
-                each.get("doc") and documented(each["type"]) for each in fields
-            )
-        case {"type": "enum" | "fixed"}:
-            return bool(schema.get("doc"))
-        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
-            return documented(inner)
-        case list():
-            return all(documented(branch) for branch in schema)
-        case _:
-            return True
+def parts(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+    for each in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(each, dict | list):
+            yield from parts(each)
 
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
 def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
-    """It is the contract that other teams read."""
+    """It is the contract that other teams read: types and fields all say what they are."""
     schema = json.loads((FOLDER / f"{type_name}.avsc").read_text("utf-8"))
     assert schema["name"] == type_name
     assert schema["namespace"] == "io.spuassigner.v1"
-    assert documented(schema)
+    assert all(part.get("doc") for part in parts(schema) if "name" in part)
 
 
-def symbols_of(schema: Any, name: str) -> list[str]:
-    """The symbols of the enum of that name in an expanded schema."""
-    match schema:
-        case {"type": "enum"} if schema["name"].endswith(f".{name}"):
-            return list(schema["symbols"])
-        case {"type": "record", "fields": fields}:
-            return next((s for each in fields if (s := symbols_of(each["type"], name))), [])
-        case {"type": "array", "items": inner}:
-            return symbols_of(inner, name)
-        case list():
-            return next((s for branch in schema if (s := symbols_of(branch, name))), [])
-        case _:
-            return []
-
-
-@pytest.mark.parametrize(
-    ("type_name", "enum"),
-    [
-        ("SpuLeft", LeaveMode),
-        ("TopicCreate", Policy),
-        ("TopicCreate", OnShortage),
-        ("ReplicaMap", Policy),
-        ("TopicStatus", Status),
-        ("RingEvent", RingChange),
-        ("ChainState", Order),
-        ("ReplicaMap", Mode),
-        ("WaitingState", Wait),
-        ("WaitingState", Policy),
-        ("AppliedTopic", Origin),
-        ("SpuJoined", TaintEffect),
-        ("SpuState", TaintEffect),
-    ],
-)
-def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order(
-    type_name: str, enum: Any
-) -> None:
-    """They are written by their place."""
-    found = symbols_of(REGISTRY.current(type_name).expanded, enum.__name__)
-    assert found == [word.name for word in enum]
-
-
-def test_the_fingerprint_is_that_of_the_avro_specification() -> None:
-    """Its own example, in the order of bytes on the wire."""
-    assert fingerprint_of("int") == "8f5c393f1ad57572"
+def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order() -> None:
+    found = [part for name in TYPE_NAMES for part in parts(REGISTRY.current(name).expanded)]
+    enums = {part["name"].rpartition(".")[2]: part for part in found if part["type"] == "enum"}
+    assert enums.keys() == MEANING.enums.keys()
+    for name, words in MEANING.enums.items():
+        assert enums[name]["symbols"] == [word.name for word in words]
 
 
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
 def test_what_fastavro_makes_up_for_a_schema_is_read_strictly(type_name: str) -> None:
-    """Schema, strict reader and fastavro speak of the same bytes; ids of records are not judged."""
     entry = REGISTRY.current(type_name)
     parsed = fastavro.parse_schema(entry.schema)
     read = compile_reader(entry.expanded)
@@ -184,7 +124,6 @@ def without(type_name: str, *names: str) -> dict[str, Any]:
 
 
 def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
-    """A registry in which the older schema came first."""
     registry = Registry([]).with_schema(type_name, older)
     return registry.with_schema(type_name, json.loads((FOLDER / f"{type_name}.avsc").read_text()))
 
@@ -218,100 +157,63 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
     assert read_whole(read, data, 0) == event
 
 
-@pytest.mark.parametrize("type_name", TYPE_NAMES)
-def test_the_current_version_reads_every_earlier_one_by_fastavro_too(type_name: str) -> None:
-    """Our own rules are not the only judge."""
-    current = fastavro.parse_schema(REGISTRY.current(type_name).schema)
-    random.seed(3)
-    for entry in REGISTRY.versions(type_name):
-        writer = fastavro.parse_schema(entry.schema)
-        for fields in generate_many(writer, 5):
-            body = BytesIO()
-            fastavro.schemaless_writer(body, writer, fields)
-            fastavro.schemaless_reader(BytesIO(body.getvalue()), writer, current)
-
-
 def record(*fields: dict[str, Any], name: str = "R") -> Any:
-    """An expanded record."""
     return expand_schema({"type": "record", "name": name, "fields": list(fields)})
 
 
+def of(kind: Any) -> Any:
+    return record({"name": "a", "type": kind})
+
+
 def enum(*symbols: str, name: str = "E") -> dict[str, Any]:
-    """An enum."""
     return {"type": "enum", "name": name, "symbols": list(symbols)}
+
+
+def fixed(size: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size}
 
 
 A = {"name": "a", "type": "int"}
 B = {"name": "b", "type": "string"}
-
-
-@pytest.mark.parametrize(
-    ("reader", "writer"),
-    [
-        (record(A), record(A, B)),
-        (record(A, B | {"default": ""}), record(A)),
-        (record({"name": "a", "type": "long"}), record(A)),
-        (record({"name": "a", "type": ["null", "int"]}), record(A)),
-        (record({"name": "a", "type": enum("X", "Y")}), record({"name": "a", "type": enum("X")})),
-        (
-            record({"name": "a", "type": {"type": "array", "items": ["null", "long"]}}),
-            record({"name": "a", "type": {"type": "array", "items": ["int", "null"]}}),
-        ),
-    ],
-)
-def test_a_change_that_reads_what_was_written_is_let_through(reader: Any, writer: Any) -> None:
-    """Schemas may grow."""
-    assert breaks(reader, writer) == []
+INTS, LONGS = {"type": "map", "values": "int"}, {"type": "map", "values": "long"}
+NULL_OR_LONG = {"type": "array", "items": ["null", "long"]}
+INT_OR_NULL = {"type": "array", "items": ["int", "null"]}
 
 
 @pytest.mark.parametrize(
     ("reader", "writer", "says"),
     [
+        (record(A), record(A, B), None),
+        (record(A, B | {"default": ""}), record(A), None),
+        (of("long"), of("int"), None),
+        (of(["null", "int"]), of("int"), None),
+        (of(enum("X", "Y")), of(enum("X")), None),
+        (of(NULL_OR_LONG), of(INT_OR_NULL), None),
         (record(A, B), record(A), "value.b: new without a default"),
-        (record(A), record({"name": "a", "type": "long"}), "value.a: long became int"),
-        (record({"name": "a", "type": "string"}), record(A), "value.a: int became string"),
+        (of("int"), of("long"), "value.a: long became int"),
+        (of("string"), of("int"), "value.a: int became string"),
         (record(A, name="S"), record(A), "value: R became S"),
-        (
-            record({"name": "a", "type": enum("X")}),
-            record({"name": "a", "type": enum("X", "Y")}),
-            "value.a: symbol Y is gone",
-        ),
-        (
-            record({"name": "a", "type": enum("X", name="F")}),
-            record({"name": "a", "type": enum("X")}),
-            "value.a: E became F",
-        ),
-        (record(A), record({"name": "a", "type": ["null", "int"]}), "no branch reads null"),
-        (
-            record({"name": "a", "type": ["null", "int"]}),
-            record({"name": "a", "type": "string"}),
-            "value.a: string is in no branch of ['null', 'int']",
-        ),
-        (
-            record({"name": "a", "type": {"type": "map", "values": "int"}}),
-            record({"name": "a", "type": {"type": "map", "values": "long"}}),
-            "value.a{}: long became int",
-        ),
-        (
-            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 8}}),
-            record({"name": "a", "type": {"type": "fixed", "name": "F", "size": 4}}),
-            "value.a: another size",
-        ),
+        (of(enum("X")), of(enum("X", "Y")), "value.a: symbol Y is gone"),
+        (of(enum("X", name="F")), of(enum("X")), "value.a: E became F"),
+        (of("int"), of(["null", "int"]), "no branch reads null"),
+        (of(["null", "int"]), of("string"), "value.a: string is in no branch of ['null', 'int']"),
+        (of(INTS), of(LONGS), "value.a{}: long became int"),
+        (of(fixed(8)), of(fixed(4)), "value.a: another size"),
     ],
 )
 def test_a_change_that_cannot_read_what_was_written_is_caught(
-    reader: Any, writer: Any, says: str
+    reader: Any, writer: Any, says: str | None
 ) -> None:
-    """Messages stay in Kafka longer than releases."""
-    (found,) = breaks(reader, writer)
-    assert says in found
+    found = breaks(reader, writer)
+    assert len(found) == (says is not None)
+    assert says is None or says in found[0]
 
 
 @pytest.mark.parametrize(
     "schema",
     [
         record(),
-        {"type": "fixed", "name": "F", "size": 0},
+        fixed(0),
         {"type": "array", "items": "null"},
         {"type": "array", "items": record()},
         expand_schema(
@@ -335,7 +237,6 @@ def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the schemas and their registry."""
     for path in (*FOLDER.glob("*.avsc"), FOLDER / "registry.json"):
         shutil.copy(path, tmp_path)
     return tmp_path
@@ -350,7 +251,6 @@ def edit(folder: Path, type_name: str, **changes: Any) -> None:
 
 
 def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> None:
-    """Ids are for ever."""
     edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
     assert main(["--check", "--folder", str(folder)]) == 1
     assert main(["--write", "--folder", str(folder)]) == 0
@@ -363,23 +263,10 @@ def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> N
 
 
 def test_writing_twice_changes_nothing(folder: Path) -> None:
-    """Documentation, too, is no new version."""
     before = (folder / "registry.json").read_bytes()
     edit(folder, "TopicGrow", doc="Said better.")
     assert main(["--write", "--folder", str(folder)]) == 0
     assert (folder / "registry.json").read_bytes() == before
-
-
-def test_a_new_default_keeps_the_version_for_its_bytes_are_the_same(folder: Path) -> None:
-    """The canonical form, and so the fingerprint, knows no defaults."""
-    schema = json.loads((folder / "TopicGrow.avsc").read_text("utf-8"))
-    schema["fields"][-1]["default"] = 1
-    (folder / "TopicGrow.avsc").write_text(json.dumps(schema), "utf-8")
-    assert main(["--check", "--folder", str(folder)]) == 1
-    assert main(["--write", "--folder", str(folder)]) == 0
-    written = Registry.load(folder)
-    assert len(written.entries) == len(REGISTRY.entries)
-    assert written.current("TopicGrow").schema["fields"][-1]["default"] == 1
 
 
 def test_an_incompatible_change_is_not_registered(
@@ -406,7 +293,6 @@ def test_a_schema_does_not_go_back_to_an_earlier_version(
 
 
 def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path) -> None:
-    """The registry is a file, and files get edited."""
     (folder / "RingEvent.avsc").unlink()
     path = folder / "registry.json"
     text = path.read_text("utf-8").replace('"name": "max_moves"', '"name": "moves"')
@@ -417,9 +303,3 @@ def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path)
         "id 4 is given twice",
         "ClusterRebalance version 1: its fingerprint is not the schema's; was it edited?",
     ]
-
-
-def test_an_event_is_written_by_the_current_version() -> None:
-    """The header names it."""
-    data = encode_event(Events().grow())
-    assert data.startswith(confluent_header(REGISTRY.current("TopicGrow")))

@@ -1,61 +1,38 @@
-"""`TopicAdopted`: a topic enters the state as Kafka has it, and nothing moves."""
+"""Topics adopted as Kafka has them, and lists of a living topic that get another length."""
 
 from __future__ import annotations
 
-import random
+from typing import Any
 
 import pytest
-from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.limits import PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from spu_assigner.core.base.records import (
-    Mode,
-    Record,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-    Status,
-    TopicStatus,
-)
-from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
-from spu_assigner.schemas.messages.codec import decode_event, encode_event
-from spu_assigner.stream.audit.verify.audit import verify
-from spu_assigner.stream.audit.verify.model import How
+from spu_assigner.core.base.events import OnShortage, Policy
+from spu_assigner.core.base.limits import PARTITIONS_MAX
+from spu_assigner.core.base.records import Mode, RingChange, Status, TopicStatus
 from support.events.builders import Events
-from support.events.histories import Outgoing, Writer
-from support.events.one_cluster import statuses
-from support.model.pictures import picture
+from support.events.one_cluster import (
+    Answer,
+    OneCluster,
+    ring_changes,
+    statuses,
+    the_map,
+    the_status,
+)
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
+DISK = "disk_bytes"
 
 
-def cluster(events: Events, *spu_ids: int, capacity: int | None = None) -> Assigner:
+def cluster(*spu_ids: int, **given: Any) -> OneCluster:
     """SPUs that hold nothing yet."""
-    assigner = Assigner(Policy.BALANCED)
-    for event in events.joins(*spu_ids, capacity=capacity):
-        assigner.apply(event)
-    return assigner
-
-
-def the_map(records: tuple[Record, ...]) -> ReplicaMap:
-    [found] = [record for record in records if isinstance(record, ReplicaMap)]
-    return found
-
-
-def ring_changes(records: tuple[Record, ...]) -> list[tuple[int, RingChange]]:
-    return [(record.spu_id, record.change) for record in records if isinstance(record, RingEvent)]
-
-
-def lists_of(assigner: Assigner, topic: str = "t") -> list[list[int]]:
-    return assigner.clusters["c1"].topics[topic].replicas.lists().tolist()
+    return OneCluster(*Events().joins(*spu_ids, **given), default=Policy.BALANCED)
 
 
 def test_an_adopted_topic_is_as_it_was_found() -> None:
-    """Any lengths, any order; the default policy, since the event names none."""
-    events = Events()
-    assigner = cluster(events, 0, 1, 2)
-    found = the_map(answers := assigner.apply(events.adopt("t", *LISTS, event_id="a")))
+    life = cluster(0, 1, 2)
+    answers = life.adopt("t", *LISTS, policy=None, event_id="a")
+    found = the_map(answers)
     assert found.replicas is not None
     assert found.replicas.tolist() == LISTS
     assert (found.revision, found.policy, found.cause) == (1, Policy.BALANCED, "a")
@@ -63,26 +40,22 @@ def test_an_adopted_topic_is_as_it_was_found() -> None:
     assert found.reason is not None
     assert found.reason.mode is Mode.ADOPTED
     assert statuses(answers) == [("t", Status.ADOPTED, None, "a")]
-    state = assigner.clusters["c1"]
-    assert [state.ledger.count(spu_id) for spu_id in range(3)] == [2, 2, 2]
+    assert [life.held(spu_id) for spu_id in range(3)] == [2, 2, 2]
 
 
 def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
     """It leaves the ring; a later content that frees it brings it back, and serves who waits."""
-    events = Events()
-    assigner = cluster(events, 0, capacity=1)
-    full = assigner.apply(events.adopt("t", [0], [0], [0]))
-    assert ring_changes(full) == [(0, RingChange.SATURATED)]
-    assert assigner.clusters["c1"].ledger.count(0) == 3
-    waits = events.create("u", on_shortage=OnShortage.WAIT, event_id="waits")
-    assert statuses(assigner.apply(waits)) == [
-        ("u", Status.WAITING, Code.INSUFFICIENT_CAPACITY, "waits")
+    life = cluster(0, capacity=1)
+    full = life.adopt("t", [0], [0], [0])
+    assert ring_changes(full) == [(0, RingChange.SATURATED, 0)]
+    life.create("u", 1, 1, on_shortage=OnShortage.WAIT, event_id="waits")
+    assert ring_changes(life.adopt("t", [0])) == []
+    life.join(1, capacity=0)
+    freed = life.adopt("t", [1], event_id="moved")
+    assert [each[:2] for each in ring_changes(freed)] == [
+        (0, RingChange.RESTORED),
+        (0, RingChange.SATURATED),
     ]
-    still = assigner.apply(events.adopt("t", [0], event_id="still"))
-    assert ring_changes(still) == []
-    assigner.apply(events.join(1, capacity=0))
-    freed = assigner.apply(events.adopt("t", [1], event_id="moved"))
-    assert ring_changes(freed) == [(0, RingChange.RESTORED), (0, RingChange.SATURATED)]
     assert statuses(freed) == [
         ("t", Status.ADOPTED, None, "moved"),
         ("u", Status.ASSIGNED, None, "waits"),
@@ -96,80 +69,192 @@ def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
         ("t", [[0], [1, 0, 1]], Code.MANUAL_DUPLICATE_SPU, "partition 1 names SPU 1 more than"),
         ("t", [[0], []], Code.MANUAL_EMPTY_LIST, "partition 1 has no replicas"),
         ("t", [[-1]], Code.MANUAL_INVALID_SPU, "partition 0 names the SPU -1"),
-        ("t", [], Code.INVALID_PARTITIONS, "name 0 partitions"),
         ("t", [[0]] * (PARTITIONS_MAX + 1), Code.INVALID_PARTITIONS, "name 100001 partitions"),
-        (
-            "t",
-            [list(range(REPLICATION_FACTOR_MAX + 1))],
-            Code.INVALID_REPLICATION_FACTOR,
-            "has 33 replicas",
-        ),
-        ("__t", [[0]], Code.RESERVED_NAME, "leave it out"),
+        ("t", [[*range(33)]], Code.INVALID_REPLICATION_FACTOR, "has 33 replicas"),
         ("replica-map", [[0]], Code.RESERVED_NAME, "leave it out"),
     ],
 )
 def test_what_cannot_be_adopted_is_rejected_by_name(
     topic: str, lists: list[list[int]], code: Code, message: str
 ) -> None:
-    """One answer, which names the first fault; the state is as before."""
-    events = Events()
-    assigner = cluster(events, 0, 1)
-    before = picture(assigner.clusters["c1"])
-    [status] = assigner.apply(events.adopt(topic, *lists))
+    life = cluster(0, 1)
+    before = life.kept()
+    [status] = life.adopt(topic, *lists)
     assert isinstance(status, TopicStatus)
     assert (status.status, status.code) == (Status.REJECTED, code)
     assert message in (status.message or "")
-    assert {**picture(assigner.clusters["c1"]), "seen": None} == {**before, "seen": None}
+    assert life.kept() == before
 
 
 def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
-    """As it does a manual one; the answer counts those that it left alone."""
-    events = Events()
-    assigner = cluster(events, 0)
-    assigner.apply(events.adopt("free", *[[0]] * 4))
-    assigner.apply(events.adopt("held", *[[0]] * 4, pinned=True))
-    assigner.apply(events.adopt("hand", [0], policy=Policy.MANUAL))
-    assigner.apply(events.join(1))
-    answers = assigner.apply(events.rebalance())
-    moved = the_map(answers)
-    [answer] = [each for each in answers if isinstance(each, TopicStatus)]
-    assert moved.topic == "free"
+    life = cluster(0)
+    life.adopt("free", *[[0]] * 4)
+    life.adopt("held", *[[0]] * 4, pinned=True)
+    life.adopt("hand", [0], policy=Policy.MANUAL)
+    life.join(1)
+    answer = life.rebalance()
+    assert [life.spus(name)[1] for name in ("free", "held", "hand")] == [3, 0, 0]
     assert answer.moves == 3
     assert (answer.message or "").endswith("; 2 manual or pinned topics left alone")
 
 
-@pytest.mark.parametrize("given", [{}, {"policy": Policy.KAFKA, "pinned": True}])
-def test_the_event_is_the_same_in_json_and_in_avro(given: dict[str, object]) -> None:
-    """And in the form that the contract fixes."""
-    event: Event = Events().adopt("t", [0, 1], [1, 2, 0], **given)
-    assert decode_event(encode_event(event), kind="topic") == event
-    assert event_from_json(event_to_json(event)) == event
-    fixed = (
-        '{"type":"topic_adopted","event_id":"e1","cluster_id":"c1","topic":"t",'
-        '"replicas":[[0,1],[1,2,0]],"policy":null,"pinned":false}'
-    )
-    if not given:
-        assert event_to_json(event) == fixed
+# What it needs of resources: as measured, it counts from then on.
 
 
-def test_the_audit_replays_adoptions_and_factors_to_the_same_bytes() -> None:
-    """And without the inputs the digests still fit."""
-    events = Events()
-    writer = Writer(1, shards=1)
-    for event in (
-        *events.joins(0, 1, 2, 3),
-        events.adopt("t", *LISTS, pinned=True),
-        events.adopt("t", *LISTS[:2]),
-        events.grow("t", 3),
-        events.replication("t", 2),
-        events.leave(1, mode=LeaveMode.DECOMMISSION),
-    ):
-        writer.send([Outgoing.of_event(event, None)])
-        writer.batch()
-    report = verify(writer.topics.history())
-    assert [report.findings, list(report.unchecked())] == [[], []]
-    assert [how for how, _, _ in report.how()] == [How.REPLAYED]
-    topics = writer.topics.copy()
-    topics.expire(random.Random(0), ["spu-events", "topic-events"])
-    report = verify(topics.history())
-    assert report.findings == []
+def used(life: OneCluster) -> list[int]:
+    return [life.state.ledger.used(spu_id).get(DISK, 0) for spu_id in life.state.spus]
+
+
+@pytest.fixture
+def measured() -> OneCluster:
+    """Three SPUs with 100 bytes each."""
+    return cluster(0, 1, 2, resources={DISK: 100})
+
+
+def test_a_fact_may_exceed_what_an_spu_has_and_only_those_that_need_it_avoid_it(
+    measured: OneCluster,
+) -> None:
+    answers = measured.adopt("t", [0], [0, 1], demand={DISK: 150})
+    assert used(measured) == [300, 150, 0]
+    assert ring_changes(answers) == [(0, RingChange.SATURATED, 3), (1, RingChange.SATURATED, 3)]
+    [refused] = measured.create("u", 1, 2, demand={DISK: 1})
+    assert isinstance(refused, TopicStatus)
+    assert refused.code is Code.INSUFFICIENT_CAPACITY
+    assert "2 have less than 1 of disk_bytes free" in str(refused.message)
+    measured.create("v", 1, 3)
+    assert measured.spus("v").keys() == {0, 1, 2}
+
+
+def test_the_same_again_changes_nothing_and_another_amount_is_the_next_revision(
+    measured: OneCluster,
+) -> None:
+    measured.adopt("t", [0, 1], demand={DISK: 10})
+    before = measured.kept()
+    for demand in ({DISK: 10}, None):
+        [(_, status, _, _)] = statuses(measured.adopt("t", [0, 1], demand=demand))
+        assert status is Status.ADOPTED
+    assert measured.kept() == before
+    changed = the_map(measured.adopt("t", [0, 1], demand={DISK: 20}))
+    assert (changed.revision, used(measured)) == (2, [20, 20, 0])
+    empty = the_map(measured.adopt("t", [0, 1], demand={DISK: 0}))
+    assert (empty.revision, empty.need, used(measured)) == (3, None, [0, 0, 0])
+
+
+def test_without_a_demand_what_is_known_stays(measured: OneCluster) -> None:
+    """Also where the lists change; and what leaders need stays where the rest is measured."""
+    measured.adopt("t", [0, 1])
+    measured.apply(measured.build.demand("t", demand={DISK: 10}, leader_demand={DISK: 30}))
+    measured.adopt("t", [2, 0])
+    assert used(measured) == [10, 0, 30]
+    measured.adopt("t", [2, 0], demand={DISK: 15})
+    assert used(measured) == [15, 0, 30]
+
+
+def test_what_needs_less_makes_room_for_what_waits(measured: OneCluster) -> None:
+    measured.adopt("t", [0, 1, 2], demand={DISK: 90})
+    measured.wait("u", 1, 3, demand={DISK: 50})
+    assert "u" in measured.state.waiting
+    measured.adopt("t", [0, 1, 2], demand={DISK: 50})
+    assert measured.lists("u") != []
+
+
+# What it breaks of its own rules.
+
+
+@pytest.mark.parametrize(
+    ("rules", "lists", "said"),
+    [
+        (Constraints(require=("tier=ssd",)), [[0, 2], [0, 1]], "require[0] 'tier=ssd' (1 list)"),
+        (Constraints(forbid=("tier=hdd",)), [[2, 3], [3, 0]], "forbid[0] 'tier=hdd' (2 lists)"),
+        (
+            Constraints(spread=(SpreadLevel("tier", max=1),)),
+            [[0, 1], [2, 0]],
+            "spread[0] 'tier' max 1 (1 list)",
+        ),
+        (Constraints(apart_from=("u",)), [[1, 0], [0, 3]], "apart_from[0] 'u' (1 list)"),
+        (Constraints(require=("tier=ssd",)), [[0, 1]], None),
+    ],
+)
+def test_lists_that_break_the_topics_own_rules_are_adopted_and_said_to(
+    rules: Constraints, lists: list[list[int]], said: str | None
+) -> None:
+    """They are facts; the topic's rules are known from before."""
+    life = OneCluster()
+    for spu_id, tier in enumerate(("ssd", "ssd", "hdd", "hdd")):
+        life.join(spu_id, labels={"tier": tier})
+    life.adopt("u", [1])
+    life.adopt("t", [0, 2], rules=rules)
+    found: list[Answer] = [*life.adopt("t", *lists), *life.adopt("t", *lists, pinned=True)]
+    messages = [
+        each.message
+        for each in found
+        if isinstance(each, TopicStatus) and each.status is Status.VIOLATED
+    ]
+    broken = f"lists break {said}; they stay as they are"
+    assert messages == ([broken] * 2 if said else [])
+    assert life.lists("t") == lists
+
+
+def test_a_higher_factor_appends_to_each_list() -> None:
+    """The least used SPU first, counted replica by replica, then the lowest id."""
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
+    life.adopt("t", [0, 1], [1, 0], [2, 0])
+    answers = life.apply(life.build.replication("t", 3, event_id="r"))
+    changed = the_map(answers)
+    assert life.lists("t") == [[0, 1, 3], [1, 0, 2], [2, 0, 3]]
+    assert (changed.revision, changed.replication_factor, changed.cause) == (2, 3, "r")
+    assert changed.reason is not None
+    assert changed.reason.mode is Mode.REPLICATION
+    assert [(move.partition, move.gone, move.taken) for move in changed.reason.moves] == [
+        (0, None, 3),
+        (1, None, 2),
+        (2, None, 3),
+    ]
+    assert statuses(answers) == [("t", Status.ASSIGNED, None, "r")]
+
+
+@pytest.mark.parametrize(
+    ("row", "offline", "racks", "factor", "left"),
+    [
+        ([3, 1, 2], [3], "", 2, [1, 2]),  # a leader that is offline serves nothing
+        ([0, 1, 2], [0, 2], "", 2, [1, 2]),
+        ([0, 1, 2], [0, 2], "", 1, [1]),
+        ([2, 0, 3, 1], [0, 1, 2, 3], "", 1, [2]),
+        ([0, 1, 2, 3, 4], [], "aabbb", 4, [0, 1, 3, 4]),  # the rack with the most gives
+        ([4, 0, 1, 2, 3], [], "abbab", 3, [4, 2, 3]),
+        ([0], [], "aab", 2, [0, 2]),  # and the one with the fewest takes
+    ],
+)
+def test_what_goes_and_what_comes(
+    row: list[int], offline: list[int], racks: str, factor: int, left: list[int]
+) -> None:
+    """The documented order: leaving, offline, racks, the fullest; the leader while it is online."""
+    life = OneCluster()
+    for spu_id, rack in enumerate(racks or "aaaa"):
+        life.join(spu_id, rack=rack)
+    life.adopt("t", row)
+    for spu_id in offline:
+        life.leave(spu_id)
+    life.apply(life.build.replication("t", factor))
+    assert life.lists("t") == [left]
+
+
+@pytest.mark.parametrize(
+    ("topic", "factor", "code"),
+    [
+        ("t", 5, Code.INSUFFICIENT_SPUS),
+        ("t", 4, Code.INSUFFICIENT_CAPACITY),
+        ("t", 0, Code.INVALID_REPLICATION_FACTOR),
+        ("t", 33, Code.INVALID_REPLICATION_FACTOR),
+        ("none", 2, Code.TOPIC_UNKNOWN),
+        ("hand", 2, Code.MANUAL_TOPIC),
+    ],
+)
+def test_a_factor_that_cannot_be_met_changes_nothing(topic: str, factor: int, code: Code) -> None:
+    life = OneCluster(*Events().joins(0, 1, 2, 3, capacity=2))
+    life.adopt("t", [0, 1], [2])
+    life.adopt("hand", [3], [3], policy=Policy.MANUAL)
+    before = life.kept()
+    answer = the_status(life.apply(life.build.replication(topic, factor)))
+    assert (answer.status, answer.code) == (Status.REJECTED, code)
+    assert life.kept() == before

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints
-from spu_assigner.core.base.events import Policy, SpuJoined
+from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.core.base.selectors import SelectorError, selector_of
 from spu_assigner.core.constraints.spu_labels import SpuLabels
 from support.events.one_cluster import OneCluster
@@ -35,7 +34,6 @@ LABELS = {"rack": "FD0,UD1", "tier": "fast disk", "gpu": ""}
     ],
 )
 def test_a_value_in_quotes_may_have_spaces_and_commas(text: str, holds: bool) -> None:
-    """Other texts mean what they mean in Kubernetes."""
     cluster = OneCluster()
     cluster.join(0, rack=LABELS["rack"], labels=LABELS)
     assert SpuLabels(cluster.state.spus.values()).holding(text).tolist() == [holds]
@@ -99,22 +97,3 @@ def test_all_spus_at_once_are_selected_and_grouped_as_each_by_itself(
     order = sorted(set(values))
     groups, size = labels.groups(label)
     assert (groups.tolist(), size) == ([order.index(value) for value in values], len(order))
-
-
-def test_a_condition_takes_one_comparison_however_many_spus_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The 16 selectors of a topic may have some 4,000 conditions: asked of each of 10,000 SPUs
-    they would take seconds."""
-    cluster = OneCluster()
-    cluster.join(*range(50), labels={"tier": "ssd"})
-    compared: list[object] = []
-    meeting = SpuLabels._meeting
-    monkeypatch.setattr(
-        SpuLabels, "_meeting", lambda self, each: compared.append(each) or meeting(self, each)
-    )
-    text = ",".join(f"!k{number}" for number in range(100))
-    rules = Constraints(require=(text,), forbid=("tier=hdd",))
-    cluster.create("t", 9, 3, policy=Policy.BALANCED, constraints=rules)
-    assert len(cluster.lists("t")) == 9
-    assert len(compared) == 101

@@ -3,9 +3,8 @@ gives."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -21,9 +20,9 @@ from spu_assigner.core import (
     Event,
     InvalidEventError,
     LeaveMode,
-    OnShortage,
     Policy,
     Preference,
+    Record,
     ReplicaLists,
     SpreadLevel,
     SpuJoined,
@@ -32,13 +31,11 @@ from spu_assigner.core import (
     TaintEffect,
     Toleration,
     TopicAdopted,
-    TopicConstraints,
     TopicCreate,
     TopicDemand,
     TopicGrow,
     step,
 )
-from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 
 EVENTS: tuple[Any, ...] = get_args(Event)
 # What each required field may be.
@@ -57,7 +54,6 @@ SOUND: Mapping[str, object] = {
 
 
 def event(cls: Any, **named: object) -> Any:
-    """An event of which only what matters is named."""
     required = {field.name for field in fields(cls) if field.default is MISSING}
     return cls(**{name: SOUND[name] for name in required} | named)
 
@@ -67,23 +63,19 @@ def event(cls: Any, **named: object) -> Any:
     [
         (SpuLeft, {"mode": "decommission"}, LeaveMode.DECOMMISSION),
         (SpuLeft, {"spu_id": np.int64(7)}, 7),
-        (SpuJoined, {"capacity": np.int32(7)}, 7),
         (SpuJoined, {"labels": {"zone": np.str_("a")}}, {"zone": "a"}),
         (
             SpuJoined,
             {"taints": [{"key": "k", "value": "v", "effect": "evict"}]},
             (Taint("k", "v", TaintEffect.EVICT),),
         ),
-        (TopicCreate, {"on_shortage": "wait"}, OnShortage.WAIT),
         (TopicCreate, {"policy": "kafka"}, Policy.KAFKA),
-        (TopicCreate, {"demand": {"disk_bytes": np.int64(5)}}, {"disk_bytes": 5}),
         (
             TopicCreate,
             {"constraints": {"require": ["a", "b"], "spread": [{"label": "zone", "max": 1}]}},
             Constraints(require=("a", "b"), spread=(SpreadLevel("zone", max=1),)),
         ),
         (TopicAdopted, {"replicas": [[0, 1], [1]]}, ((0, 1), (1,))),
-        (TopicAdopted, {"replicas": np.array([[0, 1], [1, 0]])}, ((0, 1), (1, 0))),
         (TopicAdopted, {"replicas": ReplicaLists.of_lists([[0, 1], [1]])}, ((0, 1), (1,))),
     ],
     ids=str,
@@ -103,37 +95,23 @@ def test_what_json_can_say_of_a_field_is_coerced(
     ("cls", "name", "value", "field", "expected"),
     [
         (SpuLeft, "mode", "bogus", "mode", "one of 'offline', 'decommission'"),
-        (SpuLeft, "mode", "DECOMMISSION", "mode", "one of 'offline', 'decommission'"),
-        (SpuLeft, "mode", True, "mode", "one of 'offline', 'decommission'"),
         (SpuLeft, "spu_id", "7", "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", 7.0, "spu_id", "a whole number"),
         (SpuLeft, "spu_id", np.float64(7), "spu_id", "a whole number"),
         (SpuLeft, "spu_id", True, "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", np.True_, "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", None, "spu_id", "a whole number"),
         (SpuLeft, "event_id", 7, "event_id", "a text"),
-        (SpuLeft, "event_id", b"e", "event_id", "a text"),
         (SpuLeft, "event_id", "", "event_id", "1 to 256 characters"),
         (SpuLeft, "cluster_id", None, "cluster_id", "a text"),
-        (SpuLeft, "cluster_id", ["c"], "cluster_id", "a text"),
         (SpuLeft, "occurred_at", "now", "occurred_at", "a whole number"),
         (SpuJoined, "rack", 3, "rack", "a text"),
-        (SpuJoined, "capacity", 2.5, "capacity", "a whole number"),
         (SpuJoined, "labels", {"zone": 1}, "labels.zone", "a text"),
         (SpuJoined, "labels", [("zone", "a")], "labels", "a mapping"),
-        (SpuJoined, "labels", {1: "a"}, "a name in labels", "a text"),
         (SpuJoined, "resources", {"disk_bytes": 1.5}, "resources.disk_bytes", "a whole number"),
-        (SpuJoined, "taints", "k=v:evict", "taints", "a list"),
         (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "effect, key, value must be there"),
         (SpuJoined, "taints", [("k", "v", "evict")], "taints[0]", "Taint, or a mapping"),
-        (TopicCreate, "topic", 7, "topic", "a text"),
         (TopicCreate, "topic", "a b", "topic", "1 to 249 of"),
         (TopicCreate, "partitions", "3", "partitions", "a whole number"),
-        (TopicCreate, "policy", "nonsense", "policy", "one of 'fluvio', 'kafka'"),
         (TopicCreate, "ignore_rack", "false", "ignore_rack", "True or False"),
-        (TopicCreate, "ignore_rack", 0, "ignore_rack", "True or False"),
         (TopicCreate, "replicas", "0,1", "replicas", "a list of"),
-        (TopicCreate, "on_shortage", "later", "on_shortage", "one of 'reject', 'wait'"),
         (TopicCreate, "constraints", "zone in (a)", "constraints", "Constraints, or a"),
         (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "with the fields tolerations"),
         (
@@ -144,11 +122,7 @@ def test_what_json_can_say_of_a_field_is_coerced(
             "a whole number",
         ),
         (TopicAdopted, "replicas", [[0, "1"]], "replicas[0][1]", "a whole number"),
-        (TopicAdopted, "replicas", {0: [1]}, "replicas", "a list"),
-        (TopicAdopted, "pinned", "no", "pinned", "True or False"),
-        (TopicGrow, "partitions", 3.0, "partitions", "a whole number"),
         (TopicDemand, "demand", None, "demand", "a mapping"),
-        (TopicConstraints, "constraints", None, "constraints", "Constraints, or a"),
         (ClusterRebalance, "max_moves", "all", "max_moves", "a whole number"),
     ],
     ids=str,
@@ -156,7 +130,6 @@ def test_what_json_can_say_of_a_field_is_coerced(
 def test_what_a_field_cannot_hold_is_refused_by_name(
     cls: Any, name: str, value: object, field: str, expected: str
 ) -> None:
-    """One error class names field, value and expectation, also as its fields."""
     with pytest.raises(InvalidEventError) as caught:
         event(cls, **{name: value})
     error = caught.value
@@ -180,7 +153,6 @@ def test_what_a_field_cannot_hold_is_refused_by_name(
     ],
 )
 def test_what_an_event_is_made_of_is_refused_alike(make: Callable[[], object], field: str) -> None:
-    """A text in place of a list of texts would be read letter by letter."""
     with pytest.raises(InvalidEventError) as caught:
         make()
     assert caught.value.field == field
@@ -232,25 +204,28 @@ def test_a_default_policy_by_its_word_is_the_policy() -> None:
 
 
 def test_a_mapping_is_copied() -> None:
-    """An event stays as it was when the caller goes on with its own dict."""
     demand = {"disk_bytes": 1}
     made = event(TopicDemand, demand=demand)
     demand["disk_bytes"] = 2
     assert made.demand == {"disk_bytes": 1}
 
 
-@pytest.mark.parametrize("cls", EVENTS)
-def test_an_event_can_be_made_of_the_members_of_its_json_line(cls: Any) -> None:
-    """What `simulate` reads, `json.loads` and the class read too."""
-    made = event(cls)
-    line = event_to_json(made)
-    members = json.loads(line)
-    del members["type"]
-    assert cls(**members) == made == event_from_json(line)
+GROW = TopicGrow(event_id="e1", cluster_id="c1", topic="t", partitions=3)
 
 
-@pytest.mark.parametrize("kind", ["spu_cordon", "spu_uncordon", "spu_demote", "spu_undemote"])
-def test_the_json_form_is_the_contracts(kind: str) -> None:
-    """Fixed, as every other line of `simulate`."""
-    line = f'{{"type":"{kind}","event_id":"e4","cluster_id":"c1","spu_id":0}}'
-    assert json.loads(event_to_json(event_from_json(line))) == json.loads(line)
+@pytest.mark.parametrize("cls", [*get_args(Event), *get_args(Record)])
+def test_dataclasses_knows_the_fields_of_each(cls: type) -> None:
+    """In the order of their keywords, base classes first; whoever embeds the core may read them."""
+    assert is_dataclass(cls)
+    assert [each.name for each in fields(cls)] == list(cls.__struct_fields__)  # type: ignore[attr-defined]
+
+
+def test_a_replaced_event_is_checked_like_a_new_one() -> None:
+    assert replace(GROW, partitions=4) == TopicGrow(
+        event_id="e1", cluster_id="c1", topic="t", partitions=4
+    )
+    assert replace(SpuLeft(event_id="e", cluster_id="c", spu_id=1), mode="offline").mode is (  # type: ignore[arg-type]
+        LeaveMode.OFFLINE
+    )
+    with pytest.raises(InvalidEventError, match="partitions"):
+        replace(GROW, partitions="4")  # type: ignore[arg-type]

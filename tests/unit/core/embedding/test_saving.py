@@ -34,7 +34,6 @@ def lived(life: Life, events: tuple[Event, ...]) -> ClusterState:
 
 @pytest.mark.parametrize("seed", LIVES)
 def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
-    """Whatever happened before: the same picture, and the same answers afterwards."""
     life = life_of(seed)
     middle = len(life.events) // 2
     state = lived(life, life.events[:middle])
@@ -50,21 +49,7 @@ def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
     assert loaded == state
 
 
-def test_equal_lists_are_equal_in_whatever_width_they_are_kept() -> None:
-    """Lists out of a table keep its width, which larger ids of other rows may need."""
-    new = Events()
-    joins = [new.join(spu_id, capacity=10**6) for spu_id in (*range(3), 300, 70_000)]
-    state = ClusterState("c1")
-    for event in (*joins, new.create("t", 1, replication_factor=2)):
-        step(state, event, default_policy=Assigner("fluvio").default_policy)  # type: ignore[arg-type]
-    assert state.topics["t"].width > 1
-    loaded = state_from_json(state_to_json(state))
-    assert loaded.topics["t"].width == 1
-    assert loaded == state
-
-
 def test_a_state_is_printed_in_a_line() -> None:
-    """Not a million topics."""
     new = Events()
     assigner = Assigner()
     for event in (new.join(0), new.join(1), new.leave(1), new.create("t", 1)):
@@ -75,7 +60,6 @@ def test_a_state_is_printed_in_a_line() -> None:
 
 
 def saved() -> dict[str, Any]:
-    """A saved state, as plain values."""
     new = Events()
     assigner = Assigner()
     for event in (new.join(0), new.join(1), new.create("t", 2, replication_factor=2)):
@@ -93,20 +77,15 @@ def saved() -> dict[str, Any]:
         ),
         (lambda whole: whole.update(cluster_id="c2"), "is of cluster 'c1'; expected 'c2'"),
         (lambda whole: whole.pop("maps"), "missing required field `maps`"),
-        (lambda whole: whole.update(more=[]), "unknown field `more`"),
         (lambda whole: whole["spus"].pop(), "which is not known"),
         (lambda whole: whole["chains"].update(seen_count=0), "after 0 events"),
-        (lambda whole: whole["waiting"].append(7), "Expected `object`, got `int`"),
         (lambda whole: whole["spus"][0].update(capacity="7"), "at `$.spus[0].capacity`"),
-        (lambda whole: whole["spus"][0].pop("rack"), "missing required field `rack`"),
         (lambda whole: whole["spus"][0].update(rack="\ud800"), "surrogate pair"),
-        (lambda whole: whole["chains"].update(chains=[["id", 0]]), "at `$.chains.chains[0][1]`"),
         (
             lambda whole: whole["maps"][0].update(replicas=[[0, 2**40]]),
             "Expected `int` <= 2147483647",
         ),
         (lambda whole: whole["maps"][0].update(replicas=[]), "Expected `array` of length >= 1"),
-        (lambda whole: whole["maps"][0].update(policy="bogus"), "Invalid enum value 'bogus'"),
     ],
 )
 def test_a_damaged_state_is_refused_with_its_fault(
@@ -122,7 +101,6 @@ def test_a_damaged_state_is_refused_with_its_fault(
 
 @pytest.mark.parametrize("text", ["", "{", b"\xff", "7", "[" * 100_000, "null"])
 def test_what_is_no_state_is_refused(text: str | bytes) -> None:
-    """Whatever the text is."""
     with pytest.raises(InvalidStateError, match="give what `state_to_json` wrote"):
         state_from_json(text)
 

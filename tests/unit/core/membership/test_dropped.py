@@ -24,7 +24,6 @@ WHOLE = ": a join describes its SPU whole"
 
 
 def messages(life: OneCluster, **described: Any) -> list[tuple[RingChange, str | None]]:
-    """What is answered to another join of SPU 1, in order."""
     found = life.join(1, **described)
     return [(each.change, each.message) for each in found if isinstance(each, RingEvent)]
 
@@ -63,7 +62,6 @@ def test_the_answer_names_what_a_join_dropped(again: dict[str, Any], dropped: st
 
 @pytest.mark.parametrize("mode", list(LeaveMode))
 def test_a_return_says_it_too(mode: LeaveMode) -> None:
-    """Of an SPU that was offline, or leaves and still holds replicas."""
     life = OneCluster()
     life.join(1, labels={"zone": "a"})
     life.create("t", 1, 1)
@@ -73,7 +71,6 @@ def test_a_return_says_it_too(mode: LeaveMode) -> None:
 
 
 def test_the_message_is_bounded_and_goes_through_kafka() -> None:
-    """However many labels there were, and however long."""
     life = OneCluster()
     life.join(1, labels={f"{number}" * 5: "\U0001f980" * 9_000 for number in range(1, 7)})
     life.join(1, labels={f"n{number}": "x" * 900 for number in range(1, 30)})

@@ -85,7 +85,6 @@ class Case:
         self.total = 0
 
     def change(self, spu_id: int, more: int) -> None:
-        """Count a replica that comes or goes."""
         self.count[spu_id] += more
         self.of_topic[spu_id] += more
         for name, amount in () if self.need is None else self.need.demand:
@@ -150,7 +149,6 @@ class Case:
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
-    """Whatever was handed out, taken back, or bound before."""
     found = 0
     for seed in range(part * share_of(150), (part + 1) * share_of(150)):
         case = Case(seed)
@@ -178,32 +176,6 @@ def test_the_best_is_what_a_look_at_every_spu_finds(part: int) -> None:
     assert found > share_of(150)
 
 
-def test_a_saturated_spu_is_named_once_in_order() -> None:
-    state, events = ClusterState("c1"), Events()
-    for spu_id, capacity in enumerate((2, 1, 3)):
-        step(state, events.join(spu_id, capacity=capacity), default_policy=Policy.BALANCED)
-    step(state, events.adopt("t", [0]), default_policy=Policy.BALANCED)
-    chooser = topic_chooser(state, "t")
-    assert [chooser.take([]) for _ in range(6)] == [2, 1, 2, 0, 2, None]
-    assert chooser.filled == [1, 0, 2]
-
-
-def test_what_is_looked_at_for_a_place_is_counted() -> None:
-    """An event that moves replicas in a cluster of many kinds of SPUs ends at its limit."""
-    state, events = ClusterState("c1"), Events()
-    for spu_id in range(40):
-        labels = {"cell": str(spu_id), "row": str(spu_id * spu_id % 37)}
-        join = events.join(spu_id, rack=f"r{spu_id % 7}", labels=labels)
-        step(state, join, default_policy=Policy.BALANCED)
-    step(state, events.adopt("t", [0]), default_policy=Policy.BALANCED)
-    rules = Constraints(spread=(SpreadLevel("cell"), SpreadLevel("row")))
-    step(state, events.constraints("t", rules), default_policy=Policy.BALANCED)
-    chooser = topic_chooser(state, "t")
-    assert chooser.take([0]) is not None
-    assert chooser.take_looks() > 0
-    assert chooser.take_looks() == 0
-
-
 @given(st.integers(0, 2**53 - 1), st.integers(0, 2**53 - 1))
 def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
     """Exact, however large the numbers are."""
@@ -211,12 +183,3 @@ def test_shares_of_many_are_those_of_one(used: int, capacity: int) -> None:
     assert found == share(used, capacity)
     if capacity:  # One without any counts as one of 1.
         assert found == min(Fraction(used, capacity) * 2**FRACTION_BITS // 1, SHARE_MAX)
-
-
-@given(st.integers(1, 300), st.integers(0, 10**30))
-def test_each_spu_has_one_position_and_the_start_the_first(count: int, start: int) -> None:
-    positions = Positions(chain_positions(count, start))
-    found = positions.of
-    assert [positions.at[place] for place in found] == list(range(count))
-    assert sorted(found) == list(range(count))
-    assert found[start % count] == 0

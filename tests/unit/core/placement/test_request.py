@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +74,6 @@ def test_what_fits_is_given_and_nothing_else(case: Case) -> None:
 @given(cases(capacities=st.sampled_from([100, 200, 7_000])))
 @settings(max_examples=share_of(150), deadline=None)
 def test_lists_are_as_even_over_racks_as_their_sizes_allow(case: Case) -> None:
-    """Where all SPUs have room: also of more replicas than racks."""
     life = joined(case)
     sizes = Counter(rack for rack, _ in case.spus)
     for number, (partitions, replicas) in enumerate(case.topics):
@@ -94,26 +92,6 @@ def test_lists_are_as_even_over_racks_as_their_sizes_allow(case: Case) -> None:
                 assert min(size, most - 1) <= counts[rack] <= min(size, most)
 
 
-@given(
-    st.lists(st.sampled_from([1_000, 2_000, 4_000]), min_size=4, max_size=12),
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 3)), min_size=1, max_size=12),
-)
-@settings(max_examples=share_of(100), deadline=None)
-def test_replicas_and_leaders_stay_near_the_fair_share(
-    capacities: list[int], topics: list[tuple[int, int]]
-) -> None:
-    """Without racks, of SPUs of which none is due in more than half of the lists."""
-    life = joined(Case(spus=[(0, capacity) for capacity in capacities], topics=[]))
-    for number, (partitions, replicas) in enumerate(topics):
-        if 2 * replicas * max(capacities) <= sum(capacities):
-            life.create(f"t{number}", partitions, replicas, policy=Policy.BALANCED)
-    ids = np.arange(len(capacities), dtype=np.int32)
-    ledger = life.state.ledger
-    for counts in (ledger.counts(ids), ledger.leaders(ids)):
-        fair = counts.sum() * np.array(capacities) / sum(capacities)
-        assert np.abs(counts - fair).max() <= 2.5  # beyond 2 in one of 40,000 random clusters
-
-
 def test_a_topic_is_not_given_whole_to_new_spus() -> None:
     """150 even topics on three SPUs, a fourth joins: of the next 50 topics of 6 lists none has all
     leaders, or a replica of each list, on one SPU before its fair share is doubled."""
@@ -127,16 +105,6 @@ def test_a_topic_is_not_given_whole_to_new_spus() -> None:
         led = Counter(row[0] for row in rows)
         assert max(led.values()) <= 3  # twice 6 / 4
         assert Counter(spu_id for row in rows for spu_id in row)[3] <= 6  # twice 12 / 4
-
-
-def test_a_replica_more_stays_even_over_two_racks() -> None:
-    """Four replicas on two racks are two and two, for creates and for what grows."""
-    life = OneCluster()
-    life.join(0, 1, 2, rack="a", capacity=100)
-    life.join(3, 4, 5, rack="b", capacity=100)
-    life.create("t", 5, 4, policy=Policy.BALANCED)
-    life.apply(life.build.grow("t", 9))
-    assert all(sum(spu_id < 3 for spu_id in row) == 2 for row in life.lists("t"))
 
 
 @pytest.mark.parametrize("racked", [False, True])
@@ -154,38 +122,12 @@ def test_a_demoted_spu_is_taken_where_another_can_lead(racked: bool) -> None:
     assert all(row[-1] == 0 for row in rows)
 
 
-def test_the_critical_spu_is_in_each_list() -> None:
-    """It has room for both lists, the others for one, and all of it is needed."""
-    life = joined(Case(spus=[(0, 3), (0, 1), (0, 1)], topics=[]))
-    life.create("t", 2, 2, policy=Policy.BALANCED)
-    assert [sorted(row) for row in life.lists("t")] == [[0, 1], [0, 2]]
-
-
 def test_a_refusal_names_the_partition_that_found_too_little_room() -> None:
     life = joined(Case(spus=[(0, 3), (0, 1), (0, 1)], topics=[]))
     [status] = life.create("t", 3, 2, policy=Policy.BALANCED)
     assert isinstance(status, TopicStatus)
     assert status.code is Code.INSUFFICIENT_CAPACITY
     assert "partition 2 found 1 SPUs with a free slot for 2 replicas" in (status.message or "")
-
-
-@given(st.integers(0, 2**32))
-@settings(max_examples=share_of(30), deadline=None)
-def test_what_a_process_keeps_beside_the_state_changes_no_list(seed: int) -> None:
-    """A restarted one has nothing cached with its ring."""
-    random = np.random.default_rng(seed)
-    warm, events = ClusterState("c1"), Events()
-    life = OneCluster()
-    life.state = warm
-    count = int(random.integers(4, 20))
-    for spu_id in range(count):
-        life.join(spu_id, rack=f"r{spu_id % 4}", capacity=int(random.choice([90, 900])))
-    for number in range(8):
-        size = int(random.integers(1, 30)), int(random.integers(1, 4))
-        cold = OneCluster()
-        cold.state = restored(warm)
-        created = events.create(f"t{number}", *size, policy=Policy.BALANCED)
-        assert life.apply(created) == cold.apply(created)
 
 
 def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -> None:
@@ -198,10 +140,6 @@ def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -
     [answer] = life.apply(life.build.grow("t", 5))
     assert isinstance(answer, TopicStatus)
     assert answer.code is Code.INSUFFICIENT_SPUS
-
-
-def restored(state: ClusterState) -> ClusterState:
-    return state_from_json(state_to_json(state))
 
 
 def test_the_start_says_which_equal_spu_is_first() -> None:

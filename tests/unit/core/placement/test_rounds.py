@@ -28,7 +28,6 @@ def cluster(sizes: list[int], weights: list[int] | None = None) -> tuple[OneClus
 
 
 def mode(life: OneCluster, *size: int) -> Mode | None:
-    """How a topic is placed."""
     answers = life.create(f"t{len(life.state.topics)}", *size, policy=Policy.BALANCED)
     [found] = [each for each in answers if isinstance(each, ReplicaMap)]
     return found.reason and found.reason.mode
@@ -41,7 +40,6 @@ def rows_of(life: OneCluster) -> list[list[int]]:
 @given(st.integers(1, 4), SIZES)
 @settings(max_examples=share_of(100), deadline=None)
 def test_spus_are_level_after_each_list(replicas: int, sizes: list[int]) -> None:
-    """Replicas and leaders of two SPUs differ by one at most, and lists are on distinct racks."""
     most = 1 if len(sizes) == 1 else max(sizes)
     assume((replicas + 1) * most <= sum(sizes) and len(sizes) != replicas)
     life, racks = cluster(sizes)
@@ -88,30 +86,6 @@ def test_requests_are_slices_of_one_table(sizes: list[int]) -> None:
         assert mode(parts, partitions, 3) is Mode.BALANCED_ROUNDS
         parts.state.ring.kept.clear()
     assert rows_of(whole) == rows_of(parts)
-
-
-@pytest.mark.parametrize("weights", [[1, 2, 4], [3, 3, 2], [5, 1, 1]])
-def test_what_comes_next_is_found_where_racks_differ_in_capacity(weights: list[int]) -> None:
-    life, _ = cluster([8, 7, 7], weights)
-    for partitions in (16, 5, 700, 1, 90):
-        assert mode(life, partitions, 3) is Mode.BALANCED_ROUNDS
-        life.state.ring.kept.clear()
-
-
-def test_spus_take_lists_of_one_replica_in_turn() -> None:
-    life, _ = cluster([3])
-    assert mode(life, 7, 1) is Mode.BALANCED_ROUNDS
-    assert rows_of(life) == [[0], [1], [2], [0], [1], [2], [0]]
-
-
-def test_other_requests_are_placed_one_by_one_until_all_are_level_again() -> None:
-    life, _ = cluster([12])
-    assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
-    assert mode(life, 2, 2) is Mode.BALANCED
-    assert mode(life, 1, 3) is Mode.BALANCED
-    life.apply(life.build.delete("t2"))
-    life.apply(life.build.delete("t1"))
-    assert mode(life, 5, 3) is Mode.BALANCED_ROUNDS
 
 
 @pytest.mark.parametrize("sizes", [[3, 2], [3, 2, 2, 2]], ids=["few", "uneven"])

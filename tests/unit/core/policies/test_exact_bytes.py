@@ -23,7 +23,6 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.explain.decisions import explain
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text, ring_of_text
 from spu_assigner.schemas.json_lines.lines import answer_to_json
@@ -64,7 +63,6 @@ def life(policy: Policy, random: Random) -> Iterator[Event]:
 def create(
     policy: Policy, random: Random, build: Events, name: str, partitions: int, *, size: int
 ) -> Event:
-    """A request for a new topic, nearly always one that can be met."""
     if policy is Policy.MANUAL:
         replicas = random.randint(1, 3)
         lists = [random.sample(range(size), replicas) for _ in range(min(partitions, 20))]
@@ -86,7 +84,6 @@ def create(
 
 
 def change(random: Random, build: Events, join: Any, living: list[str], size: int) -> Event:
-    """Another ring, or other counts."""
     spu_id = random.randrange(size)
     match random.randrange(7):
         case 0:
@@ -103,7 +100,6 @@ def change(random: Random, build: Events, join: Any, living: list[str], size: in
 
 
 def facts_of(reason: Reason) -> list[str]:
-    """What a reason says, with the sizes of what was in the ring and outside of it."""
     ring = reason.ring or RecordedRing(members="")
     members = ring_of_text(ring.members).size
     outside = [len(ids_of_text(text)) for text in (ring.offline, ring.saturated)]
@@ -138,28 +134,6 @@ def test_an_exact_policy_gives_the_bytes_that_were_stored(policy: Policy) -> Non
         n for n, (one, other) in enumerate(zip(found, stored, strict=True)) if one != other
     ]
     assert not differing, f"the lives of these clusters differ: {differing}"
-
-
-EXPLAINED: Final = 4  # clusters of each policy; a second
-
-
-@pytest.mark.parametrize("policy", [each for each in EXACT if each is not Policy.MANUAL])
-def test_every_list_is_computed_again_from_its_map(policy: Policy) -> None:
-    """Near saturation, with starts of their own, whatever became of SPUs, racks and capacities."""
-    for cluster in range(EXPLAINED):
-        random, state = Random(f"{policy.value}-{cluster}"), ClusterState("c1")
-        maps: dict[str, list[ReplicaMap]] = {}
-        for event in life(policy, random):
-            for record in step(state, event, default_policy=policy):
-                if isinstance(record, ReplicaMap) and record.replicas is None:
-                    del maps[record.topic]
-                elif isinstance(record, ReplicaMap):
-                    maps.setdefault(record.topic, []).append(record)
-        for retained in maps.values():
-            for explanation in explain(state, retained):
-                for decision in explanation.decisions:
-                    assert decision.recomputed, (cluster, decision)
-                    assert decision.step is not None
 
 
 def main() -> None:

@@ -1,30 +1,17 @@
-"""Kafka 4's striped placer as a policy: what is drawn, who leads, offline SPUs, saturation.
+"""Kafka 4's striped placer as a policy: what is drawn, who leads, offline SPUs.
 
 `tests/broker/placers/test_kraft_policy.py` holds it against Kafka's own class.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, LeaveMode, Policy
-from spu_assigner.core.base.records import (
-    Answer,
-    Mode,
-    ReplicaMap,
-    RingChange,
-    RingEvent,
-    Status,
-    TopicStatus,
-)
-from spu_assigner.core.explain.decisions import ExplainingAssigner
-from spu_assigner.core.explain.placement_decision import PlacementDecision
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.policies.striped import stripes_seed
 from spu_assigner.core.rules.kraft import SeededDraws, Stripes, shuffle
-from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
+from support.events.one_cluster import OneCluster, the_map, the_status
 
 
 class Nothing(SeededDraws):
@@ -35,23 +22,11 @@ class Nothing(SeededDraws):
         return 0
 
 
-def answers(*events: Event) -> list[Answer]:
-    """All answers to the events, in order."""
-    assigner = Assigner(Policy.KRAFT)
-    return [answer for event in events for answer in assigner.apply(event)]
-
-
-def maps(*events: Event) -> list[ReplicaMap]:
-    return [answer for answer in answers(*events) if isinstance(answer, ReplicaMap)]
-
-
-def lists_of(found: ReplicaMap) -> list[list[int]]:
-    assert found.replicas is not None
-    return found.replicas.tolist()
+def cluster(*spu_ids: int) -> OneCluster:
+    return OneCluster(*Events().joins(*spu_ids), default=Policy.KRAFT)
 
 
 def test_what_is_drawn_is_what_java_util_random_draws() -> None:
-    """`new Random(42)`: nextInt(10) ten times, then a bound that is a power of 2."""
     draws = SeededDraws(42)
     assert [draws.below(10) for _ in range(10)] == [0, 3, 8, 4, 0, 5, 5, 8, 9, 3]
     assert all(0 <= draws.below(16) < 16 for _ in range(100))
@@ -67,103 +42,46 @@ def test_the_worked_example_of_the_rule() -> None:
 
 
 def test_the_seed_is_cluster_topic_and_chain_index() -> None:
-    """The same question has the same answer; the same topic later has another."""
     assert stripes_seed("c1", "t", 0) == 0xD7D8AF126C716812
-    events = Events()
-    joins = events.racks({"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]})
-    create, again = events.create("t", 8, 3), events.create("t", 8, 3)
-    first, _, second = maps(*joins, create, events.delete("t"), again)
-    [alone] = maps(*joins, create)
-    assert lists_of(alone) == lists_of(first) != lists_of(second)
-    assert first.reason is not None
-    assert second.reason is not None
-    assert (first.reason.start_index, first.chain_index, second.reason.start_index) == (0, 8, 8)
-    draws = SeededDraws(stripes_seed("c1", "t", 0))
-    stripes = Stripes(dict(enumerate("aaabbbcc")), {}, draws)
-    assert lists_of(first) == [stripes.next(3) for _ in range(8)]
+    racks = {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]}
+    life = OneCluster(*Events().racks(racks), default=Policy.KRAFT)
+    for index in (0, 8):
+        found = the_map(life.create("t", 8, 3))
+        assert found.reason is not None
+        assert (found.reason.start_index, found.chain_index) == (index, index + 8)
+        draws = SeededDraws(stripes_seed("c1", "t", index))
+        stripes = Stripes(dict(enumerate("aaabbbcc")), {}, draws)
+        assert life.lists("t") == [stripes.next(3) for _ in range(8)]
+        life.apply(life.build.delete("t"))
 
 
 def test_an_offline_spu_comes_last_and_never_leads() -> None:
     """Kafka's fenced brokers: SPU 3 makes lists of four possible, and is the last of each."""
-    events = Events()
-    joins = [*events.joins(0, 1, 2, 3), events.leave(3)]
-    [found] = maps(*joins, events.create("t", 6, 4))
-    assert [row[-1] for row in lists_of(found)] == [3] * 6
-    [small] = maps(*joins, events.create("t", 6, 3))
-    assert all(3 not in row for row in lists_of(small))
+    life = cluster(0, 1, 2, 3)
+    life.leave(3)
+    life.create("four", 6, 4)
+    assert [row[-1] for row in life.lists("four")] == [3] * 6
+    life.create("three", 6, 3)
+    assert life.spus("three")[3] == 0
 
 
 @pytest.mark.parametrize("last", ["leaving", "cordoned", "full"])
 def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
-    """A leaving, a cordoned and a full SPU take no replicas, offline or not."""
-    events = Events()
-    joins = [*events.joins(0, 1, 2), events.join(3, capacity=0 if last == "full" else None)]
+    life = cluster(0, 1, 2)
+    life.join(3, capacity=0 if last == "full" else None)
     if last == "cordoned":
-        joins.append(events.cordon(3))
-    held = [events.manual("m", [3])] if last == "leaving" else []
-    mode = LeaveMode.DECOMMISSION if last == "leaving" else LeaveMode.OFFLINE
-    asked = [events.create("t", 1, 4)]
-    status = answers(*joins, *held, events.leave(3, mode=mode), *asked)[-1]
-    assert isinstance(status, TopicStatus)
-    assert (status.status, status.code) == (Status.REJECTED, "INSUFFICIENT_SPUS")
+        life.cordon(3)
+    if last == "leaving":
+        life.manual("m", [3])
+    life.leave(3, LeaveMode.DECOMMISSION if last == "leaving" else LeaveMode.OFFLINE)
+    assert the_status(life.create("t", 1, 4)).code is Code.INSUFFICIENT_SPUS
 
 
 def test_without_an_online_spu_nobody_could_lead() -> None:
-    """As in Kafka, where all brokers are fenced."""
-    events = Events()
-    joins = [*events.joins(0, 1), events.leave(0), events.leave(1)]
-    status = answers(*joins, events.create("t", 1, 2))[-1]
-    assert isinstance(status, TopicStatus)
-    assert status.message == (
+    life = cluster(0, 1)
+    life.leave(0)
+    life.leave(1)
+    assert the_status(life.create("t", 1, 2)).message == (
         "replication_factor 2 needs 2 more SPUs: the ring has 0, and 2 SPUs are offline and cannot "
         "lead; add SPUs or ask for fewer replicas"
     )
-
-
-def test_an_spu_that_fills_is_out_for_the_next_partition() -> None:
-    """The rest is placed as a request of its own; the draws go on. An offline SPU fills too."""
-    events = Events()
-    joins = [events.join(0, capacity=2), *events.joins(1, 2), events.join(3, capacity=1)]
-    found = answers(*joins, events.leave(3), events.create("t", 12, 2))
-    [map_] = [each for each in found if isinstance(each, ReplicaMap)]
-    held = Counter(spu_id for row in lists_of(map_) for spu_id in row)
-    assert held[0] == 2
-    assert held[1] + held[2] == 22 - held[3]
-    changes = [(each.spu_id, each.change) for each in found if isinstance(each, RingEvent)]
-    assert changes[-1] == (0, RingChange.SATURATED)
-    assert (3, RingChange.SATURATED) not in changes
-
-
-def test_a_topic_that_grows_is_placed_by_new_draws() -> None:
-    """As Kafka adds partitions; the chain index goes on."""
-    events = Events()
-    first, grown = maps(*events.joins(*range(5)), events.create("t", 3, 2), events.grow("t", 9))
-    assert lists_of(grown)[:3] == lists_of(first)
-    draws = SeededDraws(stripes_seed("c1", "t", 3))
-    stripes = Stripes(dict.fromkeys(range(5), ""), {}, draws)
-    assert lists_of(grown)[3:] == [stripes.next(2) for _ in range(6)]
-    assert grown.chain_index == 9
-
-
-def decisions(*events: Event) -> list[PlacementDecision]:
-    """Why the lists of the last event are as they are."""
-    assigner = ExplainingAssigner(Policy.KRAFT)
-    *_, last = (assigner.apply(event) for event in events)
-    return [decision for _, reasons in last for _, decision in reasons]
-
-
-def test_explain_says_what_was_drawn_and_who_is_offline() -> None:
-    """As for each policy: the ring, then each replica."""
-    events = Events()
-    joins = [*events.racks({"a": [0], "b": [1]}), events.leave(1)]
-    [decision] = decisions(*joins, events.create("t", 1, 2))
-    assert decision.reason is not None
-    assert decision.reason.mode is Mode.STRIPED
-    assert decision_lines(decision) == [
-        "kraft: racks in turn, from drawn places, as Kafka 4",
-        "ring of 1; what is drawn follows from cluster, topic and chain index 0",
-        "leader   SPU 0: rack a",
-        "follower SPU 1: rack b, offline",
-        "not in the ring: SPU 1, offline",
-        "repeated for this answer: the same comes out",
-    ]

@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import Event, Policy
-from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.explain.decisions import ExplainingAssigner
-from spu_assigner.core.explain.placement_decision import PlacementDecision
 from spu_assigner.core.rules import rendezvous
-from spu_assigner.stream.client.explanation import decision_lines
-from support.events.builders import Events
 from support.model import plain_rendezvous as plain
 
 CLUSTERS = 10_000
@@ -37,7 +30,6 @@ def scored(
     partitions: int,
     replicas: int,
 ) -> list[list[int]]:
-    """The lists, given the SPUs as a mapping."""
     ids = np.array(sorted(weights), dtype=np.int32)
     numbers = None
     if racks is not None:
@@ -54,22 +46,6 @@ def scored(
     )
     found: list[list[int]] = placed.tolist()
     return found
-
-
-def maps(*events: Event, default: Policy = Policy.RENDEZVOUS) -> list[ReplicaMap]:
-    """The maps that these events give."""
-    assigner = Assigner(default)
-    return [
-        answer
-        for event in events
-        for answer in assigner.apply(event)
-        if isinstance(answer, ReplicaMap)
-    ]
-
-
-def lists_of(found: ReplicaMap) -> list[list[int]]:
-    assert found.replicas is not None
-    return found.replicas.tolist()
 
 
 def test_the_hash_is_the_published_one() -> None:
@@ -137,16 +113,6 @@ def within_3_sigma(found: int, *, share: float, of: int) -> bool:
     return abs(found - share * of) <= 3 * sqrt(of * share * (1 - share))
 
 
-def test_each_spu_leads_its_share_by_capacity() -> None:
-    """The highest score first; sorted ascending, the least weight would lead most."""
-    weights = {0: 1_000, 1: 2_000, 2: 3_000, 3: 6_000}
-    lists = scored(weights, partitions=20_000, replicas=4)
-    leaders, last = Counter(row[0] for row in lists), Counter(row[-1] for row in lists)
-    for spu_id, weight in weights.items():
-        assert within_3_sigma(leaders[spu_id], share=weight / 12_000, of=20_000)
-    assert [spu_id for spu_id, _ in last.most_common()] == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("capacity", [3_499, 6_998, 20_994])
 def test_a_join_moves_only_what_the_newcomer_wins(capacity: int) -> None:
     """A list changes where the newcomer comes in, there one SPU goes; the leads it wins are its
@@ -183,25 +149,3 @@ def test_over_racks_a_join_brings_in_nobody_else(
         held = Counter(racks[i] for i in new)
         rooms = [held[rack] for i, rack in enumerate(racks) if i not in new]  # with a free SPU
         assert max(held.values()) - min(rooms, default=max(held.values())) <= 1
-
-
-def decisions(*events: Event) -> list[PlacementDecision]:
-    """Why the lists of the last event are as they are."""
-    assigner = ExplainingAssigner(Policy.RENDEZVOUS)
-    *_, answers = (assigner.apply(event) for event in events)
-    return [decision for _, reasons in answers for _, decision in reasons]
-
-
-def test_explain_says_the_rule_in_words() -> None:
-    """As for each policy: the ring, then each replica."""
-    events = Events()
-    joins = [events.join(spu_id, capacity=1 + spu_id // 2) for spu_id in range(3)]
-    [decision] = decisions(*joins, events.create("orders", 1, 2, validate_only=False))
-    # The capacities are the weights of the worked example; SPU 0 is full, and still there.
-    assert decision_lines(decision) == [
-        "rendezvous without racks",
-        "ring of 3, the best scores of capacity and hash",
-        "leader   SPU 0: position 0 by score 33.6682",
-        "follower SPU 2: position 1 by score 6.96625",
-        "repeated for this answer: the same comes out",
-    ]

@@ -5,32 +5,24 @@ from __future__ import annotations
 from collections import Counter
 
 import networkx as nx
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.events import Policy
+from spu_assigner.core.rebalance import fair_share
+from spu_assigner.core.rebalance.fair_share import Kinds, Shares, fair_shares
 from spu_assigner.core.rebalance.planning import Rebalance
-from support.model.plain_rebalance import Bands, Cluster, clusters, penalty
-from support.placers.evenness import Host
-from support.placers.placers import OurCluster
+from support.model.plain_rebalance import Cluster, Row, clusters, penalty
 from support.project.case_share import share_of
 
 HEAVY = 10_000  # what a replica outside the bands weighs beside a move
-
-
-def band_edges(
-    graph: nx.MultiDiGraph, spu: int, fixed: int, band: tuple[int, int], limit: int
-) -> None:
-    """What each further unit costs an SPU: the difference of the penalties."""
-    for count in range(fixed, max(fixed, limit)):
-        more = penalty(count + 1, band) - penalty(count, band)
-        graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
 
 
 def exact_moves(cluster: Cluster) -> tuple[int, int]:
     """The least squared distances to the bands, and the fewest moves to it, by network simplex."""
     graph = nx.MultiDiGraph()
     fixed = {spu: cluster.other.get(spu, 0) for spu in cluster.capacities}
-    total = 0
+    total = outside = 0
     for at, row in enumerate(row for topic in cluster.topics for row in topic):
         members = [spu for spu in row if spu in cluster.capacities]
         total += len(members)
@@ -46,30 +38,13 @@ def exact_moves(cluster: Cluster) -> tuple[int, int]:
     held = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
     for spu, band in cluster.bands().items():
         limit = max(held[spu], min(cluster.capacities[spu], fixed[spu] + total))
-        band_edges(graph, spu, fixed[spu], band, limit)
+        outside += penalty(fixed[spu], band)
+        for count in range(fixed[spu], limit):  # What each further unit costs.
+            more = penalty(count + 1, band) - penalty(count, band)
+            graph.add_edge(spu, "end", capacity=1, weight=HEAVY * more)
     graph.add_node("end", demand=total)
-    cost, flow = nx.network_simplex(graph)
-    return solution(cluster.bands(), fixed, cost, flow)
-
-
-def solution(bands: Bands, fixed: dict[int, int], cost: int, flow: dict) -> tuple[int, int]:
-    """Squared distances to the bands, and moves, of a solution."""
-    outside = 0
-    for spu, (low, high) in bands.items():
-        count = fixed[spu] + sum(flow.get(spu, {}).get("end", {}).values())
-        outside += penalty(count, (low, high))
-    return outside, cost % HEAVY
-
-
-def test_a_move_that_a_later_one_makes_needless_is_taken_back() -> None:
-    """All are in their bands after five moves, and could be after four."""
-    cluster = Cluster(
-        racks={spu_id: int(spu_id in (3, 4)) for spu_id in range(7)},
-        capacities={0: 3, 1: 3, 2: 1, 3: 1, 4: 4},
-        topics=[[[2, 0, 1, 3], [0], [1, 2]], [[3, 2, 0]]],
-        other={},
-    )
-    assert len(cluster.plan().moves) == 4
+    cost = nx.min_cost_flow_cost(graph)
+    return outside + cost // HEAVY, cost % HEAVY
 
 
 @settings(max_examples=share_of(1_000), deadline=None)
@@ -84,7 +59,6 @@ def test_no_exact_solver_needs_fewer_moves_or_comes_nearer(cluster: Cluster) -> 
 @settings(max_examples=share_of(500), deadline=None)
 @given(clusters())
 def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
-    """A rebalance may be cut off or interrupted anywhere."""
     moves = list(cluster.plan().moves)
     bands = cluster.bands()
     at_first = dict(zip(sorted(cluster.capacities), cluster.loads().replicas.tolist(), strict=True))
@@ -109,7 +83,6 @@ def test_every_prefix_of_the_moves_keeps_the_rules(cluster: Cluster) -> None:
 @settings(max_examples=share_of(300), deadline=None)
 @given(clusters(), st.integers(0, 5))
 def test_a_limit_cuts_the_moves_off(cluster: Cluster, max_moves: int) -> None:
-    """The same moves are made first, however many are allowed."""
     plan = cluster.plan(max_moves)
     assert plan.moves == cluster.plan().moves[:max_moves]
     moved, after = cluster.moved(list(plan.moves)), cluster.after(plan)
@@ -138,60 +111,44 @@ def test_a_second_rebalance_changes_nothing(cluster: Cluster) -> None:
     assert after.plan() == Rebalance(changed={}, moves=(), reorders=0)
 
 
-@st.composite
-def filled(draw: st.DrawFn) -> Cluster:
-    """By `balanced`: uneven racks, uneven capacities, all replication factors."""
-    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    kinds = draw(st.lists(st.integers(1, 16), min_size=1, max_size=3))
-    names = [f"r{rack}" for rack, size in enumerate(sizes) for _ in range(size)]
-    hosts = {
-        spu: Host(rack=name, capacity=kinds[spu % len(kinds)] * 100)
-        for spu, name in enumerate(names)
-    }
-    ours = OurCluster(Policy.BALANCED, hosts)
-    for number in range(draw(st.integers(1, 4))):
-        replicas = draw(st.integers(1, min(4, len(hosts))))
-        ours.create(f"t{number}", partitions=draw(st.integers(1, 12)), replicas=replicas)
-    return Cluster(
-        racks={spu: names.index(name) for spu, name in enumerate(names)},
-        capacities={spu: host.capacity for spu, host in hosts.items()},
-        topics=list(ours.topics.values()),
-        other={},
+def shares(cluster: Cluster) -> Shares:
+    numbers = sorted({cluster.racks[spu] for spu in cluster.capacities})
+    rows = [Row.of(row, cluster) for topic in cluster.topics for row in topic]
+    ids = sorted(cluster.capacities)
+    kinds = Kinds(
+        lists=np.ones(len(rows), dtype=np.int64),
+        units=np.array([row.units for row in rows]),
+        room=np.array([[row.room[number] for number in numbers] for row in rows]),
+    )
+    return fair_shares(
+        [cluster.capacities[spu] for spu in ids],
+        [cluster.other.get(spu, 0) for spu in ids],
+        np.array([numbers.index(cluster.racks[spu]) for spu in ids]),
+        kinds,
     )
 
 
+def expected(cluster: Cluster) -> Shares:
+    found = cluster.fair_replicas()
+    return [found[spu] for spu in sorted(found)]
+
+
+@settings(max_examples=share_of(500), deadline=None)
+@given(clusters())
+def test_the_level_rises_until_a_set_of_racks_is_full(cluster: Cluster) -> None:
+    assert shares(cluster) == expected(cluster)
+
+
 @settings(max_examples=share_of(300), deadline=None)
-@given(filled())
-def test_what_balanced_filled_well_is_left_alone(cluster: Cluster) -> None:
-    """Webster's rule may give an SPU one replica more than its share: then a rebalance helps."""
-    plan, fair = cluster.plan(), cluster.fair_replicas()
-    off, off_after = cluster.off(fair), cluster.after(plan).off(fair)
-    assert not plan.moves or max(off) > 1
-    assert max(off_after) <= max(off)
-    assert sum(off_after) <= sum(off)
-
-
-def test_racks_that_must_hold_more_are_left_alone() -> None:
-    """Each list is on all three racks, whatever their size: by capacity alone 20 would move."""
-    sizes = {"a": 5, "b": 3, "c": 2}
-    racks = [rack for rack, size in sizes.items() for _ in range(size)]
-    places = [place for size in sizes.values() for place in range(size)]
-    hosts = {
-        spu: Host(rack=rack, capacity=(100, 200, 400)[place % 3])
-        for spu, (rack, place) in enumerate(zip(racks, places, strict=True))
-    }
-    ours = OurCluster(Policy.BALANCED, hosts)
-    for number in range(10):
-        ours.create(f"t{number}", partitions=10, replicas=3)
-    ours.rebalance()
-    assert ours.moved == 0
-
-
-def test_an_spu_that_joins_a_small_rack_is_to_have_what_its_rack_has() -> None:
-    """By the capacity of all it would be 6: no list can have two of rack 0."""
-    racks = {0: 0, 1: 0, 2: 1, 3: 0}
-    topic = [[spu, 2] for spu in (0, 1) for _ in range(6)]
-    cluster = Cluster(racks=racks, capacities=dict.fromkeys(racks, 100), topics=[topic], other={})
-    plan = cluster.plan()
-    held = cluster.after(plan).loads().replicas.tolist()
-    assert (held, len(plan.moves)) == ([4, 5, 12, 3], 3)
+@given(clusters())
+def test_of_many_racks_those_asked_for_most_are_enough(cluster: Cluster) -> None:
+    """While each has room for one replica of a list; there are too many sets to look at all."""
+    topics = [
+        [list({cluster.racks[spu]: spu for spu in row}.values()) for row in topic]
+        for topic in cluster.topics
+    ]
+    online = dict.fromkeys(cluster.racks, 7) | cluster.capacities
+    spread = Cluster(racks=cluster.racks, capacities=online, topics=topics, other=cluster.other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fair_share, "ALL_SETS_OF", 0)
+        assert shares(spread) == expected(spread)

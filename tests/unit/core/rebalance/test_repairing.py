@@ -1,35 +1,34 @@
-"""A rebalance repairs first: lists uneven over racks, and lists that break a rule."""
+"""A rebalance repairs first, lists uneven over racks and those that break a rule, within limits."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel
+from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy, SpuId
-from spu_assigner.core.rebalance import repairing
+from spu_assigner.core.base.records import Status
+from spu_assigner.core.rebalance import planning, repairing
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
 
 
-def on_racks(racks: str, capacity: int = 100) -> OneCluster:
-    """One SPU for each letter, which is its rack."""
+def on_racks(racks: str, *lists: list[int], capacity: int = 100, **given: Any) -> OneCluster:
+    """One SPU for each letter, which is its rack, and a topic."""
     life = OneCluster()
     for spu_id, rack in enumerate(racks):
-        life.join(spu_id, rack=rack, capacity=capacity)
+        life.join(spu_id, rack=rack, capacity=capacity, **given)
+    if lists:
+        life.adopt("t", *lists)
     return life
-
-
-def adopt(life: OneCluster, *lists: list[int], topic: str = "t") -> None:
-    life.apply(life.build.adopt(topic, *lists, policy=Policy.BALANCED))
 
 
 def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
     """Not the one that is alone on its rack, though its SPU holds most."""
-    life = on_racks("abb")
-    adopt(life, [0, 2, 1], [0, 1, 2])
+    life = on_racks("abb", [0, 2, 1], [0, 1, 2])
     life.join(3, rack="c", capacity=100)
     assert life.rebalance().moves == 2
     assert all({0, 3} < set(row) for row in life.lists("t"))
@@ -37,8 +36,7 @@ def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
 
 @pytest.mark.parametrize("racks", ["aab", "aabc", "aaab"])
 def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
-    life = on_racks(racks)
-    adopt(life, [0, 1])
+    life = on_racks(racks, [0, 1])
     assert life.rebalance().message == (
         "1 replica moves (1 to repair lists, 0 to even out), 0 lists get another leader from among "
         "their replicas"
@@ -46,19 +44,16 @@ def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
     assert len({racks[spu] for spu in life.lists("t")[0]}) == 2
 
 
-@pytest.mark.parametrize(("racks", "row"), [("aaabbb", [0, 1, 2, 3]), ("aaaabb", [0, 1, 2, 3])])
-def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str, row: list[int]) -> None:
-    """Two and two."""
-    life = on_racks(racks)
-    adopt(life, row)
+@pytest.mark.parametrize("racks", ["aaabbb", "aaaabb"])
+def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str) -> None:
+    life = on_racks(racks, [0, 1, 2, 3])
     life.rebalance()
     assert sorted(Counter(racks[spu] for spu in life.lists("t")[0]).values()) == [2, 2]
 
 
 def test_few_moves_repair_as_much_as_they_may() -> None:
     """And the answer says what is left; leaders alone repair nothing."""
-    life = on_racks("aabb")
-    adopt(life, *[[0, 1]] * 5)
+    life = on_racks("aabb", *[[0, 1]] * 5)
     assert (life.rebalance(0).moves, life.rebalance(2).moves) == (0, 2)
     answer = life.rebalance(1)
     assert (answer.moves, "2 lists are left to be repaired" in (answer.message or "")) == (1, True)
@@ -68,8 +63,7 @@ def test_few_moves_repair_as_much_as_they_may() -> None:
 def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others would keep all events waiting; asking again repairs them, too."""
     monkeypatch.setattr(repairing, "LISTS_MAX", 6)
-    life = on_racks("aabb")
-    adopt(life, *[[0, 1]] * 5)
+    life = on_racks("aabb", *[[0, 1]] * 5)
     assert "3 lists are left to be repaired" in (life.rebalance().message or "")
     while "left" in (life.rebalance().message or ""):
         pass
@@ -77,31 +71,16 @@ def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_repairs_count_as_bytes() -> None:
-    life = OneCluster()
-    for spu_id, rack in enumerate("aabb"):
-        life.join(spu_id, rack=rack, capacity=100, resources={"disk_bytes": 10_000})
-    adopt(life, *[[0, 1]] * 5)
+    life = on_racks("aabb", *[[0, 1]] * 5, resources={"disk_bytes": 10_000})
     life.apply(life.build.demand("t", demand={"disk_bytes": 10}))
-    answer = life.rebalance(max_bytes=35)
-    assert answer.moves == 3
-    assert (answer.message or "").startswith("3 replicas of 30 bytes move (3 to repair lists")
+    message = life.rebalance(max_bytes=35).message or ""
+    assert message.startswith("3 replicas of 30 bytes move (3 to repair lists")
 
 
 def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
     life = on_racks("aabb")
     life.create("t", 2, 2, policy=Policy.FLUVIO, ignore_rack=True)
     assert "to repair" not in (life.rebalance().message or "")
-
-
-def test_a_level_with_too_many_is_repaired() -> None:
-    """`VIOLATED` since its constraints changed."""
-    life = OneCluster()
-    for spu_id in range(6):
-        life.join(spu_id, capacity=100, labels={"zone": "ab"[spu_id % 2]})
-    adopt(life, *[[0, 2]] * 4)
-    life.apply(life.build.constraints("t", Constraints(spread=(SpreadLevel("zone", 1),))))
-    life.rebalance()
-    assert all(sorted(spu % 2 for spu in row) == [0, 1] for row in life.lists("t"))
 
 
 @settings(max_examples=share_of(300), deadline=None)
@@ -113,16 +92,48 @@ def test_no_further_move_makes_a_list_more_even(data: st.DataObject) -> None:
     ids = range(len(racks))
     rows = st.lists(st.sampled_from(ids), min_size=1, max_size=5, unique=True)
     for number in range(data.draw(st.integers(1, 3))):
-        adopt(life, *data.draw(st.lists(rows, min_size=1, max_size=4)), topic=f"t{number}")
+        life.adopt(f"t{number}", *data.draw(st.lists(rows, min_size=1, max_size=4)))
     for spu_id in data.draw(st.sets(st.sampled_from(ids), max_size=2)):
         life.leave(spu_id)
     while life.rebalance().moves:  # What evens out may make room for further repairs.
         pass
-    state = life.state
-    for topic in state.topics.values():
-        for row in topic.replicas.lists().tolist():
+    spus = life.state.spus
+    for topic in life.state.topics:
+        for row in life.lists(topic):
             counts = Counter(racks[spu] for spu in row)
-            for gone in row:
-                for taken in state.ring.ids.tolist() if state.spus[SpuId(gone)].online else ():
-                    is_better = counts[racks[gone]] >= counts[racks[taken]] + 2
-                    assert taken in row or not is_better, (row, gone, taken)
+            most = max((counts[racks[i]] for i in row if spus[SpuId(i)].online), default=0)
+            for taken in life.state.ring.ids.tolist():
+                assert taken in row or most < counts[racks[taken]] + 2, (row, taken)
+
+
+def grown() -> OneCluster:
+    life = OneCluster()
+    life.join(0, 1, 2)
+    life.create("t", 900, 3, policy=Policy.BALANCED)
+    life.join(3, 4, 5)
+    return life
+
+
+def test_too_many_moves_are_rejected_and_the_answer_says_what_to_ask_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plan would keep all others waiting; so many at a time come to the same."""
+    monkeypatch.setattr(planning, "REBALANCE_MOVES_MAX", 500)
+    life = grown()
+    refused = life.rebalance(1_000)
+    assert (refused.status, refused.code) == (Status.REJECTED, Code.TOO_MANY_MOVES)
+    assert "max_moves 500" in (refused.message or "")
+    moves = [life.rebalance(500).moves for _ in range(4)]
+    assert moves == [500, 500, 347, 0]  # 3 * 449 in all
+
+
+def test_a_search_that_ends_at_its_limit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found is done, and asking again may find more."""
+    life = grown()
+    evened = planning.even_out
+
+    def cut(*given: object, **_: object) -> object:
+        return evened(*given, looks_max=0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planning, "even_out", cut)
+    assert "ended at its limit" in (life.rebalance().message or "")

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
+from spu_assigner.core.base.limits import AMOUNT_MAX
 from spu_assigner.core.base.records import (
     Answer,
-    EntryGone,
-    ReplicaMap,
     RingChange,
     RingEvent,
     Status,
     TopicStatus,
 )
-from spu_assigner.core.decision.answers import answers
-from spu_assigner.core.decision.machine import step
+from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.core.base.resources import Need, amounts_of
 from spu_assigner.core.explain.decisions import ExplainingAssigner
-from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ledger import Ledger
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
 
@@ -79,7 +82,6 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
     ],
 )
 def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks: str) -> None:
-    """Slots there are enough."""
     cluster = OneCluster()
     cluster.join(0, resources={"disk": 10, "net": 3}, rack="a")
     cluster.join(1, resources={"disk": 10, "net": 3}, rack="b")
@@ -91,7 +93,6 @@ def test_a_refusal_names_the_resource_that_is_short(given: dict[str, Any], lacks
 
 
 def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> None:
-    """Slots there are; the third SPU has too little left."""
     cluster.join(2, resources={"disk": 5})
     cluster.create("t", 2, 2, policy=Policy.BALANCED, demand={"disk": 10})
     lacks = "(1 has less than 10 of disk free)"
@@ -107,7 +108,6 @@ def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> N
 def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
     cluster: OneCluster,
 ) -> None:
-    """Each is said once, and nothing is said of what stays as it is."""
     new = cluster.build
     cluster.apply(new.create("t", 3, 2, demand={"disk": 10}))
     assert changes_of(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)
@@ -116,45 +116,6 @@ def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
     updated = cluster.apply(new.join(0, resources={"disk": 34}))
     assert changes_of(updated) == [(0, RingChange.UPDATED, None), *free(0)]
     assert changes_of(cluster.apply(new.delete("t"))) == free(1)
-
-
-def test_an_spu_that_joins_with_nothing_of_a_resource_says_so(cluster: OneCluster) -> None:
-    """It has used up what it announces."""
-    found = cluster.apply(cluster.build.join(2, resources={"disk": 30, "gpu": 0}))
-    assert changes_of(found) == [(2, RingChange.JOINED, None), *full(2, name="gpu")]
-    again = cluster.apply(cluster.build.join(2, resources=DISK))
-    assert changes_of(again) == [(2, RingChange.UPDATED, None), *free(2, name="gpu")]
-
-
-def test_an_spu_takes_what_it_has_used_up_with_it_when_it_goes(cluster: OneCluster) -> None:
-    """Its replicas fill the next; of one that is gone nothing more is said."""
-    new = cluster.build
-    cluster.apply(new.create("t", 1, 2, demand={"disk": 30}))
-    cluster.apply(new.join(2, resources=DISK))
-    found = cluster.apply(new.leave(0, mode=LeaveMode.DECOMMISSION))
-    assert changes_of(found) == [(0, RingChange.LEFT, None), *full(2)]
-    assert cluster.state.spus.keys() == {1, 2}
-
-
-def test_a_move_of_leaders_can_use_up_what_leaders_need(cluster: OneCluster) -> None:
-    """Who leads changes by itself."""
-    new = cluster.build
-    cluster.apply(new.create("t", 2, 2, demand={"disk": 5}, leader_demand={"disk": 20}))
-    assert changes_of(cluster.apply(new.demote(0))) == [(0, RingChange.DEMOTED, None), *full(1)]
-
-
-def test_a_state_that_was_restored_says_nothing_again(cluster: OneCluster) -> None:
-    """What is full was said before; the next change is reported as it would have been."""
-    found = cluster.create("t", 3, 2, demand={"disk": 10})
-    restored = ClusterState("c1")
-    restored.restore(next(each for each in found if isinstance(each, ReplicaMap)))
-    for entry in cluster.state.take_entries():
-        assert not isinstance(entry, EntryGone)
-        restored.restore(entry)
-    for event in (cluster.build.create("s", 1, 1), cluster.build.delete("t")):
-        expected = cluster.apply(event)
-        assert answers(step(restored, event, default_policy=Policy.FLUVIO)) == tuple(expected)
-    assert changes_of(expected) == free(0, 1)
 
 
 def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
@@ -169,12 +130,32 @@ def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
     ]
 
 
-def test_the_largest_shares_are_those_of_the_eight_most_used(cluster: OneCluster) -> None:
-    """Names are free, and each SPU may have others."""
-    assert cluster.state.ledger.largest_shares() == {"disk": 0.0}
-    cluster.apply(cluster.build.join(2, resources={f"r{n}": n for n in range(8)}))
-    cluster.create("t", 1, 2, demand={"disk": 10})
-    assert cluster.state.ledger.largest_shares() == {
-        "disk": 10 / 30,
-        **{f"r{n}": 0.0 for n in range(7)},
-    }
+NAMES = ("cores", "disk", "net")
+AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([1, 7, 2**32, AMOUNT_MAX]))
+LISTS = st.lists(
+    st.permutations([0, 3, 4, 500]).map(lambda ids: ids[:2]), min_size=1, max_size=3
+).map(ReplicaLists.of_lists)
+TOPICS = st.tuples(LISTS, AMOUNTS.filter(bool), AMOUNTS, st.booleans())
+
+
+@given(st.lists(TOPICS, max_size=12))
+def test_what_topics_need_is_added_and_taken_out_again_exactly(topics: list[tuple]) -> None:
+    """As a plain dictionary counts it, beyond what 64 bits hold too."""
+    use, plain = Ledger(), Counter[tuple[int, str]]()
+    for lists, demand, leader_demand, is_gone in topics:
+        need = Need(amounts_of(demand), amounts_of(leader_demand))
+        use.enter(lists.flat())
+        use.add(lists, need)
+        if is_gone:
+            use.subtract(lists, need)
+            continue
+        for row in lists.tolist():
+            for place, spu_id in enumerate(row):
+                for name, amount in ({**demand, **leader_demand} if not place else demand).items():
+                    plain[spu_id, name] += amount
+    names = ("disk", "none", "net", "cores")
+    of_each = use.used_of_each(np.array([0, 2, 3, 500, 501], dtype=np.int32), names)
+    for at, spu_id in enumerate([0, 2, 3, 500, 501]):
+        expected = {name: plain[spu_id, name] for name in names if plain[spu_id, name]}
+        assert dict(use.used(spu_id)) == expected
+        assert of_each[:, at].tolist() == [float(expected.get(name, 0)) for name in names]

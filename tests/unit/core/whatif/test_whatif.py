@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import networkx
 import pytest
-from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.errors import InvalidEventError
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import ReplicaMap, SpuChanged
-from spu_assigner.core.base.replica_lists import ReplicaLists
-from spu_assigner.core.base.resources import Need, amounts_of
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import (
     FailureAnalysis,
@@ -24,53 +20,72 @@ from spu_assigner.core.whatif.failure import (
     sweep_spus,
 )
 from support.events.builders import Events
+from support.events.one_cluster import OneCluster
 
 SEEDS = 300
-BLOCK = 60  # seeds of one test
 # What failures are compared by, the most important first.
 MEASURES = (
     *("lost", "without_slot", "over_capacity"),
     *("leaders_lost", "under_replicated", "leaders_most"),
 )
-firsts = pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+
+
+def random_cluster(draw: random.Random) -> ClusterState:
+    """Offline and cordoned SPUs, lists of any length, little room, up to two resources."""
+    count = draw.randint(1, 9)
+    ids = sorted(draw.sample(range(40), count))
+    names: list[str | None] = draw.choice([[None], ["a", "b"], ["a", "b", "c"], ["a", None]])
+    kinds: tuple[str, ...] = draw.choice([(), ("cpu",), ("cpu", "disk")])
+    width = draw.randint(1, min(4, count))
+    lists = [
+        draw.sample(ids, draw.choice([width, width, draw.randint(1, width)]))
+        for _ in range(draw.randint(0, 25))
+    ]
+    held, spare = Counter(spu for each in lists for spu in each), draw.choice([1, 4, 20])
+    life = OneCluster()
+    for spu in ids:
+        has = {name: draw.randint(0, 40) for name in kinds}
+        slots = max(0, held[spu] + draw.randint(-1, spare))
+        life.join(spu, rack=draw.choice(names), capacity=slots, resources=has)
+    cut = len(lists) // 2
+    for topic, rows in (("a", lists[:cut]), ("b", lists[cut:])):
+        needs = {name: draw.randint(0, 5) for name in kinds}
+        leaders = {name: draw.choice([0, 2, 9]) for name in kinds}
+        if rows:
+            life.adopt(topic, *rows)
+            life.apply(life.build.demand(topic, demand=needs, leader_demand=leaders))
+    for spu in ids:
+        if draw.random() < 0.1:
+            life.cordon(spu)
+        if draw.random() < 0.15:
+            life.leave(spu)
+    return life.state
 
 
 class PlainCluster:
-    """A cluster as dicts and lists, and what a failure costs it, one partition after another."""
-
-    def __init__(self, seed: int) -> None:
-        draw = random.Random(seed)
-        count = draw.randint(1, 9)
-        self.ids = sorted(draw.sample(range(40), count))
-        names: list[str | None] = draw.choice([[None], ["a", "b"], ["a", "b", "c"], ["a", None]])
-        self.racks = {spu: draw.choice(names) for spu in self.ids}
-        self.online = {spu: draw.random() < 0.85 for spu in self.ids}
-        self.cordoned = {spu: draw.random() < 0.1 for spu in self.ids}
-        width = self.width = draw.randint(1, min(4, count))
-        self.lists = [
-            draw.sample(self.ids, draw.choice([width, width, draw.randint(1, width)]))
-            for _ in range(draw.randint(0, 25))
-        ]
+    def __init__(self, state: ClusterState) -> None:
+        spus = state.spus
+        self.ids = [int(spu) for spu in sorted(spus)]
+        self.racks = {spu: spus[spu].rack for spu in self.ids}
+        self.online = {spu: spus[spu].online for spu in self.ids}
+        self.cordoned = {spu: spus[spu].cordoned for spu in self.ids}
+        self.capacity = {spu: spus[spu].capacity for spu in self.ids}
+        self.has = {spu: dict(spus[spu].resources) for spu in self.ids}
+        self.lists: list[list[int]] = []
+        self.needs: list[dict[str, tuple[int, int]]] = []  # of each list, a follower and a leader
+        for _, topic in sorted(state.topics.items()):
+            rows = topic.replicas.lists().tolist()
+            named = () if topic.need is None else topic.need.by_name()
+            self.lists += rows
+            self.needs += [{name: (own, leader) for name, own, leader in named}] * len(rows)
         self.held = Counter(spu for each in self.lists for spu in each)
-        spare = draw.choice([1, 4, 20])
-        self.capacity = {spu: max(0, self.held[spu] + draw.randint(-1, spare)) for spu in self.ids}
-        # Of two resources what SPUs have, what a follower needs in each topic, and what a leader.
-        self.cut = len(self.lists) // 2  # lists of the first topic
-        kinds: tuple[str, ...] = draw.choice([(), ("cpu",), ("cpu", "disk")])
-        self.has = {spu: {name: draw.randint(0, 40) for name in kinds} for spu in self.ids}
-        self.needs = [
-            {name: (draw.randint(0, 5), draw.choice([0, 2, 9])) for name in kinds} for _ in "ab"
-        ]
-
-    def need(self, row: int) -> dict[str, tuple[int, int]]:
-        return self.needs[row >= self.cut]
 
     def used(self, failed: set[int]) -> dict[int, Counter[str]]:
         """By those that are online and remain."""
         used: dict[int, Counter[str]] = {spu: Counter() for spu in self.ids}
         for row, members in enumerate(self.lists):
             after = [spu for spu in members if self.online[spu] and spu not in failed]
-            for name, (follower, leader) in self.need(row).items():
+            for name, (follower, leader) in self.needs[row].items():
                 for place, spu in enumerate(after):
                     used[spu][name] += follower if place else leader
         return used
@@ -84,48 +99,6 @@ class PlainCluster:
             for name in has
             if spu not in failed and after[spu][name] > max(has[name], before[spu][name])
         ]
-
-    def analysis(self) -> FailureAnalysis:
-        state = ClusterState("c1")
-        for spu in self.ids:
-            changed = SpuChanged(
-                cluster_id="c1",
-                spu_id=spu,
-                online=self.online[spu],
-                cordoned=self.cordoned[spu],
-                rack=self.racks[spu],
-                cores=1,
-                capacity=self.capacity[spu],
-                labels=(),
-                registration=spu,
-                core_weights=(0,),
-                resources=amounts_of(self.has[spu]),
-            )
-            state.restore(changed)
-        lists_of = {"a": self.lists[: self.cut], "b": self.lists[self.cut :]}
-        for (topic, lists), need in zip(lists_of.items(), self.needs, strict=True):
-            if lists:
-                state.restore(self.replica_map(topic, lists, need))
-        return FailureAnalysis(state)
-
-    def replica_map(
-        self, topic: str, lists: list[list[int]], need: dict[str, tuple[int, int]]
-    ) -> ReplicaMap:
-        return ReplicaMap(
-            cluster_id="c1",
-            topic=topic,
-            revision=1,
-            policy=Policy.MANUAL,
-            replicas=ReplicaLists.of_lists(lists),
-            cores=None,
-            chain_index=None,
-            cause="e",
-            replication_factor=self.width,
-            need=Need.of(
-                {name: of_each[0] for name, of_each in need.items()},
-                {name: of_each[1] for name, of_each in need.items()},
-            ),
-        )
 
     def takers(self, failed: set[int]) -> list[int]:
         return [
@@ -180,7 +153,6 @@ def online(cluster: PlainCluster) -> list[int]:
 
 
 def expected(cluster: PlainCluster, cases: list[list[int]]) -> dict[str, Any]:
-    """A sweep, one case after another."""
     costs = [cluster.cost({*case}) for case in cases]
     ranked = [tuple(cost[name] for name in MEASURES) for cost in costs]
     return {
@@ -192,28 +164,26 @@ def expected(cluster: PlainCluster, cases: list[list[int]]) -> dict[str, Any]:
     }
 
 
-@firsts
-def test_a_failure_costs_what_going_through_the_partitions_counts(first: int) -> None:
-    """Any set of SPUs, some of them offline already."""
-    for seed in range(first, first + BLOCK):
-        check_cost(seed)
+def drawn() -> Iterator[tuple[random.Random, PlainCluster, FailureAnalysis]]:
+    for seed in range(SEEDS):
+        draw = random.Random(seed)
+        state = random_cluster(draw)
+        yield draw, PlainCluster(state), FailureAnalysis(state)
 
 
-def check_cost(seed: int) -> None:
-    cluster = PlainCluster(seed)
-    draw = random.Random(-seed)
-    failed = draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))
-    analysis = cluster.analysis()
-    found = analysis.outcome(failed)
-    cost = cluster.cost({*failed})
-    assert found.badness() == tuple(cost[name] for name in MEASURES)
-    assert analysis.ids[found.failed].tolist() == [
-        spu for spu in online(cluster) if spu in {*failed}
-    ]
-    assert found.lost_rows.tolist() == cost["lost_rows"]
-    assert found.leaders.tolist() == cost["leaders"]
-    assert found.replicas == cost["replicas"]
-    check_resources(cluster, analysis, found, {*failed})
+def test_a_failure_costs_what_going_through_the_partitions_counts() -> None:
+    for draw, cluster, analysis in drawn():
+        failed = draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))
+        found = analysis.outcome(failed)
+        cost = cluster.cost({*failed})
+        assert found.badness() == tuple(cost[name] for name in MEASURES)
+        assert analysis.ids[found.failed].tolist() == [
+            spu for spu in online(cluster) if spu in {*failed}
+        ]
+        assert found.lost_rows.tolist() == cost["lost_rows"]
+        assert found.leaders.tolist() == cost["leaders"]
+        assert found.replicas == cost["replicas"]
+        check_resources(cluster, analysis, found, {*failed})
 
 
 def check_resources(
@@ -235,7 +205,7 @@ def check_resources(
         for number, members in enumerate(cluster.lists):
             before = [spu for spu in members if cluster.online[spu]]
             gone = [spu for spu in before if spu in failed]
-            follower, leader = cluster.need(number)[name]
+            follower, leader = cluster.needs[number].get(name, (0, 0))
             needed += len(gone) * follower
             needed += leader - follower if gone and gone == before else 0
         assert found.needed[row] == needed
@@ -244,12 +214,8 @@ def check_resources(
         )
 
 
-@firsts
-def test_all_cases_come_to_what_each_of_them_does(first: int) -> None:
-    """Each SPU and each rack, how many are bad, and which is the worst."""
-    for seed in range(first, first + BLOCK):
-        cluster = PlainCluster(seed)
-        analysis = cluster.analysis()
+def test_all_cases_come_to_what_each_of_them_does() -> None:
+    for _, cluster, analysis in drawn():
         spus = online(cluster)
         racks = [
             [spu for spu in spus if cluster.racks[spu] == name]
@@ -259,17 +225,13 @@ def test_all_cases_come_to_what_each_of_them_does(first: int) -> None:
         assert asdict(sweep_racks(analysis)) == expected(cluster, racks)
 
 
-@firsts
-def test_the_spus_to_add_are_never_more_than_an_exact_flow_needs(first: int) -> None:
+def test_the_spus_to_add_are_never_more_than_an_exact_flow_needs() -> None:
     """A flow moves replicas about as it likes: a lower bound stays below it."""
-    for seed in range(first, first + BLOCK):
-        cluster = PlainCluster(seed)
-        draw = random.Random(seed)
+    for draw, cluster, analysis in drawn():
         failed = {*draw.sample(cluster.ids, draw.randint(0, len(cluster.ids)))}
         capacity = draw.choice([1, 3])
-        outcome = cluster.analysis().outcome(failed)
-        without_slot = outcome.replicas - cluster.placeable(failed)
-        assert outcome.without_slot <= without_slot
+        outcome = analysis.outcome(failed)
+        assert outcome.without_slot <= outcome.replicas - cluster.placeable(failed)
         needed = outcome.spus_to_add(capacity)
         assert needed is not None
         assert bool(needed) == bool(outcome.without_slot)
@@ -278,40 +240,18 @@ def test_the_spus_to_add_are_never_more_than_an_exact_flow_needs(first: int) -> 
             assert placed < outcome.replicas
 
 
-@firsts
-def test_a_cluster_is_read_as_its_lists_are(first: int) -> None:
-    """Lists of any length, in several topics, with SPUs that are offline or cordoned."""
-    for seed in range(first, first + BLOCK):
-        cluster = PlainCluster(seed)
-        analysis = cluster.analysis()
-        assert analysis.held.tolist() == [cluster.held[spu] for spu in cluster.ids]
-        lengths = [sum(cluster.online[spu] for spu in each) for each in cluster.lists]
-        assert analysis.lost == lengths.count(0)
-        assert analysis.under_replicated == sum(0 < each < cluster.width for each in lengths)
-        named = [("a", row) for row in range(cluster.cut)]
-        named += [("b", row) for row in range(len(cluster.lists) - cluster.cut)]
-        assert [*map(analysis.partition_of, range(analysis.partitions))] == named
-
-
 def test_an_spu_with_a_taint_against_new_replicas_takes_none() -> None:
     """It is closed, as if it were cordoned; a taint against leaders alone keeps nothing away."""
-    events, assigner = Events(), Assigner()
-    closed = Taint(key="k", value="", effect=TaintEffect.NO_NEW_REPLICAS)
-    barred = Taint(key="k", value="", effect=TaintEffect.NO_LEADERS)
-    for event in [
-        *events.joins(0, 1, capacity=1),
-        events.join(2, taints=(closed,), capacity=10),
-        events.join(3, taints=(barred,), capacity=100),
-        events.manual("t", [0, 1], policy=Policy.MANUAL),
-    ]:
-        assigner.apply(event)
-    assert FailureAnalysis(assigner.clusters["c1"]).outcome([0]).free_slots == 100
+    life = OneCluster(*Events().joins(0, 1, capacity=1))
+    closed, barred = TaintEffect.NO_NEW_REPLICAS, TaintEffect.NO_LEADERS
+    life.join(2, taints=(Taint(key="k", value="", effect=closed),), capacity=10)
+    life.join(3, taints=(Taint(key="k", value="", effect=barred),), capacity=100)
+    life.manual("t", [0, 1])
+    assert FailureAnalysis(life.state).outcome([0]).free_slots == 100
 
 
 def test_the_failure_of_an_unknown_spu_is_refused() -> None:
     """Another SPU would be taken for it without a word."""
-    events, assigner = Events(), Assigner()
-    for event in events.joins(0, 2):
-        assigner.apply(event)
+    life = OneCluster(*Events().joins(0, 2))
     with pytest.raises(InvalidEventError, match="spu_ids is 1; expected SPUs of cluster 'c1'"):
-        FailureAnalysis(assigner.clusters["c1"]).outcome([0, 1])
+        FailureAnalysis(life.state).outcome([0, 1])

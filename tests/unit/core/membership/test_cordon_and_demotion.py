@@ -1,0 +1,165 @@
+"""SPUs that take no new replicas, and SPUs that lead nothing where another can."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import pytest
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.errors import Code
+from spu_assigner.core.base.events import LeaveMode, Policy, SpuId
+from spu_assigner.core.base.records import Mode, ReplicaMap, RingChange
+from spu_assigner.core.explain.decisions import ExplainingAssigner
+from spu_assigner.stream.client.explanation import decision_lines
+from support.events.builders import Events
+from support.events.one_cluster import OneCluster, ring_changes, the_map, the_status
+
+AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
+
+
+@pytest.mark.parametrize("policy", AUTOMATIC)
+def test_a_cordoned_spu_keeps_what_it_has_and_takes_nothing(policy: Policy) -> None:
+    life = OneCluster(*Events().joins(0, 1, 2, 3))
+    life.create("t", 4, 2, policy=policy)
+    held = life.held(1)
+    assert held > 0
+    assert ring_changes(life.cordon(1)) == [(1, RingChange.CORDONED, 3)]
+    assert life.state.spus[SpuId(1)].online
+    life.create("u", 6, 3, policy=policy)
+    life.apply(life.build.grow("t", 9))
+    life.leave(3, LeaveMode.DECOMMISSION)
+    life.rebalance()
+    assert life.held(1) == held
+    assert life.state.ring.ids.tolist() == [0, 2]
+
+
+def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
+    """As a join does: short lists first."""
+    life = OneCluster(*Events().joins(0, 1, 2))
+    life.create("short", 1, 2)
+    life.cordon(2)
+    life.leave(1, LeaveMode.DECOMMISSION)
+    waiting = the_status(life.wait("wide", 1, 2))
+    assert waiting.code is Code.INSUFFICIENT_CAPACITY
+    assert "0 of 2 online SPUs are saturated, 1 are cordoned" in (waiting.message or "")
+    assert life.lists("short") == [[0]]
+    assert ring_changes(life.uncordon(2)) == [(2, RingChange.UNCORDONED, 2)]
+    assert life.lists("short") == [[0, 2]]
+    assert sorted(life.lists("wide")[0]) == [0, 2]
+
+
+def test_what_a_demoted_spu_leads_others_lead_and_nothing_moves() -> None:
+    life = OneCluster(*Events().joins(0, 1, 2))
+    life.create("t", 3, 2)  # 01 12 20
+    answers = life.demote(1)
+    changed = the_map(answers)
+    assert life.lists("t") == [[0, 1], [2, 1], [2, 0]]
+    assert changed.reason is not None
+    assert (changed.revision, changed.reason.mode, changed.reason.moves) == (2, Mode.DEMOTION, ())
+    assert ring_changes(answers) == [(1, RingChange.DEMOTED, 3)]
+
+
+@pytest.mark.parametrize(("spus", "topics", "partitions"), [(2, 1, 6), (4, 3, 8), (5, 4, 10)])
+def test_undemoted_it_leads_its_share_again(spus: int, topics: int, partitions: int) -> None:
+    """Leaders are even over the cluster, then within each topic, as before; nothing moves."""
+    life = OneCluster(*Events().joins(*range(spus)))
+    names = [f"t{number}" for number in range(topics)]
+    for name in names:
+        life.create(name, partitions, 2, policy=Policy.BALANCED)
+    life.demote(1)
+    assert all(life.leads(name)[1] == 0 for name in names)
+    life.undemote(1)
+    of_all = sum(map(life.leads, names), Counter[int]())
+    assert max(of_all.values()) - min(of_all[spu_id] for spu_id in range(spus)) <= 1
+    assert all(max(life.leads(name).values()) <= -(-2 * partitions // spus) for name in names)
+
+
+def test_undemoted_it_takes_no_list_that_was_given_by_hand_or_is_pinned() -> None:
+    """As a rebalance; what it led before the demotion it does not lead again either."""
+    life = OneCluster(*Events().joins(0, 1))
+    life.manual("hand", *[[0, 1]] * 4)
+    life.adopt("pinned", *[[0, 1]] * 4, pinned=True)
+    life.demote(0)
+    life.adopt("free", *[[1, 0]] * 2)
+    assert [each.topic for each in life.undemote(0) if isinstance(each, ReplicaMap)] == ["free"]
+    assert life.lists("free") == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
+def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
+    policy: Policy, replicas: int, racks: int
+) -> None:
+    """With one replica it leads, since nobody else can. Which lists there are, a rule decides."""
+
+    def rows_of(*, demotes: bool) -> list[list[int]]:
+        build = Events()
+        life = OneCluster(*[build.join(i, rack="abc"[i % racks]) for i in range(6)])
+        if demotes:
+            life.demote(4)
+        for number in range(5):
+            life.create(f"t{number}", 12, replicas, policy=policy)
+            life.apply(life.build.grow(f"t{number}", 18))
+        return [row for number in range(5) for row in life.lists(f"t{number}")]
+
+    rows, plain = rows_of(demotes=True), rows_of(demotes=False)
+    leads = Counter(row[0] for row in rows)
+    assert leads[4] == 0 or replicas == 1
+    if policy is not Policy.BALANCED:
+        assert [set(row) for row in rows] == [set(row) for row in plain]
+        assert [row for row in rows if 4 not in row] == [row for row in plain if 4 not in row]
+    elif replicas > 1:
+        assert max(leads.values()) - min(leads[i] for i in range(6) if i != 4) <= 1
+
+
+def test_explain_names_the_leader_that_was_passed_over() -> None:
+    assigner, build = ExplainingAssigner(Policy.FLUVIO), Events()
+    for event in [*build.joins(0, 1, 2), build.create("t", 2, 2)]:
+        assigner.apply(event)
+    [(_, [(partition, decision)]), _] = assigner.apply(build.demote(1))
+    assert (partition, decision.before, decision.replicas) == (1, (1, 2), (2, 1))
+    said = "SPU 2 leads now instead of SPU 1: no data moves"
+    assert said in decision_lines(decision)
+    [(_, reasons), _] = assigner.apply(build.create("u", 3, 2))
+    assert [[each.why for each in decision.replica_steps[0].passed] for _, decision in reasons] == [
+        [],
+        [],
+        ["demoted"],
+    ]
+    lines = decision_lines(reasons[-1][1])
+    assert "leader   SPU 0: position 0 = (1 + 1 + gap 1) % 3, passed over SPU 1 (demoted)" in lines
+
+
+@pytest.mark.parametrize(("lists", "spus"), [(30, 3), (24, 3)])
+def test_spus_replaced_one_after_the_other_lead_as_many_lists_each(lists: int, spus: int) -> None:
+    """Not the first of each list: then the first of the new SPUs would lead them all."""
+    life = OneCluster(*Events().joins(*range(2 * spus)))
+    for spu_id in range(spus, 2 * spus):
+        life.cordon(spu_id)
+    life.create("t", lists, 3, policy=Policy.BALANCED)
+    for spu_id in range(spus, 2 * spus):
+        life.uncordon(spu_id)
+    for spu_id in range(spus):
+        life.leave(spu_id, LeaveMode.DECOMMISSION)
+    assert life.leads("t") == dict.fromkeys(range(spus, 2 * spus), lists // spus)
+
+
+def test_a_replica_that_has_just_come_does_not_lead() -> None:
+    """It has no data. Each SPU is replaced before the next one comes, so the last leads nothing."""
+    life = OneCluster(*Events().joins(0, 1, 2))
+    life.create("t", 30, 3, policy=Policy.BALANCED)
+    for spu_id in range(3):
+        life.join(3 + spu_id)
+        life.leave(spu_id, LeaveMode.DECOMMISSION)
+    assert life.leads("t") == {3: 15, 4: 15}
+
+
+def test_a_successor_is_one_that_the_topic_wants_to_lead() -> None:
+    """`leaders` of its constraints come before who leads how much."""
+    life = OneCluster()
+    for spu_id, zone in enumerate("abba"):
+        life.join(spu_id, labels={"zone": zone})
+    life.adopt("load", *[[3]] * 5)
+    life.adopt("t", [0, 1, 3], [0, 3, 2], rules=Constraints(leaders=("zone in (a)",)))
+    life.leave(0, LeaveMode.DECOMMISSION)
+    assert [row[0] for row in life.lists("t")] == [3, 3]
