@@ -204,26 +204,11 @@ def test_a_batch_repeated_after_a_crash_is_not_sent_again(
 def test_bundles_are_sent_by_shard_and_sequence(settings: Settings, make_sink: MakeSink) -> None:
     """State partitions finish in any order; the digest and the order of messages do not depend."""
     both = batch_buffer(b"second", shard=2)
-    for place, data in batch_buffer(b"first", shard=1)._places.items():
+    for place, data in batch_buffer(b"first", shard=1)._bundles.items():
         assert isinstance(data, bytes)
         both.add(*place, data)
     make_sink()._send_once(both, 0)
     assert sent_values(settings) == [b"first", b"second"]
-
-
-def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """Its digest is that of the same batch in memory."""
-    spilled = BatchBuffer(memory_size_max=100)
-    for place, data in batch_buffer(b"a" * 300, b"b")._places.items():
-        assert isinstance(data, bytes)
-        spilled.add(*place, data)
-    assert spilled.is_spilled
-    make_sink()._send_once(spilled, 0)
-    sink = make_sink()
-    sink._send_once(batch_buffer(b"a" * 300, b"b"), 0)
-    assert sink.last == SentBatch(batch=0, count=2, repeated=True)
 
 
 @pytest.mark.smoke
