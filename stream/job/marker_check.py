@@ -11,20 +11,13 @@ Rules:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.job.checkpoint.files import RECOVER, is_local
+from spu_assigner.stream.job.checkpoint.files import RECOVER
 from spu_assigner.stream.job.checkpoint.recovered import AGAIN, Recovery, RecoveryError
-
-# Where a site's file systems may be named: a path without a scheme may then be one of theirs.
-_SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
-_OPTIONS: Final = "PYSPARK_SUBMIT_ARGS"
-_NAMING: Final = ("defaultFS", "--properties-file", "ClassPath", "class-path")  # options that do
 
 
 class SinkError(AssignerError):
@@ -117,16 +110,6 @@ def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
         f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; resume "
         f"that checkpoint, or {RECOVER}, or choose another query name and topic prefix"
     )
-
-
-def is_early(place: str) -> bool:
-    """Whether a checkpoint can be read before Spark is started: it is on this machine for sure."""
-    if place.startswith("file:"):
-        return True
-    is_named = any(os.environ.get(name) for name in _SITES) or any(
-        word in os.environ.get(_OPTIONS, "") for word in _NAMING
-    )
-    return is_local(place) and not is_named
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.marker import PrefixTakenError, read_marker
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
-from spu_assigner.stream.job.start_checks import CHECKPOINT, MARKER, StartLook, require
+from spu_assigner.stream.job.start_checks import CHECKPOINT, StartLook, check_marker, make
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -98,10 +98,10 @@ def test_a_marker_that_stays_hidden_is_a_named_error(
 
 
 def look_early(settings: Settings) -> None:
-    """As a start does before Spark's."""
+    """As a start does before it takes the transactional id."""
     look = StartLook(settings=settings)
-    for check in (CHECKPOINT, MARKER):
-        require(check, look)
+    make(CHECKPOINT, look)
+    check_marker(look)
 
 
 def test_a_look_before_the_start_neither_waits_for_a_transaction_nor_trusts_what_is_before_it(
@@ -122,7 +122,7 @@ def test_a_second_query_of_a_prefix_is_refused(settings: Settings, make_sink: Ma
     with pytest.raises(PrefixTakenError, match=r"is of query 'spu-assigner', and this is query 'b"):
         make_sink("b")
     other = replace(settings, query_name="b", checkpoint=f"{settings.checkpoint}-b")
-    with pytest.raises(PrefixTakenError):  # Before it shuts anybody out, and starts Spark.
+    with pytest.raises(PrefixTakenError):  # Before it shuts anybody out.
         look_early(other)
 
 
