@@ -12,7 +12,6 @@ Rules:
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,12 +43,11 @@ class Verdict:
 
 
 class JobHealth:
-    """What is known of the job; any thread may report and ask."""
+    """What is known of the job; any thread may report and ask: each fact is one assignment."""
 
     def __init__(self, query: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._query = query
         self._clock = clock
-        self._lock = threading.Lock()
         self._done: set[StartStep] = set()
         self._sign = clock()  # of life
         self._batch: int | None = None
@@ -58,60 +56,54 @@ class JobHealth:
 
     def done(self, step: StartStep) -> None:
         """A step of the start is completed."""
-        with self._lock:
-            self._done.add(step)
-            self._sign = self._clock()
+        self._sign = self._clock()
+        self._done.add(step)
 
     def sign(self, *, batch: int | None = None) -> None:
         """The query waits for events, gets on with a batch, or has finished one."""
-        with self._lock:
-            self._sign = self._clock()
-            if batch is not None:
-                self._batch = batch
+        self._sign = self._clock()
+        if batch is not None:
+            self._batch = batch
 
     def ended(self, reason: str) -> None:
         """The query runs no more; the first reason stays."""
-        with self._lock:
-            self._ended = self._ended or reason
+        self._ended = self._ended or reason
 
     def hold(self, reason: str | None) -> None:
         """Why events are not answered although the query runs; None: they are."""
-        with self._lock:
-            self._held = reason
+        self._held = reason
 
     def resumed(self) -> None:
         """The query runs again."""
-        with self._lock:
-            self._ended = None
-            self._sign = self._clock()
+        self._sign = self._clock()
+        self._ended = None
 
     def live(self) -> Verdict:
         """Whether to leave it running."""
-        with self._lock:
-            return self._verdict("live", missing=[])
+        return self._verdict("live", self._stopped())
 
     def ready(self) -> Verdict:
         """Whether events are answered."""
-        with self._lock:
-            missing = [step for step in StartStep if step not in self._done]
-            return self._verdict("ready", missing=missing, held=self._held)
+        missing = [step for step in StartStep if step not in self._done]
+        starting = f"it is starting; still to be done: {', '.join(missing)}" if missing else None
+        return self._verdict("ready", self._stopped() or starting or self._held)
 
-    def _verdict(self, what: str, *, missing: list[StartStep], held: str | None = None) -> Verdict:
-        reason, silence = self._ended, self._clock() - self._sign
-        if reason is None and StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
-            reason = (
-                f"no sign of life from the query for {silence:.0f} s; expected one every "
-                f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it resumes where it stopped"
-            )
-        if reason is None and missing:
-            reason = f"it is starting; still to be done: {', '.join(missing)}"
-        reason = reason or held
+    def _stopped(self) -> str | None:
+        silence = self._clock() - self._sign
+        if self._ended or StartStep.QUERY not in self._done or silence <= SILENCE_SECONDS_MAX:
+            return self._ended
+        return (
+            f"no sign of life from the query for {silence:.0f} s; expected one every "
+            f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it resumes where it stopped"
+        )
+
+    def _verdict(self, what: str, reason: str | None) -> Verdict:
         body = {
             what: reason is None,
             "reason": reason,
             "query": self._query,
             "done": [step.value for step in StartStep if step in self._done],
             "last_batch": self._batch,
-            "last_sign_seconds": round(silence, 1),
+            "last_sign_seconds": round(self._clock() - self._sign, 1),
         }
         return Verdict(ok=reason is None, body=body)

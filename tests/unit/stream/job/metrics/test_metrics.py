@@ -23,7 +23,6 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.job.metrics.counters import (
     CLUSTERS_SHOWN,
-    NAMES_IN_A_DESCRIPTION,
     OTHERS,
     PREFIX,
     BatchReport,
@@ -318,7 +317,7 @@ def test_lag_is_what_no_committed_batch_has_read() -> None:
     metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)})
     lag = {name[1:]: value for name, value in scraped(metrics).items() if "lag" in name[0]}
     assert lag == {("0", "e"): 5, ("1", "e"): 0, ("2", "e"): 5, ("3", "e"): 0}
-    metrics.ends(None)
+    metrics.ends({})
     assert not [name for name in scraped(metrics) if "lag" in name[0]]
 
 
@@ -382,21 +381,6 @@ def test_what_is_foreign_is_escaped() -> None:
     found = scraped(metrics)
     assert found["spu_assigner_cluster_ring_size", name] == 2
     assert found["spu_assigner_live",] == 1
-
-
-def test_a_description_is_short() -> None:
-    """Spark's UI holds one for each of its last jobs."""
-    metrics = Metrics()
-    assert metrics.description("q", 0) == (
-        "q, <br/>batch = 0, <br/>clusters of the batch before = none yet, <br/>"
-        "answered before = nothing"
-    )
-    answers: Counter[Answered] = Counter({("create", "assigned", ""): 3, ("a", "rejected", "X"): 1})
-    clusters = {f"c{n}": Figures() for n in range(10, 10 + NAMES_IN_A_DESCRIPTION + 5)}
-    metrics.report(report(tallies={0: Tally(answers=answers, clusters=clusters)}))
-    counted = metrics.description("q", 1)
-    assert "c19 and 5 more" in counted
-    assert counted.endswith("answered before = 3 assigned, 1 rejected")
 
 
 def test_ready_is_said_when_every_step_is_done() -> None:
