@@ -140,25 +140,28 @@ class Ownership:
         while time.monotonic() < deadline:
             notes = self._notes()
             taken = {each.number for each in notes if not each.is_starting}
-            if all(
-                each.number >= number or each.number in taken for each in notes if each.is_starting
-            ):
+            if {each.number for each in notes if each.number < number} <= taken:
                 return
             time.sleep(_PAUSE_SECONDS)
 
     def _require_none_after(self, number: int | None) -> None:
-        if number is None:
+        notes = [] if number is None else [each for each in self._notes() if not each.is_starting]
+        newest = max(notes, key=lambda note: note.number, default=None)
+        if number is None or newest is None or newest.number <= number:
             return
-        later = [each for each in self._notes() if each.number > number and not each.is_starting]
-        if later:
-            newest = max(later, key=lambda each: each.number)
-            raise FencedError(
-                f"another process has taken over query {self._query!r} ({self._who(newest)}); the "
-                "one that was started last continues, this one must stop"
-            )
+        try:  # For a person; by the notes' names alone the answer is the same.
+            lines = read_lines(self._files, f"{self._folder}/{newest.name}") or ()
+            said = json.loads("".join(lines))
+            other = f"process {said['process']} on {said['host']}, started {said['started']}"
+        except (ValueError, LookupError, TypeError):
+            other = "started since"
+        raise FencedError(
+            f"another process has taken over query {self._query!r} ({other}); the one that was "
+            "started last continues, this one must stop"
+        )
 
     def _notes(self) -> list[_Note]:
-        found = (_NAME.fullmatch(name) for name in list_names(self._files, self._folder) or ())
+        found = map(_NAME.fullmatch, list_names(self._files, self._folder) or ())
         return [
             _Note(number=int(each[1]), run=each[2], is_starting=each[3] is not None)
             for each in found
@@ -175,14 +178,6 @@ class Ownership:
 
     def _remove(self, note: _Note) -> None:
         remove(self._files, f"{self._folder}/{note.name}")
-
-    def _who(self, note: _Note) -> str:
-        """For a person; by the notes' names alone the answer is the same."""
-        try:
-            said = json.loads("".join(read_lines(self._files, f"{self._folder}/{note.name}") or ()))
-            return f"process {said['process']} on {said['host']}, started {said['started']}"
-        except (ValueError, LookupError, TypeError):
-            return "started since"
 
 
 class OwnerWatch:

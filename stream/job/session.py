@@ -96,10 +96,8 @@ def ensure_jars(
         JavaError, JarError: they cannot be had.
     """
     groups: list[Group] = ["spark-local"]
-    if reads_kafka:
-        groups.append("spark-kafka")
-    if is_on_s3(checkpoint):
-        groups.append("spark-s3")
+    groups += ["spark-kafka"] if reads_kafka else []
+    groups += ["spark-s3"] if is_on_s3(checkpoint) else []
     found = ensure_all(groups, environ)
     return Jars(
         kafka=found.get("spark-kafka", ()),
@@ -121,18 +119,18 @@ def build_session(
     from pyspark.sql import SparkSession
 
     _import_converters()
-    if java is not None:
-        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
-    if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
-        # Where its UI listens, which asks nobody who he is: a wish for another address is one for
-        # Spark clusters, left in the environment.
-        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     submitted = None
     if java is None:
         SparkContext._ensure_initialized()  # else SparkConf lacks spark-submit's options
         submitted = SparkConf().get("spark.master")
     master = settings.master or submitted or LOCAL_MASTER
+    if java is not None:
+        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
+        if master.startswith("local"):
+            # Where its UI listens, which has no authentication; another address in the environment
+            # is meant for Spark clusters.
+            os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
     if is_on_s3(settings.checkpoint):
@@ -246,9 +244,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
 
 def s3_options(*, is_brief: bool) -> dict[str, str]:
     """What a checkpoint on S3 needs."""
-    options = dict(_S3_OPTIONS)
-    if is_brief:
-        options |= _S3_BRIEF
+    options = {**_S3_OPTIONS, **(_S3_BRIEF if is_brief else {})}
     if os.environ.get(S3_ENDPOINT):
         # A server of one's own has one name, and not one for each bucket as Amazon has.
         options["spark.hadoop.fs.s3a.path.style.access"] = "true"
@@ -262,8 +258,7 @@ def command_session(
     """The given session, else the active one, else one of its own that ends with the block.
 
     Raises:
-        SessionError: it could not be started.
-        JavaError, JarError: what Spark needs cannot be had.
+        SessionError, JavaError, JarError: it cannot be had.
     """
     from pyspark.sql import SparkSession
 
@@ -297,9 +292,8 @@ def start_command_session(place: str, *, application: str) -> SparkSession:
         except Exception as reason:
             said.seek(0)
             lines = said.read().decode(errors="replace").strip().splitlines()
-            last = lines[-1] if lines else str(reason)
             raise SessionError(
-                f"Spark could not be started: {last}; "
+                f"Spark could not be started: {[str(reason), *lines][-1]}; "
                 "`spu-assigner doctor` checks Java, jars and ports"
             ) from reason
 
