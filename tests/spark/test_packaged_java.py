@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import subprocess
 import sys
@@ -15,11 +14,7 @@ from spu_assigner.stream.local.jvm.build_cache import cache_home
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import (
     PACKAGE_LOCK,
-    SEARCH_PATTERNS,
-    Java,
     ensure_java,
-    is_fit,
-    java_version,
 )
 from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 
@@ -85,20 +80,6 @@ def test_spark_runs_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
     environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path)}
     java = ensure_java(environ, search=(), package=package)
     assert _run_spark(java.home) == f"[(0, 50), (1, 50)] {package}"
-
-
-@pytest.mark.long("a Spark session starts on each Java")
-def test_spark_runs_on_each_java_of_this_machine_that_is_accepted(java: Java) -> None:
-    """A version that is accepted and does not work would fail later, and in odd ways."""
-    homes = {home.resolve() for pattern in SEARCH_PATTERNS for home in _places(pattern)}
-    fitting = {home for home in homes if (found := java_version(home)) and is_fit(found)}
-    for home in sorted({java.home.resolve(), *fitting}):
-        said = _run_spark(home)
-        assert said.startswith("[(0, 50), (1, 50)] "), f"{home}: {said}"
-
-
-def _places(pattern: str) -> list[Path]:
-    return [Path(place) for place in glob.glob(os.path.expanduser(pattern))]
 
 
 @pytest.mark.long("makes an archive of Spark's classes on another Java")

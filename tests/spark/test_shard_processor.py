@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import glob
 import itertools
-import os
 import secrets
-import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +27,13 @@ from spu_assigner.stream.job.query import (
     end_run,
     events_to_bundles,
     register_sink,
-    signs_of_life,
 )
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX
 from spu_assigner.stream.job.shard.state_log import HEAD
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -51,7 +48,6 @@ SHARDS = 2
 LABEL = shard_labels(SHARDS)[0]
 OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
 EVENTS = "shard int, event binary"
-HEARTBEAT = "spark.executor.heartbeatInterval"  # by default 10 s
 
 
 def events_of(batch: Batch) -> list[bytes]:
@@ -112,7 +108,7 @@ class Query:
         state: DataFrame | None = None,
         *,
         python: str | None = None,
-        silence_seconds_max: float | None = None,
+        silence_seconds_max: float = SILENCE_SECONDS_MAX,
     ) -> None:
         register_sink(self._spark, self.run, self.taken)
         files = self._spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
@@ -162,7 +158,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
     checkpoint = str(tmp_path_factory.mktemp("session"))
     flags = {"checkpoint": checkpoint, "ui_port": 0, "master": "local[2]"}
-    options = [*jvm_options(java, jars.local), f"-D{HEARTBEAT}=250ms"]
+    options = jvm_options(java, jars.local)
     session = build_session(
         Settings.load(flags=flags, environ={}), java=java, jars=jars, jvm_options=options
     )
@@ -232,18 +228,6 @@ def test_a_message_without_key_or_value_is_carried_as_it_is(query: Query) -> Non
     ]
 
 
-def test_a_server_that_was_killed_is_replaced_and_reads_the_state(query: Query) -> None:
-    """What Spark keeps is enough; the same task asks the new one."""
-    events = Events()
-    query.start()
-    query.events(*events.joins(0, 1, 2), events.create("a", 2, 1), first=0)
-    [process] = servers(query.run)
-    os.kill(process, signal.SIGKILL)
-    sent = query.events(events.create("b", 2, 1), events.delete("a"), first=9)
-    assert maps(sent) == {b"c1/b": [[2], [0]], b"c1/a": None}
-    assert servers(query.run) != [process]
-
-
 def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> None:
     """Rows of Spark's statestore reader and our codec give the clusters back."""
     events = Events()
@@ -310,32 +294,6 @@ def test_the_servers_end_with_the_run(query: Query) -> None:
     [process] = servers(query.run)
     query.stop()
     wait_until(lambda: not Path(f"/proc/{process}").exists() and not servers(query.run))
-
-
-@pytest.mark.smoke
-def test_signs_of_life_come_from_inside_a_batch(
-    query: Query, spark: SparkSession, tmp_path: Path
-) -> None:
-    """However long it takes: what watches the job must not take it for stuck."""
-    seen = tmp_path / "seen"
-    slow = f"""
-import os, time
-step = batch.step
-def slow_step(*args, **given):
-    if not os.path.exists({str(seen)!r}):
-        time.sleep(0.1)
-    return step(*args, **given)
-batch.step = slow_step
-server.ALIVE_SECONDS = 0"""
-    query.start(python=changed_python(tmp_path, slow))
-    with ThreadPoolExecutor(1) as beside:
-        done = beside.submit(query.events, *Events().joins(*range(600)), first=0)
-        try:
-            wait_until(lambda: signs_of_life(spark, query.run) >= 3)
-        finally:
-            seen.touch()
-        done.result()
-    assert query.taken.begun == [0]
 
 
 def test_a_server_that_is_stuck_in_an_event_is_killed_and_named(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection
@@ -13,7 +12,6 @@ import pytest
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Batch
@@ -105,41 +103,6 @@ def test_a_server_that_was_killed_is_replaced(server: ShardServer) -> None:
     server.kill()
     assert maps_given(server, store, events.create("last"), first=99) == [b"c1/last"]
     assert store.read == ["head", "head", *segments]
-
-
-def test_what_fails_in_the_server_fails_the_task(server: ShardServer) -> None:
-    """The state is of another release: the query must stop, and say so."""
-    store, events = DictStore(), Events()
-    store.current["head"] = b"\x09" + bytes(100)
-    with pytest.raises(ShardFailedError, match="ShardFormatError: a shard's state has format 9"):
-        list(server.run(store, batch(events.join(0))))
-    del store.current["head"]
-    assert maps_given(server, store, events.join(0), events.create("t"), first=0) == [b"c1/t"]
-
-
-def test_answers_that_do_not_fit_on_the_disk_fail_the_task_by_name(
-    changed: Callable[..., ShardServer],
-) -> None:
-    """The disk is full, and not the server gone: who starts the job again makes room before."""
-    server = changed(spills=True)
-    store, events = DictStore(), Events()
-    sent_before = [*events.joins(0, 1, capacity=10**6), events.create("small", 1, 1)]
-    assert maps_given(server, store, *sent_before) == [b"c1/small"]
-    store.commit()
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (100_000, hard))
-    large = [events.create(f"t{number}", 20_000, 2) for number in range(8)]
-    with pytest.raises(ShardFailedError, match=r"SpillError: the file .* \(File too large\)"):
-        list(server.run(store, batch(*large, first=9)))
-    store.abort()
-    assert not list(server.folder.glob("*.spill"))
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    with BatchBuffer() as buffer:
-        for sequence, row in enumerate(server.run(store, batch(*large, first=9))):
-            buffer.add(LABEL, sequence, row)
-        messages = [message for bundle in buffer.bundles() for message in bundle.messages()]
-    maps = [message.key for message in messages if message.kind == MessageKind.REPLICA_MAP]
-    assert maps == [b"c1/t%d" % number for number in range(8)]
 
 
 def test_a_segment_that_is_damaged_fails_the_task_and_not_the_next_one(server: ShardServer) -> None:

@@ -145,46 +145,37 @@ def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
         assert not any(words in jobs.logged(job) for words in SPARKS_WORDS)
 
 
-def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs) -> None:
-    """Its successor left no note in the checkpoint: it runs on a copy."""
-    settings, events = jobs.settings, Events()
-    older = jobs.start()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    (line,) = Path(settings.checkpoint, "metadata").read_text().splitlines()
-    other = TransactionalSink(settings, shards=SHARDS)
-    other.open(json.loads(line)["id"])
-    jobs.kafka.send([events.create("b", 2)])
-    jobs.wait_shut_out(older)
-    other.close()
-    assert not any(words in jobs.said(older) for words in LIBRDKAFKAS_WORDS)
-
-
 @pytest.mark.long("two whole jobs run on one checkpoint")
 @pytest.mark.parametrize(
-    "in_flight",
-    [pytest.param(False, id="idle"), pytest.param(True, id="in flight")],
+    ("send_signal", "in_flight"),
+    [
+        pytest.param(os.killpg, 0, id="idle"),
+        pytest.param(os.killpg, 30, id="in flight"),
+        pytest.param(os.kill, 0, id="driver alone"),  # Spark plans in the JVM, which goes on.
+    ],
 )
-def test_an_older_job_that_stood_still_ends_when_it_wakes(jobs: Jobs, in_flight: bool) -> None:
-    """All its processes were stopped before the newer one started, and wake when that answers."""
+def test_an_older_job_that_stood_still_ends_when_it_wakes(
+    jobs: Jobs, send_signal: Callable[[int, int], None], in_flight: int
+) -> None:
+    """Its processes were stopped before the newer one started, and wake when that answers."""
     older, events = jobs.start(), Events()
     jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
     jobs.wait_answered(older)
-    os.killpg(older.pid, signal.SIGSTOP)
+    send_signal(older.pid, signal.SIGSTOP)
     try:
         newer = jobs.start()
-        jobs.send(events.create("b", 2))
-        jobs.wait_answered(newer)
-        for number in range(30 if in_flight else 0):
+        for name in ("b", "c"):
+            jobs.send(events.create(name, 2))
+            jobs.wait_answered(newer)
+        for number in range(in_flight):
             jobs.send(events.create(f"x{number}", 2))
             if number == 10:
-                os.killpg(older.pid, signal.SIGCONT)
+                send_signal(older.pid, signal.SIGCONT)
     finally:
-        os.killpg(older.pid, signal.SIGCONT)
-    if in_flight:
-        jobs.wait_answered(newer)
+        send_signal(older.pid, signal.SIGCONT)
+    jobs.wait_answered(newer)
     jobs.wait_shut_out(older)
-    jobs.send(events.create("c", 2))
+    jobs.send(events.create("d", 2))
     jobs.wait_answered(newer)
     assert newer.poll() is None
     jobs.check()
@@ -207,28 +198,6 @@ def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(jo
     jobs.wait_shut_out(older)
     jobs.wait_answered(newer)
     jobs.send(events.create("d", 2))
-    jobs.wait_answered(newer)
-    jobs.check()
-
-
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_an_older_job_whose_driver_stood_still_while_its_jvm_planned_ends_when_it_wakes(
-    jobs: Jobs,
-) -> None:
-    """Spark plans in the JVM, which goes on alone: as soon as an event comes, in either job."""
-    older, events = jobs.start(), Events()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    os.kill(older.pid, signal.SIGSTOP)
-    try:
-        newer = jobs.start()
-        for name in ("b", "c", "d"):
-            jobs.send(events.create(name, 2))
-            jobs.wait_answered(newer)
-    finally:
-        os.kill(older.pid, signal.SIGCONT)
-    jobs.wait_shut_out(older)
-    jobs.send(events.create("e", 2))
     jobs.wait_answered(newer)
     jobs.check()
 
@@ -292,39 +261,25 @@ def test_a_batch_that_another_process_planned_is_taken_as_planned(
     assert status == 0, report
 
 
-def test_the_job_that_was_shut_out_reports_that_and_not_what_spark_found(
-    settings: Settings, run: Callable[..., Job]
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_job_that_was_shut_out_runs_no_task_and_says_why(
+    settings: Settings, run: Callable[..., Job], is_planned: bool
 ) -> None:
-    """The batch that it finds was planned by its successor."""
+    """Its tasks would write state that its successor writes too, which may have planned before."""
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])
     kafka.wait("topic-status", 1, job)
     wait_noted(settings, job)
     job._owner_watch.close()  # as if it slept
-    successor(settings).take(lambda: None)
-    plant_next_batch(settings, events=1)
+    Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name).take(lambda: None)
+    batch = newest(settings, "offsets")
+    if is_planned:
+        plant_next_batch(settings, events=1)
     kafka.send([events.create("b")])
     with pytest.raises(FencedError, match=TAKEN):
         job.await_termination(PATIENCE_SECONDS)
     assert job.restarts == 0
-
-
-def test_a_job_that_was_shut_out_runs_no_task_of_the_batch_it_planned(
-    settings: Settings, run: Callable[..., Job]
-) -> None:
-    """Its tasks would write the state of a batch that its successor writes too."""
-    kafka, events = Kafka(settings), Events()
-    job = run()
-    kafka.send([*events.joins(0, 1), events.create("a")])
-    kafka.wait("topic-status", 1, job)
-    wait_noted(settings, job)
-    job._owner_watch.close()  # as if it slept
-    successor(settings).take(lambda: None)
-    batch = newest(settings, "offsets")
-    kafka.send([events.create("b")])
-    with pytest.raises(FencedError, match=TAKEN):
-        job.await_termination(PATIENCE_SECONDS)
     assert newest(settings, "offsets") == batch + 1
     files = [path.name for path in Path(settings.checkpoint, "state").rglob("*") if path.is_file()]
     assert any(name.startswith(f"{batch + 1}.") for name in files), files  # of the batch before
@@ -346,10 +301,6 @@ def test_a_process_that_never_stops_planning_is_reported_by_name(
     with pytest.raises(CheckpointSharedError, match="another process writes checkpoint") as caught:
         job.await_termination(PATIENCE_SECONDS)
     assert not any(words in str(caught.value) for words in SPARKS_WORDS)
-
-
-def successor(settings: Settings) -> Ownership:
-    return Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name)
 
 
 @pytest.mark.smoke

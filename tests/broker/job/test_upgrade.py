@@ -16,7 +16,6 @@ from spu_assigner.schemas.messages.codec import decode_event, decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.audit.rebuild import survey
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.checkpoint.files import CheckpointFormatError
 from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
@@ -32,7 +31,6 @@ from support.job.released import (
     archives,
     fill,
     note_ids,
-    step_notes,
     unpack,
 )
 from support.job.streams import Streams
@@ -180,24 +178,6 @@ def test_a_checkpoint_of_a_release_is_resumed(
 def is_new(topic: str, partition: int, offset: int, messages: list[Left]) -> bool:
     """Whether a message of the outputs was not there before."""
     return offset >= sum((left.topic, left.partition) == (topic, partition) for left in messages)
-
-
-@pytest.mark.usefixtures("left")
-def test_a_checkpoint_with_the_step_of_before_1_0_is_refused_by_name(settings: Settings) -> None:
-    """Its state is not that of this step; nothing is renamed, and nothing is sent."""
-    streams = Streams(settings.bootstrap_servers, PREFIX)
-    before = len(streams.markers())
-    for note in step_notes(Path(settings.checkpoint)):
-        text = note.read_text(encoding="utf-8")
-        assert "transformWithStateExec" in text
-        earlier = text.replace("transformWithStateExec", "transformWithStateInPandasExec")
-        note.write_text(earlier, encoding="utf-8")
-    said = "another stateful step, .*InPandasExec.* expected .*StateExec.*Start the release that"
-    with start(settings) as job:
-        streams.send(more())
-        with pytest.raises(CheckpointFormatError, match=said):
-            job.await_termination(PATIENCE_SECONDS)
-    assert len(streams.markers()) == before
 
 
 @pytest.mark.smoke

@@ -57,7 +57,7 @@ class Trial:
         create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=prefix)
         self.streams = Streams(broker.bootstrap_servers, prefix)
         self.story = Story(seed)
-        self.judge = Judge(self.streams, prefix, folder)
+        self.judge = Judge(self.streams, broker.bootstrap_servers, prefix)
         self._folder = folder
         self._logs: dict[int, Path] = {}  # by process id
         self._store = store
@@ -104,7 +104,8 @@ class Trial:
             if self.job is not None and self.job.poll() is None:
                 self.kill()
             self.start(failpoint, command)
-        self.check()
+        self.send()
+        self.wait(self.is_applied, "to apply all that was sent")
         return self.job
 
     def send(self, count: int = PART) -> None:
