@@ -45,12 +45,7 @@ class DigestMismatchError(SinkError):
 
 
 def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> bool:
-    """Whether a batch is in Kafka already.
-
-    Args:
-        marker: of the batch that is at hand.
-        last: the last one in Kafka; None: there is none.
-        topic: where it was looked for.
+    """Whether the batch of a marker is in Kafka already, by the last marker that `topic` has.
 
     Raises:
         MarkerGapError, ForeignCheckpointError, DigestMismatchError: it must not be sent.
@@ -70,11 +65,7 @@ def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> b
 
 
 def require_next(batch: int, last: CommitMarker | None, *, query: str, topic: str) -> None:
-    """Return if a batch is that of the last marker, or the one after it.
-
-    Raises:
-        MarkerGapError: it is another one.
-    """
+    """Raise MarkerGapError unless a batch is that of the last marker, or the one after it."""
     if last is None:
         if batch == 0:
             return
@@ -85,23 +76,20 @@ def require_next(batch: int, last: CommitMarker | None, *, query: str, topic: st
             "again"
         )
     if batch not in (last.batch, last.batch + 1):
+        why = (
+            "an older copy of the checkpoint is in use, bring back the latest one"
+            if batch < last.batch
+            else "markers are missing, so the outputs were set back or belong to another run; "
+            "bring back the topics that go with the checkpoint"
+        )
         raise MarkerGapError(
-            f"the checkpoint is at batch {batch}, the last marker of query "
-            f"{query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
-            f"{_why_apart(batch, last.batch)}, or {RECOVER}"
+            f"the checkpoint is at batch {batch}, the last marker of query {query!r} at "
+            f"{last.batch}; expected {last.batch} or {last.batch + 1}: {why}, or {RECOVER}"
         )
 
 
 def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
-    """Refuse a marker of another checkpoint.
-
-    Args:
-        checkpoint_id: of the checkpoint that is in use; None: it is still to be made.
-        last: the last marker in Kafka.
-
-    Raises:
-        ForeignCheckpointError: it is of another one.
-    """
+    """Raise ForeignCheckpointError if the last marker is of another one; None: of a new one."""
     if last.checkpoint_id == checkpoint_id:
         return
     mine = "a new one" if checkpoint_id is None else checkpoint_id
@@ -124,15 +112,6 @@ def as_recovery(recovery: Recovery | None, place: str) -> Iterator[None]:
             f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
             f"run since ({reason}); {AGAIN}, to the same folder"
         ) from reason
-
-
-def _why_apart(batch: int, last: int) -> str:
-    if batch < last:
-        return "an older copy of the checkpoint is in use, bring back the latest one"
-    return (
-        "markers are missing, so the outputs were set back or belong to another run; bring back "
-        "the topics that go with the checkpoint"
-    )
 
 
 def _why_other(marker: CommitMarker, last: CommitMarker) -> str:

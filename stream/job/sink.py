@@ -38,7 +38,7 @@ from spu_assigner.stream.job.marker import (
     read_marker,
 )
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
-from spu_assigner.stream.job.metrics.counters import BatchReport, Metrics, by_place
+from spu_assigner.stream.job.metrics.counters import Metrics
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.shard.bundle import KINDS
 from spu_assigner.stream.job.transactional_id import (
@@ -265,27 +265,15 @@ class TransactionalSink:
             else:
                 break
         self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
+        self.events += sum(part.count for parts in marker.offsets.values() for part in parts)
         self._parts["send"] = time.perf_counter() - begun
-        events = {
-            topic: sum(part.count for part in parts) for topic, parts in marker.offsets.items()
-        }
-        self.events += sum(events.values())
         self.metrics.report(
-            BatchReport(
-                batch=batch,
-                messages=summary.count,
-                is_replay=repeated and attempt == 1,
-                events=events,
-                tallies=summary.tallies,
-                positions=self._read_to(),
-                committed_at=time.time(),
-                parts=self._parts,
-            )
+            self._marker or marker,
+            summary.tallies,
+            is_replay=repeated and attempt == 1,
+            at=time.time(),
+            parts=self._parts,
         )
-
-    def _read_to(self) -> dict[tuple[str, int], int]:
-        """How far the input was read by the last marker's batch."""
-        return {} if self._marker is None else by_place(self._marker.positions)
 
     def _send_alone(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         """Send a batch; the first one only if no other query has the prefix, which may have begun
@@ -325,9 +313,7 @@ class TransactionalSink:
             ) from reason
         self._producer, self._marker = producer, None if found is None else found.marker
         if found is not None:
-            self.metrics.begin(
-                batch=found.marker.batch, at=found.written_at, positions=self._read_to()
-            )
+            self.metrics.begin(found.marker, at=found.written_at)
 
     def _note_undelivered(self, error: Any, _message: object) -> None:
         if self._undelivered is None and error.code() not in PURGED:

@@ -166,11 +166,7 @@ START_CHECKS: Final = (JAVA, METRICS, KAFKA, CHECKPOINT, MARKER, INPUT)
 
 
 def make(check: StartCheck, look: StartLook) -> str:
-    """What a check finds.
-
-    Raises:
-        AssignerError: the job does not start with this.
-    """
+    """What a check finds; raises AssignerError if the job does not start with this."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -180,11 +176,7 @@ def make(check: StartCheck, look: StartLook) -> str:
 
 
 def check_early(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
-    """Check what can be known before Spark is started.
-
-    Raises:
-        AssignerError: the job must not start.
-    """
+    """Check what can be known before Spark is started; raises as `make`."""
     look = StartLook(settings=settings, environ=os.environ if environ is None else environ)
     for check in (JAVA, METRICS, KAFKA):
         make(check, look)
@@ -194,9 +186,6 @@ def check_marker(look: StartLook) -> None:
     """Check the last marker as the job does: one that cannot be read yet does not end the start.
 
     A job that was killed in a batch has left a transaction, which the sink aborts and waits for.
-
-    Raises:
-        AssignerError: the job must not start.
     """
     with suppress(ClientError):
         make(MARKER, look)

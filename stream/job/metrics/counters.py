@@ -19,14 +19,13 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from spu_assigner.schemas.messages.wire import MovesRun, MovesState, PartitionPosition
+from spu_assigner.schemas.messages.wire import CommitMarker, MovesRun, MovesState
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.shard.figures import Figures
@@ -58,20 +57,6 @@ Place = tuple[str, int]  # an input topic, with its prefix, and a partition of i
 
 # Else each counter has a second series, which no query uses.
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """What the sink reports of a batch that is committed."""
-
-    batch: int
-    messages: int
-    is_replay: bool  # it had been sent before this process began
-    events: Mapping[str, int]  # taken from each input topic
-    tallies: Mapping[int, Tally]  # by shard
-    positions: Mapping[Place, int]  # the next offset to be read
-    committed_at: float  # seconds since the epoch
-    parts: Mapping[str, float]  # seconds that the sink took, by what for
 
 
 class Metrics(Collector):
@@ -130,16 +115,32 @@ class Metrics(Collector):
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(PREFIX + name, what, labels, registry=self.registry)
 
-    def begin(self, *, batch: int, at: float, positions: Mapping[Place, int]) -> None:
-        """The last marker, as it was found at the start."""
+    def begin(self, marker: CommitMarker, *, at: float) -> None:
+        """The last marker, as it was found at the start, and when it was written."""
         with self._lock:
-            self._marker = (batch, at)
-            self._move(positions)
+            self._marker = (marker.batch, at)
+            self._move_to(marker)
 
-    def report(self, report: BatchReport) -> None:
-        """A batch is committed, or was before."""
+    def report(
+        self,
+        marker: CommitMarker,
+        tallies: Mapping[int, Tally],
+        *,
+        is_replay: bool,
+        at: float,
+        parts: Mapping[str, float],
+    ) -> None:
+        """A batch is committed.
+
+        Args:
+            marker: of the batch.
+            tallies: by shard.
+            is_replay: it had been sent before this process began.
+            at: when it was committed, in seconds since the epoch.
+            parts: seconds that the sink took, by what for.
+        """
         with self._lock:
-            for shard, tally in report.tallies.items():
+            for shard, tally in tallies.items():
                 for name, figures in tally.clusters.items():
                     self._total += figures - self._clusters.get(name, Figures())
                     self._clusters[name] = figures
@@ -147,18 +148,18 @@ class Metrics(Collector):
                     if figures == Figures() and not self._shares[name]:  # It is forgotten.
                         del self._clusters[name], self._shares[name]
                 self._cluster_counts[shard] = tally.cluster_count
-            self._move(report.positions)
-            if not report.is_replay:
-                self._marker = (report.batch, report.committed_at)
-        if report.is_replay:
+            self._move_to(marker)
+            if not is_replay:
+                self._marker = (marker.batch, at)
+        if is_replay:
             self._replays.inc()
             return
         self._batches.inc()
-        self._messages.inc(report.messages)
-        for topic, count in report.events.items():
-            self._events.labels(topic).inc(count)
-        self._add_parts(report.parts)
-        for tally in report.tallies.values():
+        self._messages.inc(marker.count)
+        for topic, read in marker.offsets.items():
+            self._events.labels(topic).inc(sum(each.count for each in read))
+        self._add_parts(parts)
+        for tally in tallies.values():
             for answered, count in tally.answers.items():
                 self._answers.labels(*answered).inc(count)
             for code, count in tally.dead_letters.items():
@@ -246,6 +247,10 @@ class Metrics(Collector):
         if (run := self._moves()) is not None:
             yield from _moves_families(run, now=self._clock())
 
+    def _move_to(self, marker: CommitMarker) -> None:
+        for topic, parts in marker.positions.items():
+            self._move({(topic, each.partition): each.next for each in parts})
+
     def _move(self, positions: Mapping[Place, int]) -> None:
         for place, position in positions.items():
             self._positions[place] = max(position, self._positions.get(place, 0))
@@ -294,13 +299,6 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
     ready = prometheus.Gauge(PREFIX + "ready", "1 while events are answered", registry=registry)
     ready.set_function(lambda: health.ready().ok)
     prometheus.ProcessCollector(registry=registry)
-
-
-def by_place(positions: Mapping[str, Sequence[PartitionPosition]]) -> dict[Place, int]:
-    """How far the input has been read, as a marker has it, by topic and partition."""
-    return {
-        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
-    }
 
 
 def largest_clusters(

@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
@@ -20,12 +19,17 @@ from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import MovesRun, MovesState
+from spu_assigner.schemas.messages.wire import (
+    CommitMarker,
+    MovesRun,
+    MovesState,
+    PartitionOffsets,
+    PartitionPosition,
+)
 from spu_assigner.stream.job.metrics.counters import (
     CLUSTERS_SHOWN,
     OTHERS,
     PREFIX,
-    BatchReport,
     Metrics,
     add_job,
     largest_clusters,
@@ -74,18 +78,24 @@ def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
     )
 
 
-def report(**changed: object) -> BatchReport:
-    whole = BatchReport(
-        batch=0,
-        messages=5,
-        is_replay=False,
-        events={"topic-events": 2},
-        tallies={},
-        positions={("topic-events", 0): 2},
-        committed_at=1_000.0,
-        parts={"send": 0.25},
-    )
-    return replace(whole, **changed)  # type: ignore[arg-type]
+MARKER = CommitMarker(
+    query="q",
+    checkpoint_id="one",
+    batch=3,
+    count=5,
+    digest="",
+    offsets={"topic-events": (PartitionOffsets(partition=0, first=0, last=1, count=2),)},
+    release="r",
+    shards=2,
+    default_policy="balanced",
+    positions={"e": tuple(PartitionPosition(partition=number, next=10) for number in range(2))},
+    topic_ids={},
+)
+
+
+def report(metrics: Metrics, *tallies: Tally, is_replay: bool = False) -> None:
+    by_shard = dict(enumerate(tallies))
+    metrics.report(MARKER, by_shard, is_replay=is_replay, at=1_000.0, parts={"send": 0.25})
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -189,9 +199,7 @@ def test_a_batch_counts_when_it_is_committed() -> None:
     metrics = Metrics(clock=lambda: 1_007.5)
     one: Counter[Answered] = Counter({("create", "assigned", ""): 3})
     two: Counter[Answered] = Counter({("create", "assigned", ""): 2, ("grow", "rejected", "X"): 1})
-    metrics.report(
-        report(tallies={0: Tally(answers=one), 4: Tally(answers=two, dead_letters=Counter(B=2))})
-    )
+    report(metrics, Tally(answers=one), Tally(answers=two, dead_letters=Counter(B=2)))
     found = scraped(metrics)
     expected = {
         ("answers_total", "", "create", "assigned"): 5,
@@ -201,7 +209,7 @@ def test_a_batch_counts_when_it_is_committed() -> None:
         ("messages_sent_total",): 5,
         ("batches_total",): 1,
         ("replays_skipped_total",): 0,
-        ("marker_batch",): 0,
+        ("marker_batch",): 3,
         ("marker_age_seconds",): 7.5,
         ("batch_part_seconds_total", "send"): 0.25,
     }
@@ -212,11 +220,11 @@ def test_a_batch_counts_when_it_is_committed() -> None:
 def test_a_batch_that_was_sent_before_is_a_replay_and_nothing_else() -> None:
     """The process before has counted it, or might have: twice would be wrong in either case."""
     metrics = Metrics()
-    metrics.begin(batch=3, at=900.0, positions={("topic-events", 0): 2})
+    metrics.begin(MARKER, at=900.0)
     figures = Figures(ring=3, replicas=7)
     answers: Counter[Answered] = Counter({("create", "assigned", ""): 3})
     tally = Tally(answers=answers, clusters={"c1": figures}, cluster_count=2)
-    metrics.report(report(batch=3, is_replay=True, tallies={0: tally}))
+    report(metrics, tally, is_replay=True)
     found = scraped(metrics)
     assert not [name for name in found if name[0].startswith("spu_assigner_answers")]
     assert found["spu_assigner_replays_skipped_total",] == 1
@@ -229,8 +237,8 @@ def test_only_the_largest_clusters_have_a_name() -> None:
     """Labels stay few with a hundred thousand clusters; the rest is one sum."""
     metrics, count = Metrics(), CLUSTERS_SHOWN + 30
     clusters = {f"c{n:03}": Figures(replicas=n, capacity=2 * n, used=n) for n in range(count)}
-    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
-    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
+    for _ in range(2):
+        report(metrics, Tally(clusters=clusters, cluster_count=count))
     found = scraped(metrics)
     named = [name[1] for name in found if name[0] == "spu_assigner_cluster_replicas"]
     assert named == [*(f"c{n:03}" for n in range(30, count)), OTHERS]
@@ -245,8 +253,8 @@ def test_the_largest_share_of_each_resource_is_that_of_the_last_batch() -> None:
     """A cluster that has none any more has no series; the others together have none at all."""
     metrics, figures = Metrics(), {"c1": Figures(), "c2": Figures()}
     shares = {"c1": {"disk_bytes": 0.5}, "c2": {"disk_bytes": 1.25, "cores_milli": 0.0}}
-    metrics.report(report(tallies={0: Tally(clusters=figures, shares=shares)}))
-    metrics.report(report(tallies={0: Tally(clusters={"c1": Figures()})}))
+    report(metrics, Tally(clusters=figures, shares=shares))
+    report(metrics, Tally(clusters={"c1": Figures()}))
     found = {
         name[1:]: value
         for name, value in scraped(metrics).items()
@@ -272,7 +280,7 @@ def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: i
 def test_lag_is_what_no_committed_batch_has_read() -> None:
     """By the marker and by Spark, whichever is further; nothing read: from the first offset on."""
     metrics = Metrics()
-    metrics.begin(batch=0, at=0.0, positions={("e", 0): 10, ("e", 1): 10})
+    metrics.begin(MARKER, at=0.0)
     metrics.progress({"sources": [{"endOffset": {"e": {"1": 12}}}]})
     ends = {("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)}
     metrics.ends(ends, {("e", 1): 7.5})
