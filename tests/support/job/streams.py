@@ -7,7 +7,6 @@ Reads with the plain client, not with the product's own reader.
 from __future__ import annotations
 
 import heapq
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -212,19 +211,6 @@ class Streams:
             for parts in marker.offsets.values()
             for part in parts
         )
-
-    def wait(
-        self,
-        is_enough: Callable[[], bool],
-        process: subprocess.Popen[bytes],
-        seconds: float = 240.0,
-    ) -> None:
-        """Until it is so; fails when the process ends before or time is up."""
-        deadline = time.monotonic() + seconds
-        while not is_enough():
-            assert process.poll() is None, f"the job ended with status {process.returncode}"
-            assert time.monotonic() < deadline, f"after {seconds} s: {self.applied_count()} applied"
-            time.sleep(0.1)
 
     def applied(self) -> list[Read]:
         """The input messages in the order they were applied: batch by batch, shard by shard, and in
