@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -114,7 +113,10 @@ def inspect_checkpoint(
         folder = Path(place)
         _check_names(place, sorted(os.listdir(folder)) if folder.is_dir() else None)
     starting()
-    with _session(spark, place) as session:
+    with command_session(spark, place, application=APPLICATION) as base:
+        session = base.newSession()  # The given one's own options stay as they are.
+        for name, value in _READER_OPTIONS.items():
+            session.conf.set(name, value)
         for _ in range(TRIES_MAX):
             try:
                 return _read(session, place, batch)
@@ -221,11 +223,7 @@ def _kept(spark: SparkSession, place: str) -> list[int]:
 
 
 def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
-    """Distinguish a checkpoint of another program from one that cannot be read.
-
-    Raises:
-        OtherProgramError: no operator of its query has this job's state.
-    """
+    """Raise OtherProgramError if no operator of the query has this job's state."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -246,13 +244,3 @@ def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
         f"checkpoint {place} is of another program: its query has {has}, and none of "
         "spu-assigner's; name the job's own with --checkpoint"
     ) from reason
-
-
-@contextmanager
-def _session(given: SparkSession | None, place: str) -> Iterator[SparkSession]:
-    """A session with the reader's options; the given one's own options stay as they are."""
-    with command_session(given, place, application=APPLICATION) as base:
-        session = base.newSession()
-        for name, value in _READER_OPTIONS.items():
-            session.conf.set(name, value)
-        yield session

@@ -14,6 +14,7 @@ import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
@@ -61,35 +62,26 @@ if TYPE_CHECKING:
 RESTARTS_MAX: Final = 5
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Job:
-    """A running query."""
+    """A running query; made, it starts."""
 
-    def __init__(
-        self,
-        begin: Callable[[], StreamingQuery],
-        sink: TransactionalSink,
-        spark: SparkSession,
-        settings: Settings,
-        *,
-        run: str,
-        shards: int,
-        watch: Watch,
-        ownership: Ownership,
-    ) -> None:
-        """Start the query; `begin` does that, and again where it stopped."""
-        self.watch = watch
-        self.sink = sink
-        self.spark = spark
-        self.shards = shards
-        self._settings = settings
-        self._run = run
-        self._begin = begin
-        self.restarts = 0  # of the query, since the job was started
-        self._restarts_in_a_row = 0
-        self._batch_before = -1  # the last one that was sent before the last restart
-        self._ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
-        self.query = begin()
-        self._owner_watch = OwnerWatch(ownership, self._end_by, sink.check_id)
+    begin: Callable[[], StreamingQuery]  # starts the query, or resumes it where it stopped
+    sink: TransactionalSink
+    spark: SparkSession
+    settings: Settings
+    run: str
+    shards: int
+    watch: Watch
+    ownership: InitVar[Ownership]
+    restarts: int = 0  # of the query, since the job was started
+    _restarts_in_a_row: int = 0
+    _batch_before: int = -1  # the last one that was sent before the last restart
+    _ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
+
+    def __post_init__(self, ownership: Ownership) -> None:
+        self.query = self.begin()
+        self._owner_watch = OwnerWatch(ownership, self._end_by, self.sink.check_id)
 
     @property
     def ui_url(self) -> str | None:
@@ -131,7 +123,7 @@ class Job:
 
     def _named(self, reason: Exception) -> AssignerError:
         failure = self._ended_by or self.sink.failure
-        return named_end(reason, self.spark, self._settings, failure=failure)
+        return named_end(reason, self.spark, self.settings, failure=failure)
 
     def _may_restart(self, reason: BaseException) -> bool:
         """Raises FencedError: this process is the one that was shut out."""
@@ -154,7 +146,7 @@ class Job:
         from pyspark.errors import PySparkException
 
         try:
-            self.query = self._begin()
+            self.query = self.begin()
         except (PySparkException, Py4JJavaError) as reason:
             raise self._named(reason) from reason
         self.restarts += 1
@@ -190,7 +182,7 @@ class Job:
         self.watch.close()
         with jvm_may_be_gone():
             self.query.stop()
-            end_run(self.spark, self._run)
+            end_run(self.spark, self.run)
         self.sink.close()
 
     def __enter__(self) -> Self:
@@ -277,10 +269,10 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             register_sink(spark, run, sink)
             sink.check_owner()
             job = Job(
-                partial(begin_query, plan, settings, run),
-                sink,
-                spark,
-                settings,
+                begin=partial(begin_query, plan, settings, run),
+                sink=sink,
+                spark=spark,
+                settings=settings,
                 run=run,
                 shards=look.shards,
                 watch=watch,

@@ -34,9 +34,8 @@ _OBJECT_STORE_FILES: Final = "io.spuassigner.spark.ObjectStoreFiles"
 JVM: Final = (
     # It answers a backlog as fast as the parallel one, and keeps the heap near what lives.
     "-XX:+UseSerialGC",
-    # Without a limit the young generation takes a third of all memory that is permitted; without a
-    # small beginning the heap has a 64th of the machine's, which is filled before the old
-    # generation is looked through for the first time.
+    # Else the young generation takes a third of all memory that is permitted, and the heap begins
+    # with a 64th of the machine's, which is filled before the first full collection.
     "-Xms160m",
     "-XX:NewSize=64m",
     "-XX:MaxNewSize=64m",
@@ -44,8 +43,8 @@ JVM: Final = (
     "-XX:MaxHeapFreeRatio=30",
     "-XX:-ShrinkHeapInSteps",  # else several collections of all are needed for it
     "-XX:MetaspaceSize=64m",
-    # An archive of classes is mapped to where it was made for. Elsewhere, which is the default of
-    # late releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.
+    # An archive of classes is mapped to where it was made for. Elsewhere, the default of late
+    # releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:ArchiveRelocationMode=0",
 )
@@ -150,10 +149,8 @@ def build_session(
 def _import_converters() -> None:
     """Import what PySpark does at the first call into the JVM, without pandas and Arrow.
 
-    Its converters of NumPy's arrays ask a module for tests whether there is NumPy. That module asks
-    for the two others as well, and imports them where they are: 70 MiB and half a second of each
-    start, for nothing that the job uses. Whoever needs them afterwards can import them;
-    `pyspark.testing` alone takes them for missing in this process.
+    A module for tests is asked whether there is NumPy, and imports the two as well: 70 MiB and half
+    a second of each start, for nothing that the job uses. They can be imported afterwards.
     """
     heavy = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
     with ExitStack() as stack:
@@ -183,15 +180,12 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
-        # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
-        # broadcast a buffer of this size is made: 4 MiB by default.
+        # Of the buffer of each broadcast: a batch's are some 100 KiB. By default 4 MiB.
         BROADCAST_BUFFER: "256k",
-        # Each task makes projections for its state and its rows. Spark would write Java for each
-        # of them, look up whether it has compiled the same before, and run a few rows through it:
-        # a third of a small batch's CPU time.
+        # Spark would write Java for the projections of each task: a third of a small batch's time.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # What has become garbage in a busy time is held until the old generation is full, and an
-        # idle job does not fill it. A collection takes some 0.25 s; by default each half hour.
+        # An idle job does not fill the old generation, which holds what a busy time has left. A
+        # collection takes some 0.25 s; by default each half hour.
         "spark.cleaner.periodicGC.interval": "2min",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",

@@ -33,7 +33,7 @@ def test_an_idle_job_asks_once_a_second_and_wakes_with_the_first_event(
     job = run()
     kafka.wait("topic-status", 1, job)
     process_all(job.query)
-    triggers = partial(triggers_begun, job.spark, job._run)
+    triggers = partial(triggers_begun, job.spark, job.run)
     before, begun = triggers(), time.monotonic()
     time.sleep(SECONDS)
     assert 1 <= triggers() - before <= 2 * (time.monotonic() - begun) + STARTED

@@ -69,7 +69,7 @@ def until_live_is(job: Job, status: int) -> dict[str, Any]:
 @contextmanager
 def standing_still(job: Job) -> Iterator[None]:
     """The job's shard servers do nothing."""
-    locks = glob(f"/tmp/spu-assigner-*-{job._run[:16]}/*.lock")
+    locks = glob(f"/tmp/spu-assigner-*-{job.run[:16]}/*.lock")
     pids = [int(Path(lock).read_text(encoding="ascii")) for lock in locks]
     assert pids
     for pid in pids:
