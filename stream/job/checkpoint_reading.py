@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -113,10 +114,7 @@ def inspect_checkpoint(
         folder = Path(place)
         _check_names(place, sorted(os.listdir(folder)) if folder.is_dir() else None)
     starting()
-    with command_session(spark, place, application=APPLICATION) as base:
-        session = base.newSession()  # The given one's own options stay as they are.
-        for name, value in _READER_OPTIONS.items():
-            session.conf.set(name, value)
+    with _session(spark, place) as session:
         for _ in range(TRIES_MAX):
             try:
                 return _read(session, place, batch)
@@ -244,3 +242,13 @@ def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
         f"checkpoint {place} is of another program: its query has {has}, and none of "
         "spu-assigner's; name the job's own with --checkpoint"
     ) from reason
+
+
+@contextmanager
+def _session(given: SparkSession | None, place: str) -> Iterator[SparkSession]:
+    """A session with the reader's options; the given one's own options stay as they are."""
+    with command_session(given, place, application=APPLICATION) as base:
+        session = base.newSession()
+        for name, value in _READER_OPTIONS.items():
+            session.conf.set(name, value)
+        yield session
