@@ -231,7 +231,6 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from spu_assigner.stream.job.metrics.health import StartStep
     from spu_assigner.stream.job.metrics.watcher import Watch
     from spu_assigner.stream.job.sink import TransactionalSink
 
@@ -260,10 +259,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             undo.callback(sink.close)
             with as_recovery(look.recovery, place):
                 sink.open(look.checkpoint.id)
-            watch.health.done(StartStep.MARKER)
             look.topic_ids = sink.topic_ids
             make(INPUT, look)
-            watch.health.done(StartStep.TOPICS)
             topic_ids = note_topics(spark, settings, place, look.inputs.ids)
             plan = build_query(spark, settings, shards=look.shards, run=run, recovery=look.recovery)
             register_sink(spark, run, sink)

@@ -109,7 +109,6 @@ class Metrics(Collector):
         self._marker: tuple[int, float] | None = None
         self._positions: dict[Place, int] = {}
         self._ends: dict[Place, tuple[int, int]] = {}  # the first offset, and the end
-        self._held: dict[Place, float] = {}
         self._state: tuple[int, int] | None = None  # rows, bytes
 
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
@@ -184,16 +183,10 @@ class Metrics(Collector):
                 for topic, parts in (source.get("endOffset") or {}).items():
                     self._move({(topic, int(part)): offset for part, offset in parts.items()})
 
-    def ends(
-        self, ends: Mapping[Place, tuple[int, int]], held: Mapping[Place, float] | None = None
-    ) -> None:
-        """The first offset and the end of each input partition; none: they are not known.
-
-        Args:
-            held: of the partitions that an open transaction holds back, for how many seconds.
-        """
+    def ends(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        """The first offset and the end of each input partition; none: they are not known."""
         with self._lock:
-            self._ends, self._held = dict(ends), dict(held or {})
+            self._ends = dict(ends)
 
     def collect(self) -> Iterator[Metric]:
         """What is computed at each scrape."""
@@ -201,10 +194,9 @@ class Metrics(Collector):
             clusters, total, shares = dict(self._clusters), self._total, dict(self._shares)
             known = sum(self._cluster_counts.values())
             marker, state = self._marker, self._state
-            places = sorted(self._ends.items())
-            held = [self._held.get(place, 0.0) for place, _ in places]
             lag = [
-                max(0, end - self._positions.get(place, first)) for place, (first, end) in places
+                ([topic, str(part)], max(0, end - self._positions.get((topic, part), first)))
+                for (topic, part), (first, end) in sorted(self._ends.items())
             ]
         shown = largest_clusters(clusters, total)  # Without the lock: of many it takes a while.
         for name, what, figure in _CLUSTER:
@@ -226,17 +218,8 @@ class Metrics(Collector):
             ["state"],
             [(["measured"], len(clusters)), (["unmeasured"], max(0, known - len(clusters)))],
         )
-        labels = [[topic, str(partition)] for (topic, partition), _ in places]
-        for name, what, values in (
-            ("lag_messages", "offsets of the input that no committed batch has read", lag),
-            (
-                "held_back_seconds",
-                "for how long an open transaction has held back messages of the input; 0: none "
-                "does",
-                held,
-            ),
-        ):
-            yield _gauges(name, what, ["topic", "partition"], zip(labels, values, strict=True))
+        what = "offsets of the input that no committed batch has read"
+        yield _gauges("lag_messages", what, ["topic", "partition"], lag)
         if state is not None:
             yield _gauge("state_rows", "entries of Spark's state", state[0])
             yield _gauge("state_memory_bytes", "memory of Spark's state", state[1])

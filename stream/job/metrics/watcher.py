@@ -1,7 +1,7 @@
 """Observes what the job does not report by itself: Spark's progress, signs of life, where the input
 ends.
 
-It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, four
+It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, three
 requests to the broker each `LAG_SECONDS`, and two a second where moves are recorded. What does not
 answer is left out and asked again; the query continues in either case.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,11 +19,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.job.metrics.counters import Metrics, Place, add_job
-from spu_assigner.stream.job.metrics.health import HELD_SECONDS_MAX, JobHealth, StartStep
+from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.moves_record import MovesFollower
-from spu_assigner.stream.kafka.open_transactions import ENDING, HeldMessages, held_messages
 from spu_assigner.stream.kafka.retry import list_offsets, look_again
 from spu_assigner.stream.kafka.topic_ids import id_of
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
@@ -87,7 +85,7 @@ class Watch:
             signs: counts its signs of life.
             see_inputs: is given Kafka's ids of the input topics at each look.
         """
-        self.health.done(StartStep.QUERY)
+        self.health.begun()
         self._signs, self._see_inputs = signs, see_inputs
         self._start("watch-kafka", self._watch_kafka)
         if self._server is not None:
@@ -160,7 +158,6 @@ class Watch:
 
     def _watch_kafka(self) -> None:
         topics = [topic_name(topic, prefix=self._settings.topic_prefix) for topic in INPUTS]
-        held = HeldInput()
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
                 ends: dict[Place, tuple[int, int]] = {}
@@ -181,45 +178,8 @@ class Watch:
                         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
                     )
                     ends = {place: (first[place], last[place]) for place in places}
-                    held.look(held_messages(admin, last, seconds=REQUEST_SECONDS_MAX))
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)
-                self.metrics.ends(ends, held.seconds())
-                self.health.hold(held.reason())
+                self.metrics.ends(ends)
                 if self._over.wait(LAG_SECONDS):
                     return
-
-
-class HeldInput:
-    """For how long open transactions have held back the same messages of the input."""
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._held: dict[tuple[str, int, int], tuple[HeldMessages, float]] = {}  # and since when
-
-    def look(self, found: Iterable[HeldMessages]) -> None:
-        """What is held back now."""
-        places = {(each.topic, each.partition, each.stable): each for each in found}
-        now = self._clock()
-        self._held = {
-            place: (each, self._held[place][1] if place in self._held else now)
-            for place, each in places.items()
-        }
-
-    def seconds(self) -> dict[Place, float]:
-        """By partition, for how long."""
-        now = self._clock()
-        return {(topic, part): now - since for (topic, part, _), (_, since) in self._held.items()}
-
-    def reason(self) -> str | None:
-        """Why events are not answered, once a transaction is open for longer than is usual."""
-        waited = [(each, self._clock() - since) for each, since in self._held.values()]
-        long = [
-            f"{each} for {seconds:.0f} s" for each, seconds in waited if seconds >= HELD_SECONDS_MAX
-        ]
-        if not long:
-            return None
-        return (
-            f"{'; '.join(long)}: what is behind it is not answered, nor are topic events while SPU "
-            f"events are held back; {ENDING}"
-        )

@@ -35,19 +35,16 @@ from spu_assigner.stream.job.metrics.counters import (
     largest_clusters,
 )
 from spu_assigner.stream.job.metrics.health import (
-    HELD_SECONDS_MAX,
     SILENCE_SECONDS_MAX,
     JobHealth,
-    StartStep,
 )
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
-from spu_assigner.stream.job.metrics.watcher import HeldInput, Watch
+from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.shard import batch as shard_batch_module
 from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.job.shard.figures import Figures
 from spu_assigner.stream.job.shard.tally import Answered, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
-from spu_assigner.stream.kafka.open_transactions import HeldMessages
 from support.events.builders import Events
 from support.shard.one_shard import OneShard
 
@@ -282,12 +279,9 @@ def test_lag_is_what_no_committed_batch_has_read() -> None:
     metrics = Metrics()
     metrics.begin(MARKER, at=0.0)
     metrics.progress({"sources": [{"endOffset": {"e": {"1": 12}}}]})
-    ends = {("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)}
-    metrics.ends(ends, {("e", 1): 7.5})
-    found = scraped(metrics)
-    lag = {name[1:]: value for name, value in found.items() if "lag" in name[0]}
+    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)})
+    lag = {name[1:]: value for name, value in scraped(metrics).items() if "lag" in name[0]}
     assert lag == {("0", "e"): 5, ("1", "e"): 0, ("2", "e"): 5, ("3", "e"): 0}
-    assert found["spu_assigner_held_back_seconds", "1", "e"] == 7.5
     metrics.ends({})
     assert not [name for name in scraped(metrics) if "lag" in name[0]]
 
@@ -343,25 +337,15 @@ def test_the_run_that_moves_partitions_is_measured() -> None:
     assert not [name for name in scraped(Metrics()) if "moves" in name[0]]
 
 
-def test_ready_is_said_when_every_step_is_done() -> None:
-    """Before, the answer names what is missing; the process lives meanwhile."""
-    health = JobHealth("q")
-    for step in StartStep:
-        assert not health.ready().ok
-        assert step.value in str(health.ready().body["reason"])
-        assert health.live().ok
-        health.done(step)
-    assert health.ready().ok
-    assert health.ready().body["reason"] is None
-
-
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     """A restart fixes it; while the job starts nobody expects one."""
     now = 50.0
     health = JobHealth("q", clock=lambda: now)
     now += 2 * SILENCE_SECONDS_MAX
     assert health.live().ok
-    health.done(StartStep.QUERY)
+    assert health.ready().body["reason"] == "it is starting"
+    health.begun()
+    assert health.ready().ok
     now += SILENCE_SECONDS_MAX
     assert health.live().ok
     now += 1
@@ -373,34 +357,10 @@ def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     assert health.live().ok
 
 
-def test_an_input_that_is_held_back_for_long_is_not_ready_and_says_why() -> None:
-    """A restart fixes nothing, so it stays live; the time counts from the same message on."""
-    now = 0.0
-    health, held = JobHealth("q"), HeldInput(clock=lambda: now)
-    for step in StartStep:
-        health.done(step)
-    first = HeldMessages(topic="spu-events", partition=1, stable=4, end=6)
-    for now, found in ((0.0, first), (59.0, first), (60.0, first)):
-        held.look([found])
-        health.hold(held.reason())
-        assert health.ready().ok == (now < HELD_SECONDS_MAX)
-    assert held.seconds() == {("spu-events", 1): 60.0}
-    reason = health.ready().body["reason"]
-    assert "partition 1 of spu-events: offsets 4 to 5 are held back" in reason
-    assert "for 60 s" in reason
-    assert health.live().ok
-    held.look([HeldMessages(topic="spu-events", partition=1, stable=6, end=9)])  # another one
-    health.hold(held.reason())
-    assert health.ready().ok
-    held.look([])
-    assert held.seconds() == {}
-
-
 def test_an_ended_query_is_neither_live_nor_ready_until_it_is_resumed() -> None:
     """The first reason is the one that helps."""
     health = JobHealth("q")
-    for step in StartStep:
-        health.done(step)
+    health.begun()
     health.ended("Spark's JVM does not answer")
     health.ended("the query has ended")
     for verdict in (health.live(), health.ready()):
@@ -451,8 +411,7 @@ def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Job
     status, _, body = ask("/ready")
     assert status == 503
     assert json.loads(body)["ready"] is False
-    for step in StartStep:
-        health.done(step)
+    health.begun()
     assert ask("/ready")[0] == 200
     assert ask("/metrics", "HEAD")[::2] == (200, b"")
     assert ask("/metrics", "POST")[0] == 405
