@@ -12,13 +12,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, require_same_ids
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
@@ -28,8 +31,8 @@ from spu_assigner.stream.job.checkpoint.files import (
 )
 from spu_assigner.stream.job.checkpoint.inputs import note_topics
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
-from spu_assigner.stream.job.marker_check import as_recovery
-from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
+from spu_assigner.stream.job.marker_check import FencedError, as_recovery
+from spu_assigner.stream.job.ownership import Ownership, files_of
 from spu_assigner.stream.job.query import (
     begin_query,
     build_query,
@@ -47,7 +50,7 @@ from spu_assigner.stream.job.start_checks import (
     check_marker,
     make,
 )
-from spu_assigner.stream.job.transactional_id import IdOwner
+from spu_assigner.stream.job.transactional_id import ASK_SECONDS, IdOwner
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import ensure_java
 
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
 # Of a query that found its checkpoint written by a process that was shut out, in a row, without a
 # batch of its own between them. Such a process plans one batch at most before it notices.
 RESTARTS_MAX: Final = 5
+END_SECONDS: Final = 10.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -73,15 +77,31 @@ class Job:
     run: str
     shards: int
     watch: Watch
-    ownership: InitVar[Ownership]
+    ownership: Ownership
     restarts: int = 0  # of the query, since the job was started
     _restarts_in_a_row: int = 0
     _batch_before: int = -1  # the last one that was sent before the last restart
     _ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
 
-    def __post_init__(self, ownership: Ownership) -> None:
+    def __post_init__(self) -> None:
         self.query = self.begin()
-        self._owner_watch = OwnerWatch(ownership, self._end_by, self.sink.check_id)
+        self._over = Event()
+        self._owner_watch = DaemonThread(self._watch_owner, "watch-owner")
+        self._owner_watch.start()
+
+    def _watch_owner(self) -> None:
+        """End the query when a later process is the owner, by its note or by Kafka: whoever has
+        taken the transactional id need not have this checkpoint.
+        """
+        asked_at = time.monotonic()
+        try:
+            while not self._over.wait(self.ownership.look_seconds):
+                self.sink.check_owner()
+                if time.monotonic() >= asked_at + ASK_SECONDS:
+                    self.sink.check_id()
+                    asked_at = time.monotonic()
+        except FencedError as reason:
+            self._end_by(reason)
 
     @property
     def ui_url(self) -> str | None:
@@ -178,7 +198,8 @@ class Job:
 
     def end_query(self) -> None:
         """Stop the query, and all of ours that looks at it; Spark continues."""
-        self._owner_watch.close()
+        self._over.set()
+        self._owner_watch.join(END_SECONDS)
         self.watch.close()
         with jvm_may_be_gone():
             self.query.stop()

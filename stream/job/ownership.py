@@ -29,10 +29,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Event, current_thread
 from typing import Any, Final
 
-from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
@@ -44,7 +42,6 @@ from spu_assigner.stream.job.checkpoint.files import (
 )
 from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
-from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 
 FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's
 LOOK_SECONDS: Final = 1.0  # between looks at a folder of this machine: some 20 µs each
@@ -52,7 +49,6 @@ REMOTE_LOOK_SECONDS: Final = 5.0  # elsewhere a look is a request
 STARTING_SECONDS_MAX: Final = 30.0  # as long as Kafka is waited for; one that was killed stays
 _PAUSE_SECONDS: Final = 0.05
 _CHOICES_MAX: Final = 100  # of a number; others choose at the same time
-_END_SECONDS: Final = 10.0
 _STARTING: Final = ".starting"
 _NAME: Final = re.compile(r"(\d{1,18})-([0-9a-f]{32})(\.starting)?")
 
@@ -178,51 +174,6 @@ class Ownership:
 
     def _remove(self, note: _Note) -> None:
         remove(self._files, f"{self._folder}/{note.name}")
-
-
-class OwnerWatch:
-    """Looks from a thread of its own whether a later process is the owner, by notes and by Kafka:
-    who has taken the transactional id need not have this checkpoint.
-    """
-
-    def __init__(
-        self,
-        ownership: Ownership,
-        shut_out: Callable[[FencedError], None],
-        check_id: Callable[[], None] = lambda: None,
-    ) -> None:
-        """A watch that has begun.
-
-        Args:
-            shut_out: called once, when it is so.
-            check_id: asks Kafka, and raises FencedError if it is so.
-        """
-        self._ownership = ownership
-        self._shut_out = shut_out
-        self._check_id = check_id
-        self._over = Event()
-        self._thread = DaemonThread(self._run, "watch-owner")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Look no more."""
-        self._over.set()
-        if self._thread is not current_thread():
-            self._thread.join(_END_SECONDS)
-
-    def _run(self) -> None:
-        asked_at = time.monotonic()
-        while True:
-            try:
-                self._ownership.check()
-                if time.monotonic() >= asked_at + ASK_SECONDS:
-                    self._check_id()
-                    asked_at = time.monotonic()
-            except FencedError as reason:
-                self._shut_out(reason)
-                return
-            if self._over.wait(self._ownership.look_seconds):
-                return
 
 
 def files_of(spark: Any, checkpoint: str) -> Files:

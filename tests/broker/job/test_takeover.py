@@ -271,7 +271,7 @@ def test_a_job_that_was_shut_out_runs_no_task_and_says_why(
     kafka.send([*events.joins(0, 1), events.create("a")])
     kafka.wait("topic-status", 1, job)
     wait_noted(settings, job)
-    job._owner_watch.close()  # as if it slept
+    job._over.set()  # as if it slept
     Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name).take(lambda: None)
     batch = newest(settings, "offsets")
     if is_planned:

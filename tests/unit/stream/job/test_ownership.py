@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import stat
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from spu_assigner.stream.job import ownership as ownership_module
 from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
-from spu_assigner.stream.job.ownership import FOLDER, Ownership, OwnerWatch
+from spu_assigner.stream.job.ownership import FOLDER, Ownership
 
 
 def process(place: Path) -> Ownership:
@@ -118,21 +117,3 @@ def test_who_was_killed_while_it_started_is_waited_for_once_and_forgotten(
     next_one.check()
     (name,) = names(tmp_path)
     assert not name.endswith(".starting")
-
-
-def test_the_watch_reports_a_successor_once(tmp_path: Path) -> None:
-    """Without an event, and without being asked."""
-    owner, later = process(tmp_path), process(tmp_path)
-    owner.take(lambda: None)
-    reported: list[FencedError] = []
-    is_reported = threading.Event()
-
-    def note(reason: FencedError) -> None:
-        reported.append(reason)
-        is_reported.set()
-
-    watch = OwnerWatch(owner, note)
-    later.take(lambda: None)
-    assert is_reported.wait(60)
-    watch.close()
-    assert len(reported) == 1
