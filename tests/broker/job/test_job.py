@@ -10,7 +10,6 @@ import pytest
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.job.checkpoint.files import ShardsChangedError
 from spu_assigner.stream.job.lifecycle import Job, start
-from spu_assigner.stream.job.marker_check import ForeignCheckpointError
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -67,19 +66,6 @@ def test_a_new_checkpoint_has_one_shard_and_a_recovered_one_as_many_as_are_asked
     kafka.send([events.create("b")])
     kafka.wait("topic-status", 2, job)
     assert job.shards == 2
-
-
-def test_a_new_checkpoint_for_answered_events_is_refused(
-    settings: Settings, run: Callable[..., Job], tmp_path: Path
-) -> None:
-    """It would answer all events a second time."""
-    kafka, events = Kafka(settings), Events()
-    kafka.send([events.join(0), events.create("a")])
-    job = run()
-    kafka.wait("topic-status", 1, job)
-    job.stop()
-    with pytest.raises(ForeignCheckpointError, match="and this is a new one"):
-        start(replace(settings, checkpoint=str(tmp_path / "another")))
 
 
 @pytest.mark.smoke
