@@ -200,6 +200,14 @@ def wait_until(claim: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def test_every_shard_has_a_state_partition_of_its_own(spark: SparkSession) -> None:
+    """Two in one partition would leave another without work; the labels follow Spark's hash."""
+    for shards in (1, 2, 3, 8, 100):
+        labels = spark.createDataFrame([(label,) for label in shard_labels(shards)], "x int")
+        rows = labels.selectExpr(f"pmod(hash(x), {shards})").collect()
+        assert [row[0] for row in rows] == list(range(shards))
+
+
 @pytest.mark.smoke
 def test_rows_go_to_the_shard_and_bundles_and_state_come_back(query: Query) -> None:
     """The whole way, twice: the next batch goes on from the state of the one before."""

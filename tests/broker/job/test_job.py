@@ -8,45 +8,14 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.audit.rebuild import recover
-from spu_assigner.stream.job.checkpoint.files import ShardsChangedError
 from spu_assigner.stream.job.lifecycle import Job, start
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.errors import ClientError, TopicsError
+from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.shards import SHARDS
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import Kafka
-
-
-def test_every_shard_has_a_state_partition_of_its_own(spark_jvm: None) -> None:
-    """Two in one partition would leave another without work; the labels follow Spark's hash."""
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    )
-    try:
-        for shards in (1, 2, 3, 8, 100):
-            labels = spark.createDataFrame([(label,) for label in shard_labels(shards)], "x int")
-            rows = labels.selectExpr(f"pmod(hash(x), {shards})").collect()
-            assert [row[0] for row in rows] == list(range(shards))
-    finally:
-        spark.stop()
-
-
-def test_another_number_of_shards_is_refused(settings: Settings, run: Callable[..., Job]) -> None:
-    """The state is divided; a part of the clusters would be looked for in the wrong place."""
-    kafka, events = Kafka(settings), Events()
-    kafka.send([events.join(0), events.create("a")])
-    job = run()
-    kafka.wait("topic-status", 1, job)
-    job.stop()
-    with pytest.raises(ShardsChangedError, match=rf"shards is 3, but .* has its state in {SHARDS}"):
-        start(replace(settings, shards=3))
-    assert run(replace(settings, shards=None)).shards == SHARDS
 
 
 @pytest.mark.long("two jobs run and a checkpoint is recovered")
@@ -76,12 +45,6 @@ def test_missing_topics_are_reported_before_anything_starts(
     flags = {"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix}
     with pytest.raises(TopicsError, match="topics create"):
         start(Settings.load(flags=flags, environ={}))
-
-
-def test_a_broker_that_does_not_answer_is_reported() -> None:
-    """One line, no stack trace."""
-    with pytest.raises(ClientError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        start(Settings.load(flags={"bootstrap_servers": "127.0.0.1:1"}, environ={}))
 
 
 def test_an_unknown_host_beside_a_broker_stops_nobody(
