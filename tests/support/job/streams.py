@@ -66,19 +66,12 @@ class Tail:
     A broker that is away is waited for.
     """
 
-    def __init__(
-        self,
-        client: Mapping[str, Any],
-        prefix: str,
-        topics: Sequence[str],
-        *,
-        isolation: str = "read_committed",
-    ) -> None:
+    def __init__(self, client: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> None:
         self._names = {f"{prefix}{topic}": topic for topic in topics}
         self._settings: dict[str, Any] = {
             **client,
             "group.id": "test",
-            "isolation.level": isolation,
+            "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
@@ -199,9 +192,9 @@ class Streams:
         self._markers += [marker_of(read.value) for read in self._audit.more()]
         return list(self._markers)
 
-    def tail(self, *topics: str, isolation: str = "read_committed") -> Tail:
+    def tail(self, *topics: str) -> Tail:
         """A reader of topics from their begin."""
-        return Tail(self._client, self._prefix, topics, isolation=isolation)
+        return Tail(self._client, self._prefix, topics)
 
     def applied_count(self) -> int:
         """How many input messages the committed batches have read."""

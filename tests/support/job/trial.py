@@ -106,6 +106,7 @@ class Trial:
             self.start(failpoint, command)
         self.send()
         self.wait(self.is_applied, "to apply all that was sent")
+        assert self.job is not None
         return self.job
 
     def send(self, count: int = PART) -> None:
