@@ -27,9 +27,8 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
@@ -53,15 +52,14 @@ _STARTING: Final = ".starting"
 _NAME: Final = re.compile(r"(\d{1,18})-([0-9a-f]{32})(\.starting)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
+class _Note(NamedTuple):
     number: int
-    run: str
+    name: str
+    is_own: bool
     is_starting: bool
 
-    @property
-    def name(self) -> str:
-        return f"{self.number}-{self.run}{_STARTING if self.is_starting else ''}"
+
+_NONE: Final = _Note(number=0, name="", is_own=False, is_starting=False)
 
 
 class Ownership:
@@ -90,19 +88,19 @@ class Ownership:
             Exception: what `take_id` raises; OSError, Py4JError: the notes cannot be written.
         """
         self._require_none_after(self._number)
-        note = self._choose()
+        number = self._choose()
         try:
-            self._await_lower(note.number)
+            self._await_lower(number)
             self._require_none_after(self._number)
             take_id()
-            self._require_none_after(note.number)
-            self._write(_Note(number=note.number, run=self._run, is_starting=False))
+            self._require_none_after(number)
+            self._write(f"{number}-{self._run}")
         finally:
-            self._remove(note)
-        self._number = note.number
+            self._remove(f"{number}-{self._run}{_STARTING}")
+        self._number = number
         for other in self._notes():
-            if other.number < note.number:
-                self._remove(other)
+            if other.number < number:
+                self._remove(other.name)
 
     def check(self) -> None:
         """Look whether a later process is the owner.
@@ -115,15 +113,15 @@ class Ownership:
         with suppress(OSError, Py4JError):
             self._require_none_after(self._number)
 
-    def _choose(self) -> _Note:
+    def _choose(self) -> int:
         """Write a note of a number that is higher than all others."""
         for _ in range(_CHOICES_MAX):
             number = max((each.number for each in self._notes()), default=0) + 1
-            note = _Note(number=number, run=self._run, is_starting=True)
-            self._write(note)
-            if all(each.number < number for each in self._notes() if each.run != self._run):
-                return note
-            self._remove(note)
+            name = f"{number}-{self._run}{_STARTING}"
+            self._write(name)
+            if all(each.number < number for each in self._notes() if not each.is_own):
+                return number
+            self._remove(name)
             time.sleep(_PAUSE_SECONDS * os.urandom(1)[0] / 256)  # Not all at the same time again.
         raise CheckpointError(
             f"{_CHOICES_MAX} times another process started on {self._folder} at the same moment; "
@@ -141,9 +139,10 @@ class Ownership:
             time.sleep(_PAUSE_SECONDS)
 
     def _require_none_after(self, number: int | None) -> None:
-        notes = [] if number is None else [each for each in self._notes() if not each.is_starting]
-        newest = max(notes, key=lambda note: note.number, default=None)
-        if number is None or newest is None or newest.number <= number:
+        if number is None:
+            return
+        newest = max(each for each in [*self._notes(), _NONE] if not each.is_starting)
+        if newest.number <= number:
             return
         try:  # For a person; by the notes' names alone the answer is the same.
             lines = read_lines(self._files, f"{self._folder}/{newest.name}") or ()
@@ -157,23 +156,22 @@ class Ownership:
         )
 
     def _notes(self) -> list[_Note]:
-        found = map(_NAME.fullmatch, list_names(self._files, self._folder) or ())
         return [
-            _Note(number=int(each[1]), run=each[2], is_starting=each[3] is not None)
-            for each in found
-            if each is not None
+            _Note(int(found[1]), found[0], found[2] == self._run, found[3] is not None)
+            for found in map(_NAME.fullmatch, list_names(self._files, self._folder) or ())
+            if found is not None
         ]
 
-    def _write(self, note: _Note) -> None:
+    def _write(self, name: str) -> None:
         said = {
             "process": os.getpid(),
             "host": socket.gethostname(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_text(self._files, f"{self._folder}/{note.name}", json.dumps(said) + "\n")
+        write_text(self._files, f"{self._folder}/{name}", json.dumps(said) + "\n")
 
-    def _remove(self, note: _Note) -> None:
-        remove(self._files, f"{self._folder}/{note.name}")
+    def _remove(self, name: str) -> None:
+        remove(self._files, f"{self._folder}/{name}")
 
 
 def files_of(spark: Any, checkpoint: str) -> Files:
