@@ -74,8 +74,6 @@ def events_to_bundles(
     run: str,
     spills: bool,
     state: DataFrame | None = None,
-    python: str | None = None,
-    silence_seconds_max: float = SILENCE_SECONDS_MAX,
 ) -> DataFrame:
     """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 
@@ -84,8 +82,6 @@ def events_to_bundles(
     Args:
         spills: whether tasks run on this machine, so that large answers may go by files.
         state: rows of shard, key, value that the state begins with.
-        python: the interpreter of the shard servers; by default that of Spark's workers.
-        silence_seconds_max: how long a shard server may be silent when it was asked.
     """
     from pyspark.sql import DataFrame
 
@@ -93,10 +89,10 @@ def events_to_bundles(
     plan = extension(spark).ShardProcessor.plan(
         events._jdf,
         None if state is None else state._jdf,
-        python or spark.sparkContext.pythonExec,
+        spark.sparkContext.pythonExec,
         run,
         options_to_json(options, spills=spills),
-        int(silence_seconds_max * 1000),
+        int(SILENCE_SECONDS_MAX * 1000),
     )
     return DataFrame(plan, spark)
 

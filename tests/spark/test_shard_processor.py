@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.job import query as query_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
 from spu_assigner.stream.job.checkpoint.recovered import STATE_SCHEMA
@@ -33,7 +35,6 @@ from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.shard.input_batch import Batch
-from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX
 from spu_assigner.stream.job.shard.state_log import HEAD
 from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -103,14 +104,9 @@ class Query:
         self._numbers = itertools.count()
         self._query: Any = None
 
-    def start(
-        self,
-        state: DataFrame | None = None,
-        *,
-        python: str | None = None,
-        silence_seconds_max: float = SILENCE_SECONDS_MAX,
-    ) -> None:
+    def start(self, state: DataFrame | None = None, *, python: str = sys.executable) -> None:
         register_sink(self._spark, self.run, self.taken)
+        self._spark.sparkContext.pythonExec = python
         files = self._spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
         plan = events_to_bundles(
             files.parquet(str(self._rows)),
@@ -118,8 +114,6 @@ class Query:
             run=self.run,
             spills=False,
             state=state,
-            python=python,
-            silence_seconds_max=silence_seconds_max,
         )
         self._query = (
             plan.writeStream.option("checkpointLocation", str(self.checkpoint))
@@ -305,7 +299,7 @@ def test_the_servers_end_with_the_run(query: Query) -> None:
 
 
 def test_a_server_that_is_stuck_in_an_event_is_killed_and_named(
-    query: Query, tmp_path: Path
+    query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task would wait for it for ever, and the query with it."""
     endless = """
@@ -314,7 +308,8 @@ def decide_for_ever(*_, **__):
         pass
     yield
 server.process = decide_for_ever"""
-    query.start(python=changed_python(tmp_path, endless), silence_seconds_max=3)
+    monkeypatch.setattr(query_module, "SILENCE_SECONDS_MAX", 3)
+    query.start(python=changed_python(tmp_path, endless))
     gave_no_sign = r"the server of shard \d+ gave no sign of life for 3 s and was killed"
     with pytest.raises(StreamingQueryException, match=gave_no_sign):
         query.events(Events().join(0), first=0)
