@@ -10,7 +10,7 @@ and before the first one is sent the last marker is read back:
     checkpoint's                    a named error: going on would lose or repeat answers
 
 Taking the transactional id first (`init_transactions`) shuts out an older process that still runs,
-and settles what it left open; only then is the marker read. After a time-out the outcome is not
+and settles what it left open; only then is the marker read. After an error the outcome may not be
 known, so the producer is thrown away and this sequence is gone through again.
 """
 
@@ -44,7 +44,6 @@ from spu_assigner.stream.job.shard.bundle import KINDS
 from spu_assigner.stream.job.transactional_id import (
     FENCED,
     PURGED,
-    UNKNOWN_OUTCOME,
     IdOwner,
     expired,
     producer_options,
@@ -377,7 +376,7 @@ class TransactionalSink:
             ) from reason
         if is_fenced:
             raise taken_over(self._settings) from reason
-        if error.code() in UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
+        if attempt < ATTEMPTS_MAX:  # Whatever it was, the marker says what became of the batch.
             return
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(

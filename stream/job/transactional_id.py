@@ -29,22 +29,6 @@ FENCED: Final = frozenset(
 )
 # What the client says of all other messages once something has failed: no cause.
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-UNKNOWN_OUTCOME: Final = frozenset(
-    {
-        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.INVALID_TXN_STATE,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
-    }
-)
 
 
 def transactional_id(settings: Settings) -> str:
