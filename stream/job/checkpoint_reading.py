@@ -19,6 +19,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.checkpoint.files import (
+    SHUFFLE_PARTITIONS,
     STATE_VARIABLE,
     absolute,
     batches_in,
@@ -26,7 +27,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     list_names,
     read_lines,
 )
-from spu_assigner.stream.job.faults import unreachable
+from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.job.shard.clusters import read_shards
 
@@ -115,9 +116,11 @@ def inspect_checkpoint(
     starting()
     with _session(spark, place) as session:
         for _ in range(TRIES_MAX):
-            found = _read(session, place, batch)
-            if found is not None:
-                return found
+            try:
+                return _read(session, place, batch)
+            except BatchNotKeptError:
+                if batch is not None:
+                    raise
     raise InspectError(
         f"checkpoint {place} dropped its last batch {TRIES_MAX} times while it was read; the job "
         "is too fast for this machine: try again when it has less to do"
@@ -144,8 +147,8 @@ def _check_names(place: str, names: Sequence[str] | None) -> None:
     )
 
 
-def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | None:
-    """One try; None: the last batch was dropped meanwhile, there is a later one."""
+def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection:
+    """Read one batch; the last one may be dropped meanwhile, as there is a later one."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -153,29 +156,26 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
         _check_names(place, list_names(spark, place))
         kept = _kept(spark, place)
     except Py4JJavaError as reason:
-        raise InspectError(unreachable(place, _first_line(reason))) from reason
+        raise InspectError(unreachable(place, innermost_line(reason))) from reason
     if not kept:
         raise NoCheckpointError(
             f"checkpoint {place} has no committed batch yet; wait until its job has answered "
             "something"
         )
-    if wanted is not None and wanted not in kept:
-        raise BatchNotKeptError(checkpoint=place, batch=wanted, kept=kept)
     batch = kept[-1] if wanted is None else wanted
     try:
-        offsets = read_lines(spark, f"{place}/offsets/{batch}")
-        rows = _rows(spark, place, batch)
+        offsets = read_lines(spark, f"{place}/offsets/{batch}") or ()
+        rows = _rows(spark, place, batch) if batch in kept else []
     except (PySparkException, Py4JJavaError) as reason:
         kept = _kept(spark, place)
-        if batch not in kept:
-            if wanted is None:
-                return None
-            raise BatchNotKeptError(checkpoint=place, batch=batch, kept=kept) from reason
-        _check_operator(spark, place, reason)
-        raise InspectError(
-            f"the state of batch {batch} in checkpoint {place} cannot be read: "
-            f"{_first_line(reason)}; bring the folder back from a copy, or run `recover`"
-        ) from reason
+        if batch in kept:
+            _check_operator(spark, place, reason)
+            raise InspectError(
+                f"the state of batch {batch} in checkpoint {place} cannot be read: "
+                f"{innermost_line(reason)}; bring the folder back from a copy, or run `recover`"
+            ) from reason
+    if batch not in kept:
+        raise BatchNotKeptError(checkpoint=place, batch=batch, kept=kept)
     try:
         clusters = read_shards(rows)
     except (AssignerError, ValueError, LookupError) as reason:
@@ -183,7 +183,12 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
             f"the state in checkpoint {place} is not what this release writes: {reason}; inspect "
             "it with the release that runs the job"
         ) from reason
-    head, inputs = _read_offsets(offsets or ())
+    # An offsets file: its version, a line of JSON about the batch, and one for each source.
+    head: dict[str, Any] = json.loads(offsets[1]) if len(offsets) > 1 else {}
+    inputs: dict[str, dict[str, int]] = {}
+    for line in offsets[2:]:
+        if line.startswith("{"):
+            inputs.update(json.loads(line))
     metadata = read_lines(spark, f"{place}/metadata")
     return Inspection(
         checkpoint=place,
@@ -191,8 +196,8 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection | N
         batch=batch,
         batch_time_ms=head.get("batchTimestampMs"),
         batches_kept=tuple(kept),
-        shards=int(head.get("conf", {}).get("spark.sql.shuffle.partitions", 0)) or None,
-        input_offsets=inputs,
+        shards=int(head.get("conf", {}).get(SHUFFLE_PARTITIONS, 0)) or None,
+        input_offsets=dict(sorted(inputs.items())),
         clusters=dict(sorted(clusters.items())),
     )
 
@@ -216,11 +221,7 @@ def _kept(spark: SparkSession, place: str) -> list[int]:
 
 
 def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
-    """Distinguish a checkpoint of another program from one that cannot be read.
-
-    Raises:
-        OtherProgramError: no operator of its query has this job's state.
-    """
+    """Raise OtherProgramError if no operator of the query has this job's state."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -229,27 +230,18 @@ def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
     except (PySparkException, Py4JJavaError):
         rows = []  # a query without state has none
     for row in rows:
-        variables = json.loads(row["operatorProperties"] or "{}").get("stateVariables", ())
-        if (STATE_VARIABLE, "MapState") in {
-            (each.get("stateName"), each.get("stateVariableType")) for each in variables
-        }:
-            return
+        for each in json.loads(row["operatorProperties"] or "{}").get("stateVariables", ()):
+            if (each.get("stateName"), each.get("stateVariableType")) == (
+                STATE_VARIABLE,
+                "MapState",
+            ):
+                return
     operators = sorted({row["operatorName"] for row in rows})
     has = f"the state of {', '.join(operators)}" if operators else "no state"
     raise OtherProgramError(
         f"checkpoint {place} is of another program: its query has {has}, and none of "
         "spu-assigner's; name the job's own with --checkpoint"
     ) from reason
-
-
-def _read_offsets(lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, dict[str, int]]]:
-    """An offsets file: its version, a line of JSON about the batch, and one for each source."""
-    head: dict[str, Any] = json.loads(lines[1]) if len(lines) > 1 else {}
-    inputs: dict[str, dict[str, int]] = {}
-    for line in lines[2:]:
-        if line.startswith("{"):
-            inputs.update(json.loads(line))
-    return head, dict(sorted(inputs.items()))
 
 
 @contextmanager
@@ -260,10 +252,3 @@ def _session(given: SparkSession | None, place: str) -> Iterator[SparkSession]:
         for name, value in _READER_OPTIONS.items():
             session.conf.set(name, value)
         yield session
-
-
-def _first_line(reason: Any) -> str:
-    """The first line that an error of Spark's or Java's has."""
-    java = getattr(reason, "java_exception", None)
-    text = str(reason) if java is None else str(java.getMessage() or java)
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it said nothing")

@@ -45,30 +45,28 @@ class Armed:
     batch: int = 0  # the first in which it may
 
     def reach(
-        self, failpoint: Failpoint, batch: int, *, settle: Callable[[], object] | None = None
+        self, failpoint: Failpoint, batch: int, *, settle: Callable[[], object] = lambda: None
     ) -> None:
         """The batch is at this place: returns, or settles what is to be settled and dies."""
-        if failpoint is not self.failpoint or batch < self.batch:
-            return
-        if settle is not None:
+        if failpoint is self.failpoint and batch >= self.batch:
             settle()
-        os.killpg(os.getpgrp(), signal.SIGKILL)
+            os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def armed(environ: Mapping[str, str] | None = None) -> Armed:
+def armed(environ: Mapping[str, str] = os.environ) -> Armed:
     """What the environment says.
 
     Raises:
         SettingsError: it names no failpoint.
     """
-    text = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
-    if not text:
-        return Armed(failpoint=None)
+    text = environ.get(VARIABLE, "").strip()
     match = re.fullmatch(rf"({'|'.join(Failpoint)})(?::([0-9]{{1,18}}))?", text)
-    if match is None:
+    if match is not None:
+        return Armed(failpoint=Failpoint(match[1]), batch=int(match[2] or 0))
+    if text:
         raise SettingsError(
             VARIABLE,
             found=bounded_repr(text),
             expected=f"one of {', '.join(Failpoint)}, with or without :batch, or empty",
         )
-    return Armed(failpoint=Failpoint(match[1]), batch=int(match[2] or 0))
+    return Armed(failpoint=None)

@@ -153,7 +153,7 @@ def named(
     *,
     checkpoint: str,
     failure: BaseException | None = None,
-    look: Callable[[], None] | None = None,
+    look: Callable[[], None] = lambda: None,
 ) -> AssignerError:
     """An exception of the query as an error that says what to do.
 
@@ -171,8 +171,12 @@ def named(
             f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
             "there; stop all jobs on this checkpoint, then start one: it resumes where they stopped"
         )
+    try:
+        look()
+    except AssignerError as reason:
+        return reason
     known = (
-        _lost(chain, look)
+        _lost(chain)
         or _own(chain, checkpoint)
         or store_failure(chain, checkpoint)
         or other_step(chain, checkpoint)
@@ -193,11 +197,11 @@ def is_by_others(error: BaseException) -> bool:
 
 def causes(error: BaseException) -> Iterator[Cause]:
     """An exception and what caused it, the outermost first."""
-    throwable = _throwable(error)
+    # Java's exception in Py4J's, or in one that PySpark has captured.
+    throwable = getattr(error, "java_exception", getattr(error, "_origin", None))
     if throwable is None:
         kind = f"{type(error).__module__}.{type(error).__name__}"
         yield Cause(kind=kind, message=str(error), parameters={})
-        return
     for _ in range(CAUSES_MAX):
         if throwable is None:
             return
@@ -205,19 +209,16 @@ def causes(error: BaseException) -> Iterator[Cause]:
         throwable = throwable.getCause()
 
 
-def _throwable(error: BaseException) -> Any:
-    """Java's exception inside a Python one; None: there is none."""
-    from py4j.protocol import Py4JJavaError
-
-    if isinstance(error, Py4JJavaError):
-        return error.java_exception
-    return getattr(error, "_origin", None)  # of PySpark's captured exceptions
-
-
 def _cause(throwable: Any) -> Cause:
+    from py4j.java_gateway import is_instance_of
+    from pyspark import SparkContext
+
     condition = ""
     parameters: dict[str, str] = {}
-    if _is_spark_throwable(throwable):
+    gateway = SparkContext._gateway
+    if gateway is not None and is_instance_of(
+        gateway, throwable, "org.apache.spark.SparkThrowable"
+    ):
         condition = throwable.getCondition() or ""
         parameters = {
             str(name): str(each) for name, each in throwable.getMessageParameters().items()
@@ -231,16 +232,6 @@ def _cause(throwable: Any) -> Cause:
     )
 
 
-def _is_spark_throwable(throwable: Any) -> bool:
-    from py4j.java_gateway import is_instance_of
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    return gateway is not None and is_instance_of(
-        gateway, throwable, "org.apache.spark.SparkThrowable"
-    )
-
-
 def _source(throwable: Any) -> str:
     for frame in list(throwable.getStackTrace())[:FRAMES_MAX]:
         place = frame.getClassName()
@@ -249,13 +240,8 @@ def _source(throwable: Any) -> str:
     return ""
 
 
-def _lost(chain: list[Cause], look: Callable[[], None] | None) -> AssignerError | None:
-    """What the input topics show; else what Spark reported of them."""
-    if look is not None:
-        try:
-            look()
-        except AssignerError as reason:
-            return reason
+def _lost(chain: list[Cause]) -> AssignerError | None:
+    """What Spark reported of the input topics."""
     for cause in chain:
         if cause.condition.startswith(_LOSS):
             place = cause.parameters.get("topicPartition") or cause.parameters.get("partitions", "")
@@ -272,19 +258,15 @@ def _lost(chain: list[Cause], look: Callable[[], None] | None) -> AssignerError 
 
 def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     """An error of this product that a shard server raised: Spark has its traceback as text."""
-    for cause in chain:
-        for line in reversed(cause.message.splitlines()):
-            found = _OWN_LINE.match(line.strip())
-            if found is None:
-                continue
-            if found[1] == ShardDamagedError.__name__:
-                return CheckpointDamagedError(
-                    checkpoint=checkpoint, what="its state", reason=found[2]
-                )
-            if found[1] == ShardFormatError.__name__:
-                return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
-            return JobError(f"the query stopped: {line.strip()}")
-    return None
+    lines = (line.strip() for cause in chain for line in reversed(cause.message.splitlines()))
+    found = next((match for line in lines if (match := _OWN_LINE.match(line))), None)
+    if found is None:
+        return None
+    if found[1] == ShardDamagedError.__name__:
+        return CheckpointDamagedError(checkpoint=checkpoint, what="its state", reason=found[2])
+    if found[1] == ShardFormatError.__name__:
+        return CheckpointFormatError(f"checkpoint {checkpoint}: {found[2]}, or {RECOVER}")
+    return JobError(f"the query stopped: {found[0]}")
 
 
 def store_failure(chain: list[Cause], checkpoint: str) -> AssignerError | None:
@@ -331,47 +313,41 @@ def other_step(chain: list[Cause], checkpoint: str) -> AssignerError | None:
 
 def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     text = " ".join(cause.message for cause in chain)
+    line = _innermost_line(chain)
     if any(cause.kind.endswith(_REFUSED) for cause in chain) or "Permission denied" in text:
         return CheckpointError(
-            f"checkpoint {checkpoint} may not be read or written by this user "
-            f"({_innermost_line(chain)}); run the job as the user that owns it"
+            f"checkpoint {checkpoint} may not be read or written by this user ({line}); run the "
+            "job as the user that owns it"
         )
     if _FULL in text:
         return CheckpointError(
-            f"checkpoint {checkpoint} has no room left ({_innermost_line(chain)}); make room and "
-            "start the job again, it resumes where it stopped"
+            f"checkpoint {checkpoint} has no room left ({line}); make room and start the job "
+            "again, it resumes where it stopped"
         )
-    file = next((name for cause in chain if (name := _file(cause, checkpoint))), None)
+    files = [_file(cause, checkpoint) for cause in chain]
     if not any(
-        cause.is_damage or (cause.kind.startswith(_FILE_ERRORS) and _file(cause, checkpoint))
-        for cause in chain
+        cause.is_damage or (cause.kind.startswith(_FILE_ERRORS) and file)
+        for cause, file in zip(chain, files, strict=True)
     ):
         return None
     in_state = any(".state." in cause.source or "STATE" in cause.condition for cause in chain)
     part = "its state" if in_state else "its log of offsets or commits"
-    return CheckpointDamagedError(
-        checkpoint=checkpoint, what=file or part, reason=_innermost_line(chain)
-    )
+    what = next((file for file in files if file), part)
+    return CheckpointDamagedError(checkpoint=checkpoint, what=what, reason=line)
 
 
 def _file(cause: Cause, checkpoint: str) -> str | None:
     """The file of the checkpoint that is spoken of."""
     folder = re.escape(checkpoint.removeprefix("file:"))
-    for text in (*cause.parameters.values(), cause.message):
-        found = re.search(rf"{folder}/([\w./-]*\w)", text)
-        if found is not None:
-            return found[1]
-    return None
+    text = "\n".join((*cause.parameters.values(), cause.message))
+    found = re.search(rf"{folder}/([\w./-]*\w)", text)
+    return None if found is None else found[1]
 
 
 def _innermost_line(chain: list[Cause]) -> str:
     """The line that says most: that of the innermost cause which says anything."""
-    for cause in reversed(chain):
-        if cause.message.strip():
-            return _line(cause)
-    return chain[-1].kind
+    return _line(next((cause for cause in reversed(chain) if cause.message.strip()), chain[-1]))
 
 
 def _line(cause: Cause) -> str:
-    lines = [line.strip() for line in cause.message.splitlines() if line.strip()]
-    return lines[0] if lines else cause.kind
+    return next((line.strip() for line in cause.message.splitlines() if line.strip()), cause.kind)

@@ -12,13 +12,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
+from threading import Event
 from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, require_same_ids
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
@@ -28,8 +31,8 @@ from spu_assigner.stream.job.checkpoint.files import (
 )
 from spu_assigner.stream.job.checkpoint.inputs import note_topics
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
-from spu_assigner.stream.job.marker_check import as_recovery, is_early
-from spu_assigner.stream.job.ownership import Ownership, OwnerWatch, files_of
+from spu_assigner.stream.job.marker_check import FencedError, as_recovery
+from spu_assigner.stream.job.ownership import Ownership, files_of
 from spu_assigner.stream.job.query import (
     begin_query,
     build_query,
@@ -41,13 +44,13 @@ from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.start_checks import (
     CHECKPOINT,
     INPUT,
-    MARKER,
     SUBMITTED,
     StartLook,
     check_early,
-    require,
+    check_marker,
+    make,
 )
-from spu_assigner.stream.job.transactional_id import IdOwner
+from spu_assigner.stream.job.transactional_id import ASK_SECONDS, IdOwner
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import ensure_java
 
@@ -60,37 +63,45 @@ if TYPE_CHECKING:
 # Of a query that found its checkpoint written by a process that was shut out, in a row, without a
 # batch of its own between them. Such a process plans one batch at most before it notices.
 RESTARTS_MAX: Final = 5
+END_SECONDS: Final = 10.0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Job:
-    """A running query."""
+    """A running query; made, it starts."""
 
-    def __init__(
-        self,
-        begin: Callable[[], StreamingQuery],
-        sink: TransactionalSink,
-        spark: SparkSession,
-        settings: Settings,
-        *,
-        run: str,
-        shards: int,
-        watch: Watch,
-        ownership: Ownership,
-    ) -> None:
-        """Start the query; `begin` does that, and again where it stopped."""
-        self.watch = watch
-        self.sink = sink
-        self.spark = spark
-        self.shards = shards
-        self._settings = settings
-        self._run = run
-        self._begin = begin
-        self.restarts = 0  # of the query, since the job was started
-        self._restarts_in_a_row = 0
-        self._batch_before = -1  # the last one that was sent before the last restart
-        self._ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
-        self.query = begin()
-        self._owner_watch = OwnerWatch(ownership, self._end_by, sink.check_id)
+    begin: Callable[[], StreamingQuery]  # starts the query, or resumes it where it stopped
+    sink: TransactionalSink
+    spark: SparkSession
+    settings: Settings
+    run: str
+    shards: int
+    watch: Watch
+    ownership: Ownership
+    restarts: int = 0  # of the query, since the job was started
+    _restarts_in_a_row: int = 0
+    _batch_before: int = -1  # the last one that was sent before the last restart
+    _ended_by: AssignerError | None = None  # why it was stopped, if not by its caller
+
+    def __post_init__(self) -> None:
+        self.query = self.begin()
+        self._over = Event()
+        self._owner_watch = DaemonThread(self._watch_owner, "watch-owner")
+        self._owner_watch.start()
+
+    def _watch_owner(self) -> None:
+        """End the query when a later process is the owner, by its note or by Kafka: whoever has
+        taken the transactional id need not have this checkpoint.
+        """
+        asked_at = time.monotonic()
+        try:
+            while not self._over.wait(self.ownership.look_seconds):
+                self.sink.check_owner()
+                if time.monotonic() >= asked_at + ASK_SECONDS:
+                    self.sink.check_id()
+                    asked_at = time.monotonic()
+        except FencedError as reason:
+            self._end_by(reason)
 
     @property
     def ui_url(self) -> str | None:
@@ -112,25 +123,14 @@ class Job:
         from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
-        while True:
+        while self._ended_by is None:
             try:
-                if self._ended_by is not None:
-                    raise self._ended_by
-                if timeout_seconds is None:
-                    self.query.awaitTermination()
-                    ended = True
-                else:
-                    ended = bool(self.query.awaitTermination(timeout_seconds))  # type: ignore[arg-type]  # a float will do
-                if not ended or self._ended_by is None:
-                    return ended
+                ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # a float will do
+                if self._ended_by is None:
+                    return ended is not False
             except StreamingQueryException as reason:
                 if not self._may_restart(reason):
-                    raise named_end(
-                        reason,
-                        self.spark,
-                        self._settings,
-                        failure=self._ended_by or self.sink.failure,
-                    ) from reason
+                    raise self._named(reason) from reason
                 self._restart()
                 if timeout_seconds is not None:
                     return False
@@ -139,6 +139,11 @@ class Job:
                     "Spark's JVM has ended: killed, or out of memory; start the job again, it "
                     "resumes where it stopped"
                 ) from reason
+        raise self._ended_by
+
+    def _named(self, reason: Exception) -> AssignerError:
+        failure = self._ended_by or self.sink.failure
+        return named_end(reason, self.spark, self.settings, failure=failure)
 
     def _may_restart(self, reason: BaseException) -> bool:
         """Raises FencedError: this process is the one that was shut out."""
@@ -161,13 +166,13 @@ class Job:
         from pyspark.errors import PySparkException
 
         try:
-            self.query = self._begin()
+            self.query = self.begin()
         except (PySparkException, Py4JJavaError) as reason:
-            raise named_end(reason, self.spark, self._settings) from reason
+            raise self._named(reason) from reason
         self.restarts += 1
         self.watch.resumed(self.query)
 
-    def see_inputs(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    def see_inputs(self, before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
         """Stop the query if an input topic has another id than before."""
         try:
             require_same_ids(before, now)
@@ -182,7 +187,7 @@ class Job:
 
         self._ended_by = reason
         self.watch.health.ended(str(reason))
-        with suppress(Py4JError, OSError):  # Who waits for its end says why.
+        with suppress(Py4JError, OSError):  # `await_termination` says why.
             self.query.stop()
 
     def stop(self) -> None:
@@ -193,22 +198,18 @@ class Job:
 
     def end_query(self) -> None:
         """Stop the query, and all of ours that looks at it; Spark continues."""
-        self._owner_watch.close()
+        self._over.set()
+        self._owner_watch.join(END_SECONDS)
         self.watch.close()
         with jvm_may_be_gone():
             self.query.stop()
-            end_run(self.spark, self._run)
+            end_run(self.spark, self.run)
         self.sink.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -231,12 +232,11 @@ def start(
         InputError: what was to be read next is no longer in Kafka.
     """
     check_early(settings, environ)
-    if SUBMITTED in os.environ:  # spark-submit has started the JVM, with its jars.
-        spark = build_session(settings, java=None, jars=None)
-    else:
+    java = jars = None
+    if SUBMITTED not in os.environ:  # Else spark-submit has started the JVM, with its jars.
         jars = ensure_jars(settings.checkpoint, environ)
         java = ensure_java(environ)
-        spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
+    spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
     try:
         return start_query(spark, settings)
     except BaseException:
@@ -252,70 +252,69 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from spu_assigner.stream.job.metrics.health import StartStep
     from spu_assigner.stream.job.metrics.watcher import Watch
     from spu_assigner.stream.job.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
     look = StartLook(settings=settings, files=spark)
     run = secrets.token_hex(16)
-    watch = Watch(settings)
-    sink = None
-    try:
-        make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
-        files = files_of(spark, place)
-        require(CHECKPOINT, look)
-        shards, recovery = look.shards, look.recovery
-        spark.conf.set(SHUFFLE_PARTITIONS, str(shards))
-        ownership = Ownership(files, place, query=settings.query_name)
-        sink = TransactionalSink(
-            settings,
-            shards=shards,
-            positions_after=lambda batch: read_positions(files, place, batch),
-            metrics=watch.metrics,
-            ownership=ownership,
-            id_owner=IdOwner(spark, settings),
-        )
-        if not is_early(place):
-            require(MARKER, look)
-        with as_recovery(recovery, place):
-            sink.open(look.checkpoint.id)
-        watch.health.done(StartStep.MARKER)
-        look.topic_ids = sink.topic_ids
-        require(INPUT, look)
-        watch.health.done(StartStep.TOPICS)
-        topic_ids = note_topics(spark, settings, place, look.inputs.ids)
-        plan = build_query(spark, settings, shards=shards, run=run, recovery=recovery)
-        register_sink(spark, run, sink)
-
-        sink.check_owner()
-        job = Job(
-            partial(begin_query, plan, settings, run),
-            sink,
-            spark,
-            settings,
-            run=run,
-            shards=shards,
-            watch=watch,
-            ownership=ownership,
-        )
-        sink.bind(job.query.id, topic_ids)
-        watch.begin(
-            job.query,
-            signs=partial(signs_of_life, spark, run),
-            see_inputs=partial(job.see_inputs, topic_ids),
-        )
-    except BaseException as reason:
-        watch.close()
-        if sink is not None:
-            sink.close()
-        with jvm_may_be_gone():
-            end_run(spark, run)
-        is_file = isinstance(reason, OSError) and reason.filename is not None
-        if is_file or isinstance(reason, PySparkException | Py4JJavaError):
+    with ExitStack() as undo:
+        undo.callback(_end_run, spark, run)
+        watch = Watch(settings)
+        undo.callback(watch.close)
+        try:
+            make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
+            files = files_of(spark, place)
+            make(CHECKPOINT, look)
+            spark.conf.set(SHUFFLE_PARTITIONS, str(look.shards))
+            check_marker(look)
+            ownership = Ownership(files, place, query=settings.query_name)
+            sink = TransactionalSink(
+                settings,
+                shards=look.shards,
+                positions_after=lambda batch: read_positions(files, place, batch),
+                metrics=watch.metrics,
+                ownership=ownership,
+                id_owner=IdOwner(spark, settings),
+            )
+            undo.callback(sink.close)
+            with as_recovery(look.recovery, place):
+                sink.open(look.checkpoint.id)
+            look.topic_ids = sink.topic_ids
+            make(INPUT, look)
+            topic_ids = note_topics(spark, settings, place, look.inputs.ids)
+            plan = build_query(spark, settings, shards=look.shards, run=run, recovery=look.recovery)
+            register_sink(spark, run, sink)
+            sink.check_owner()
+            job = Job(
+                begin=partial(begin_query, plan, settings, run),
+                sink=sink,
+                spark=spark,
+                settings=settings,
+                run=run,
+                shards=look.shards,
+                watch=watch,
+                ownership=ownership,
+            )
+            sink.bind(job.query.id, topic_ids)
+            watch.begin(
+                job.query,
+                signs=partial(signs_of_life, spark, run),
+                see_inputs=partial(job.see_inputs, topic_ids),
+            )
+        except (PySparkException, Py4JJavaError) as reason:
             raise named_end(reason, spark, settings) from reason
-        raise
+        except OSError as reason:
+            if reason.filename is None:
+                raise
+            raise named_end(reason, spark, settings) from reason
+        undo.pop_all()
     return job
+
+
+def _end_run(spark: SparkSession, run: str) -> None:
+    with jvm_may_be_gone():
+        end_run(spark, run)
 
 
 def main() -> int:

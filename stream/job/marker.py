@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -84,9 +83,9 @@ def read_marker(
         PrefixTakenError: the last marker is of another query.
         MarkerFormatError: it is not of a form that this release reads.
     """
-    place = (topic, 0)
-    client = settings.connection().client()
-    with AdminClient({**client, "log_level": 0}) as admin:
+    place, query = (topic, 0), settings.query_name
+    client = {**settings.connection().client(), "log_level": 0}
+    with AdminClient(client) as admin:
         (end,) = await_stable(
             admin,
             [place],
@@ -97,43 +96,29 @@ def read_marker(
         (first,) = list_offsets(admin, [place], OffsetSpec.earliest(), seconds=seconds_max).values()
     if first == end:  # No consumer then: Kafka makes its topic of groups for the first one.
         return None
-    consumer = Consumer(
-        {
-            **client,
-            "group.id": f"{settings.topic_prefix}{settings.query_name}-marker",  # never committed
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            # The end is known by a fetch without messages, which the broker else holds for 0.5 s.
-            "fetch.wait.max.ms": 10,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        deadline = time.monotonic() + seconds_max
-        span = FIRST_LOOK
+    options = {
+        **client,
+        "group.id": f"{settings.topic_prefix}{query}-marker",  # never committed
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        # The end is known by a fetch without messages, which the broker else holds for 0.5 s.
+        "fetch.wait.max.ms": 10,
+        "auto.offset.reset": "earliest",
+    }
+    with closing(Consumer(options)) as consumer:
+        deadline, span = time.monotonic() + seconds_max, FIRST_LOOK
         while True:
             start = max(first, end - span)
             last = _last_by_query(consumer, topic, start, deadline)
-            own = last.get(settings.query_name)
-            if own is not None or start == first:
+            if query in last or start == first:
                 break
             span *= 8
-    finally:
-        consumer.close()
-    _require_own_prefix(last, topic=topic, query=settings.query_name)
-    return None if own is None else _placed(own, settings.query_name)
-
-
-def _require_own_prefix(last: Mapping[str, Message], *, topic: str, query: str) -> None:
-    """Refuse a prefix whose last marker is of another query; what is no marker is passed over."""
-    after = _offset(last[query]) if query in last else -1
-    for other, message in last.items():
-        if other != query and _offset(message) > after:
-            with suppress(DecodeError):
-                if isinstance(decode_record(message.value() or b""), CommitMarker):
-                    raise PrefixTakenError(topic=topic, query=query, other=other)
+    own = last.pop(query, None)
+    for other, message in last.items():  # What is no marker is passed over.
+        if (own is None or _offset(message) > _offset(own)) and _is_marker(message):
+            raise PrefixTakenError(topic=topic, query=query, other=other)
+    return None if own is None else _placed(own, query)
 
 
 def _last_by_query(
@@ -160,16 +145,23 @@ def _offset(message: Message) -> int:
     return int(message.offset() or 0)
 
 
+def _is_marker(message: Message) -> bool:
+    try:
+        return isinstance(decode_record(message.value() or b""), CommitMarker)
+    except DecodeError:
+        return False
+
+
 def _placed(message: Message, query: str) -> PlacedMarker:
-    refused = partial(
-        MarkerFormatError, topic=str(message.topic()), offset=_offset(message), query=query
-    )
     try:
         marker = decode_record(message.value() or b"")
+        found = f"it is a {type(marker).__name__}"
     except DecodeError as reason:
-        raise refused(found=reason.message) from reason
+        marker, found = None, reason.message
     if not isinstance(marker, CommitMarker):
-        raise refused(found=f"it is a {type(marker).__name__}")
+        raise MarkerFormatError(
+            topic=str(message.topic()), offset=_offset(message), query=query, found=found
+        )
     _, milliseconds = message.timestamp()
     return PlacedMarker(marker=marker, written_at=milliseconds / 1000)
 

@@ -11,20 +11,13 @@ Rules:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.job.checkpoint.files import RECOVER, is_local
+from spu_assigner.stream.job.checkpoint.files import RECOVER
 from spu_assigner.stream.job.checkpoint.recovered import AGAIN, Recovery, RecoveryError
-
-# Where a site's file systems may be named: a path without a scheme may then be one of theirs.
-_SITES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
-_OPTIONS: Final = "PYSPARK_SUBMIT_ARGS"
-_NAMING: Final = ("defaultFS", "--properties-file", "ClassPath", "class-path")  # options that do
 
 
 class SinkError(AssignerError):
@@ -52,12 +45,7 @@ class DigestMismatchError(SinkError):
 
 
 def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> bool:
-    """Whether a batch is in Kafka already.
-
-    Args:
-        marker: of the batch that is at hand.
-        last: the last one in Kafka; None: there is none.
-        topic: where it was looked for.
+    """Whether the batch of a marker is in Kafka already, by the last marker that `topic` has.
 
     Raises:
         MarkerGapError, ForeignCheckpointError, DigestMismatchError: it must not be sent.
@@ -77,11 +65,7 @@ def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> b
 
 
 def require_next(batch: int, last: CommitMarker | None, *, query: str, topic: str) -> None:
-    """Return if a batch is that of the last marker, or the one after it.
-
-    Raises:
-        MarkerGapError: it is another one.
-    """
+    """Raise MarkerGapError unless a batch is that of the last marker, or the one after it."""
     if last is None:
         if batch == 0:
             return
@@ -92,23 +76,20 @@ def require_next(batch: int, last: CommitMarker | None, *, query: str, topic: st
             "again"
         )
     if batch not in (last.batch, last.batch + 1):
+        why = (
+            "an older copy of the checkpoint is in use, bring back the latest one"
+            if batch < last.batch
+            else "markers are missing, so the outputs were set back or belong to another run; "
+            "bring back the topics that go with the checkpoint"
+        )
         raise MarkerGapError(
-            f"the checkpoint is at batch {batch}, the last marker of query "
-            f"{query!r} at {last.batch}; expected {last.batch} or {last.batch + 1}: "
-            f"{_why_apart(batch, last.batch)}, or {RECOVER}"
+            f"the checkpoint is at batch {batch}, the last marker of query {query!r} at "
+            f"{last.batch}; expected {last.batch} or {last.batch + 1}: {why}, or {RECOVER}"
         )
 
 
 def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
-    """Refuse a marker of another checkpoint.
-
-    Args:
-        checkpoint_id: of the checkpoint that is in use; None: it is still to be made.
-        last: the last marker in Kafka.
-
-    Raises:
-        ForeignCheckpointError: it is of another one.
-    """
+    """Raise ForeignCheckpointError if the last marker is of another one; None: of a new one."""
     if last.checkpoint_id == checkpoint_id:
         return
     mine = "a new one" if checkpoint_id is None else checkpoint_id
@@ -117,16 +98,6 @@ def check_checkpoint(checkpoint_id: str | None, last: CommitMarker) -> None:
         f"{last.checkpoint_id}, and this is {mine}: its answers would be given twice; resume "
         f"that checkpoint, or {RECOVER}, or choose another query name and topic prefix"
     )
-
-
-def is_early(place: str) -> bool:
-    """Whether a checkpoint can be read before Spark is started: it is on this machine for sure."""
-    if place.startswith("file:"):
-        return True
-    is_named = any(os.environ.get(name) for name in _SITES) or any(
-        word in os.environ.get(_OPTIONS, "") for word in _NAMING
-    )
-    return is_local(place) and not is_named
 
 
 @contextmanager
@@ -141,15 +112,6 @@ def as_recovery(recovery: Recovery | None, place: str) -> Iterator[None]:
             f"the recovery of checkpoint {place} was not finished, or another checkpoint has been "
             f"run since ({reason}); {AGAIN}, to the same folder"
         ) from reason
-
-
-def _why_apart(batch: int, last: int) -> str:
-    if batch < last:
-        return "an older copy of the checkpoint is in use, bring back the latest one"
-    return (
-        "markers are missing, so the outputs were set back or belong to another run; bring back "
-        "the topics that go with the checkpoint"
-    )
 
 
 def _why_other(marker: CommitMarker, last: CommitMarker) -> str:

@@ -27,12 +27,9 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Event, current_thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
@@ -44,7 +41,6 @@ from spu_assigner.stream.job.checkpoint.files import (
 )
 from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
-from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 
 FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's
 LOOK_SECONDS: Final = 1.0  # between looks at a folder of this machine: some 20 µs each
@@ -52,20 +48,18 @@ REMOTE_LOOK_SECONDS: Final = 5.0  # elsewhere a look is a request
 STARTING_SECONDS_MAX: Final = 30.0  # as long as Kafka is waited for; one that was killed stays
 _PAUSE_SECONDS: Final = 0.05
 _CHOICES_MAX: Final = 100  # of a number; others choose at the same time
-_END_SECONDS: Final = 10.0
 _STARTING: Final = ".starting"
 _NAME: Final = re.compile(r"(\d{1,18})-([0-9a-f]{32})(\.starting)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
+class _Note(NamedTuple):
     number: int
-    run: str
+    name: str
+    is_own: bool
     is_starting: bool
 
-    @property
-    def name(self) -> str:
-        return f"{self.number}-{self.run}{_STARTING if self.is_starting else ''}"
+
+_NONE: Final = _Note(number=0, name="", is_own=False, is_starting=False)
 
 
 class Ownership:
@@ -94,19 +88,19 @@ class Ownership:
             Exception: what `take_id` raises; OSError, Py4JError: the notes cannot be written.
         """
         self._require_none_after(self._number)
-        note = self._choose()
+        number = self._choose()
         try:
-            self._await_lower(note.number)
+            self._await_lower(number)
             self._require_none_after(self._number)
             take_id()
-            self._require_none_after(note.number)
-            self._write(_Note(number=note.number, run=self._run, is_starting=False))
+            self._require_none_after(number)
+            self._write(f"{number}-{self._run}")
         finally:
-            self._remove(note)
-        self._number = note.number
+            self._remove(f"{number}-{self._run}{_STARTING}")
+        self._number = number
         for other in self._notes():
-            if other.number < note.number:
-                self._remove(other)
+            if other.number < number:
+                self._remove(other.name)
 
     def check(self) -> None:
         """Look whether a later process is the owner.
@@ -119,15 +113,15 @@ class Ownership:
         with suppress(OSError, Py4JError):
             self._require_none_after(self._number)
 
-    def _choose(self) -> _Note:
+    def _choose(self) -> int:
         """Write a note of a number that is higher than all others."""
         for _ in range(_CHOICES_MAX):
             number = max((each.number for each in self._notes()), default=0) + 1
-            note = _Note(number=number, run=self._run, is_starting=True)
-            self._write(note)
-            if all(each.number < number for each in self._notes() if each.run != self._run):
-                return note
-            self._remove(note)
+            name = f"{number}-{self._run}{_STARTING}"
+            self._write(name)
+            if all(each.number < number for each in self._notes() if not each.is_own):
+                return number
+            self._remove(name)
             time.sleep(_PAUSE_SECONDS * os.urandom(1)[0] / 256)  # Not all at the same time again.
         raise CheckpointError(
             f"{_CHOICES_MAX} times another process started on {self._folder} at the same moment; "
@@ -140,94 +134,44 @@ class Ownership:
         while time.monotonic() < deadline:
             notes = self._notes()
             taken = {each.number for each in notes if not each.is_starting}
-            if all(
-                each.number >= number or each.number in taken for each in notes if each.is_starting
-            ):
+            if {each.number for each in notes if each.number < number} <= taken:
                 return
             time.sleep(_PAUSE_SECONDS)
 
     def _require_none_after(self, number: int | None) -> None:
         if number is None:
             return
-        later = [each for each in self._notes() if each.number > number and not each.is_starting]
-        if later:
-            newest = max(later, key=lambda each: each.number)
-            raise FencedError(
-                f"another process has taken over query {self._query!r} ({self._who(newest)}); the "
-                "one that was started last continues, this one must stop"
-            )
+        newest = max(each for each in [*self._notes(), _NONE] if not each.is_starting)
+        if newest.number <= number:
+            return
+        try:  # For a person; by the notes' names alone the answer is the same.
+            lines = read_lines(self._files, f"{self._folder}/{newest.name}") or ()
+            said = json.loads("".join(lines))
+            other = f"process {said['process']} on {said['host']}, started {said['started']}"
+        except (ValueError, LookupError, TypeError):
+            other = "started since"
+        raise FencedError(
+            f"another process has taken over query {self._query!r} ({other}); the one that was "
+            "started last continues, this one must stop"
+        )
 
     def _notes(self) -> list[_Note]:
-        found = (_NAME.fullmatch(name) for name in list_names(self._files, self._folder) or ())
         return [
-            _Note(number=int(each[1]), run=each[2], is_starting=each[3] is not None)
-            for each in found
-            if each is not None
+            _Note(int(found[1]), found[0], found[2] == self._run, found[3] is not None)
+            for found in map(_NAME.fullmatch, list_names(self._files, self._folder) or ())
+            if found is not None
         ]
 
-    def _write(self, note: _Note) -> None:
+    def _write(self, name: str) -> None:
         said = {
             "process": os.getpid(),
             "host": socket.gethostname(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_text(self._files, f"{self._folder}/{note.name}", json.dumps(said) + "\n")
+        write_text(self._files, f"{self._folder}/{name}", json.dumps(said) + "\n")
 
-    def _remove(self, note: _Note) -> None:
-        remove(self._files, f"{self._folder}/{note.name}")
-
-    def _who(self, note: _Note) -> str:
-        """For a person; by the notes' names alone the answer is the same."""
-        try:
-            said = json.loads("".join(read_lines(self._files, f"{self._folder}/{note.name}") or ()))
-            return f"process {said['process']} on {said['host']}, started {said['started']}"
-        except (ValueError, LookupError, TypeError):
-            return "started since"
-
-
-class OwnerWatch:
-    """Looks from a thread of its own whether a later process is the owner, by notes and by Kafka:
-    who has taken the transactional id need not have this checkpoint.
-    """
-
-    def __init__(
-        self,
-        ownership: Ownership,
-        shut_out: Callable[[FencedError], None],
-        check_id: Callable[[], None] = lambda: None,
-    ) -> None:
-        """A watch that has begun.
-
-        Args:
-            shut_out: called once, when it is so.
-            check_id: asks Kafka, and raises FencedError if it is so.
-        """
-        self._ownership = ownership
-        self._shut_out = shut_out
-        self._check_id = check_id
-        self._over = Event()
-        self._thread = DaemonThread(self._run, "watch-owner")
-        self._thread.start()
-
-    def close(self) -> None:
-        """Look no more."""
-        self._over.set()
-        if self._thread is not current_thread():
-            self._thread.join(_END_SECONDS)
-
-    def _run(self) -> None:
-        asked_at = time.monotonic()
-        while True:
-            try:
-                self._ownership.check()
-                if time.monotonic() >= asked_at + ASK_SECONDS:
-                    self._check_id()
-                    asked_at = time.monotonic()
-            except FencedError as reason:
-                self._shut_out(reason)
-                return
-            if self._over.wait(self._ownership.look_seconds):
-                return
+    def _remove(self, name: str) -> None:
+        remove(self._files, f"{self._folder}/{name}")
 
 
 def files_of(spark: Any, checkpoint: str) -> Files:

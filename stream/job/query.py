@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spu_assigner.stream.job.checkpoint.files import absolute
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, initial_state, starting_offsets
+from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
+from spu_assigner.stream.job.source import read_events, shard_labels, triggers_begun
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import INPUTS
@@ -15,7 +18,6 @@ from spu_assigner.stream.local.jvm.callback_auth import require_token
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.job.shard.batch import Options
 
 SINK: Final = "io.spuassigner.spark.AnswersProvider"
 
@@ -28,18 +30,14 @@ def build_query(
     run: str,
     recovery: Recovery | None = None,
 ) -> DataFrame:
-    """The query's plan: events in, bundles of answers out.
+    """The query's plan.
 
-    `run` names what belongs to it alone in this JVM and in the executors: sources, sink, and shard
-    servers.
-
-    With a recovery it is the plan of the first batch: from another state than none, and from where
-    the input was read to. Spark takes up later batches with either plan.
+    Args:
+        run: names what belongs to it alone in this JVM and in the executors: sources, sink, and
+            shard servers.
+        recovery: what the first batch begins with: a state, and where the input was read to. Spark
+            takes up later batches with or without it.
     """
-    from spu_assigner.stream.job.shard.batch import Options
-    from spu_assigner.stream.job.shard.server import options_to_json
-    from spu_assigner.stream.job.source import read_events, shard_labels
-
     options = Options(
         topic_prefix=settings.topic_prefix,
         default_policy=settings.default_policy,
@@ -49,8 +47,12 @@ def build_query(
     master = spark.sparkContext.master or ""
     is_here = master.startswith("local")
     begins = state = None
-    if recovery is not None:
-        begins = _begins(settings, recovery)
+    if recovery is not None:  # Spark wants all partitions of then.
+        client, prefix = settings.connection().client(), settings.topic_prefix
+        begins = {
+            topic: starting_offsets(recovery.positions, topic, partitions=count)
+            for topic, count in partition_counts(client, INPUTS, prefix=prefix).items()
+        }
         state = initial_state(spark, absolute(settings.checkpoint))
     events = read_events(spark, settings, shards=shards, group=run, begins=begins)
     if shards == 1:  # Its task reads the input: a stage less to plan, start and clear up.
@@ -72,8 +74,6 @@ def events_to_bundles(
     run: str,
     spills: bool,
     state: DataFrame | None = None,
-    python: str | None = None,
-    silence_seconds_max: float | None = None,
 ) -> DataFrame:
     """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 
@@ -82,30 +82,23 @@ def events_to_bundles(
     Args:
         spills: whether tasks run on this machine, so that large answers may go by files.
         state: rows of shard, key, value that the state begins with.
-        python: the interpreter of the shard servers; by default that of Spark's workers.
-        silence_seconds_max: how long a shard server may be silent when it was asked; by default
-            its own SILENCE_SECONDS_MAX.
     """
     from pyspark.sql import DataFrame
-    from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
 
     spark = events.sparkSession
-    silence = SILENCE_SECONDS_MAX if silence_seconds_max is None else silence_seconds_max
     plan = extension(spark).ShardProcessor.plan(
         events._jdf,
         None if state is None else state._jdf,
-        python or spark.sparkContext.pythonExec,
+        spark.sparkContext.pythonExec,
         run,
         options_to_json(options, spills=spills),
-        int(silence * 1000),
+        int(SILENCE_SECONDS_MAX * 1000),
     )
     return DataFrame(plan, spark)
 
 
 def signs_of_life(spark: SparkSession, run: str) -> int:
     """How many signs the query of this run has given: triggers, and those from inside batches."""
-    from spu_assigner.stream.job.source import triggers_begun
-
     return triggers_begun(spark, run) + int(extension(spark).BatchSigns.count(run))
 
 
@@ -119,20 +112,13 @@ class BatchSink(Protocol):
         """Send a batch, of which this is all that `BatchBuffer.take` reads."""
 
 
-class _Listener:
-    """A sink as Py4J shows it to the JVM."""
-
-    Java = SimpleNamespace(implements=[f"{SINK}$Listener"])
-
-    def __init__(self, sink: BatchSink) -> None:
-        self.begin = sink.begin
-        self.commit = sink.commit
-
-
 def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
     """Have the sink given the batches of the queries of this run, by this session's JVM alone."""
     require_token(spark)
-    extension(spark).AnswersProvider.register(run, _Listener(sink))
+    # As Py4J shows it to the JVM, which sees these alone.
+    java = SimpleNamespace(implements=[f"{SINK}$Listener"])
+    listener = SimpleNamespace(Java=java, begin=sink.begin, commit=sink.commit)
+    extension(spark).AnswersProvider.register(run, listener)
 
 
 def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery:
@@ -156,12 +142,3 @@ def end_run(spark: SparkSession, run: str) -> None:
 def extension(spark: SparkSession) -> Any:
     """The package of `stream/local/jvm/spark_extension`."""
     return spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
-
-
-def _begins(settings: Settings, recovery: Recovery) -> dict[str, dict[str, int]]:
-    """Where a recovered checkpoint begins to read; Spark wants all partitions of then."""
-    counts = partition_counts(settings.connection().client(), INPUTS, prefix=settings.topic_prefix)
-    return {
-        topic: starting_offsets(recovery.positions, topic, partitions=count)
-        for topic, count in counts.items()
-    }

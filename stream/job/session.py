@@ -34,9 +34,8 @@ _OBJECT_STORE_FILES: Final = "io.spuassigner.spark.ObjectStoreFiles"
 JVM: Final = (
     # It answers a backlog as fast as the parallel one, and keeps the heap near what lives.
     "-XX:+UseSerialGC",
-    # Without a limit the young generation takes a third of all memory that is permitted; without a
-    # small beginning the heap has a 64th of the machine's, which is filled before the old
-    # generation is looked through for the first time.
+    # Else the young generation takes a third of all memory that is permitted, and the heap begins
+    # with a 64th of the machine's, which is filled before the first full collection.
     "-Xms160m",
     "-XX:NewSize=64m",
     "-XX:MaxNewSize=64m",
@@ -44,8 +43,8 @@ JVM: Final = (
     "-XX:MaxHeapFreeRatio=30",
     "-XX:-ShrinkHeapInSteps",  # else several collections of all are needed for it
     "-XX:MetaspaceSize=64m",
-    # An archive of classes is mapped to where it was made for. Elsewhere, which is the default of
-    # late releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.
+    # An archive of classes is mapped to where it was made for. Elsewhere, the default of late
+    # releases of Java 17, all of its pages are rewritten at a start: 130 MiB that are held.
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:ArchiveRelocationMode=0",
 )
@@ -96,10 +95,8 @@ def ensure_jars(
         JavaError, JarError: they cannot be had.
     """
     groups: list[Group] = ["spark-local"]
-    if reads_kafka:
-        groups.append("spark-kafka")
-    if is_on_s3(checkpoint):
-        groups.append("spark-s3")
+    groups += ["spark-kafka"] if reads_kafka else []
+    groups += ["spark-s3"] if is_on_s3(checkpoint) else []
     found = ensure_all(groups, environ)
     return Jars(
         kafka=found.get("spark-kafka", ()),
@@ -121,18 +118,18 @@ def build_session(
     from pyspark.sql import SparkSession
 
     _import_converters()
-    if java is not None:
-        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers' interpreter: this one
-    if java is not None and (settings.master or LOCAL_MASTER).startswith("local"):
-        # Where its UI listens, which asks nobody who he is: a wish for another address is one for
-        # Spark clusters, left in the environment.
-        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     submitted = None
     if java is None:
         SparkContext._ensure_initialized()  # else SparkConf lacks spark-submit's options
         submitted = SparkConf().get("spark.master")
     master = settings.master or submitted or LOCAL_MASTER
+    if java is not None:
+        os.environ["JAVA_HOME"] = str(java.home)  # PySpark starts the JVM from here
+        if master.startswith("local"):
+            # Where its UI listens, which has no authentication; another address in the environment
+            # is meant for Spark clusters.
+            os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     builder = SparkSession.builder.appName(settings.query_name).master(master)
     options = {**session_options(settings), **_place_options(settings, master, jars)}
     if is_on_s3(settings.checkpoint):
@@ -152,10 +149,8 @@ def build_session(
 def _import_converters() -> None:
     """Import what PySpark does at the first call into the JVM, without pandas and Arrow.
 
-    Its converters of NumPy's arrays ask a module for tests whether there is NumPy. That module asks
-    for the two others as well, and imports them where they are: 70 MiB and half a second of each
-    start, for nothing that the job uses. Whoever needs them afterwards can import them;
-    `pyspark.testing` alone takes them for missing in this process.
+    A module for tests is asked whether there is NumPy, and imports the two as well: 70 MiB and half
+    a second of each start, for nothing that the job uses. They can be imported afterwards.
     """
     heavy = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
     with ExitStack() as stack:
@@ -185,15 +180,12 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
-        # Each batch broadcasts its tasks and Hadoop's configuration, some 100 KiB, and for each
-        # broadcast a buffer of this size is made: 4 MiB by default.
+        # Of the buffer of each broadcast: a batch's are some 100 KiB. By default 4 MiB.
         BROADCAST_BUFFER: "256k",
-        # Each task makes projections for its state and its rows. Spark would write Java for each
-        # of them, look up whether it has compiled the same before, and run a few rows through it:
-        # a third of a small batch's CPU time.
+        # Spark would write Java for the projections of each task: a third of a small batch's time.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # What has become garbage in a busy time is held until the old generation is full, and an
-        # idle job does not fill it. A collection takes some 0.25 s; by default each half hour.
+        # An idle job does not fill the old generation, which holds what a busy time has left. A
+        # collection takes some 0.25 s; by default each half hour.
         "spark.cleaner.periodicGC.interval": "2min",
         # A job that runs for months: what its UI remembers is bounded.
         "spark.ui.retainedJobs": "100",
@@ -246,9 +238,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
 
 def s3_options(*, is_brief: bool) -> dict[str, str]:
     """What a checkpoint on S3 needs."""
-    options = dict(_S3_OPTIONS)
-    if is_brief:
-        options |= _S3_BRIEF
+    options = {**_S3_OPTIONS, **(_S3_BRIEF if is_brief else {})}
     if os.environ.get(S3_ENDPOINT):
         # A server of one's own has one name, and not one for each bucket as Amazon has.
         options["spark.hadoop.fs.s3a.path.style.access"] = "true"
@@ -262,8 +252,7 @@ def command_session(
     """The given session, else the active one, else one of its own that ends with the block.
 
     Raises:
-        SessionError: it could not be started.
-        JavaError, JarError: what Spark needs cannot be had.
+        SessionError, JavaError, JarError: it cannot be had.
     """
     from pyspark.sql import SparkSession
 
@@ -297,9 +286,8 @@ def start_command_session(place: str, *, application: str) -> SparkSession:
         except Exception as reason:
             said.seek(0)
             lines = said.read().decode(errors="replace").strip().splitlines()
-            last = lines[-1] if lines else str(reason)
             raise SessionError(
-                f"Spark could not be started: {last}; "
+                f"Spark could not be started: {[str(reason), *lines][-1]}; "
                 "`spu-assigner doctor` checks Java, jars and ports"
             ) from reason
 

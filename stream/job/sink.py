@@ -10,7 +10,7 @@ and before the first one is sent the last marker is read back:
     checkpoint's                    a named error: going on would lose or repeat answers
 
 Taking the transactional id first (`init_transactions`) shuts out an older process that still runs,
-and settles what it left open; only then is the marker read. After a time-out the outcome is not
+and settles what it left open; only then is the marker read. After an error the outcome may not be
 known, so the producer is thrown away and this sequence is gone through again.
 """
 
@@ -19,16 +19,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.batch_buffer import BatchBuffer, Summary, summary_of
+from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.checkpoint.files import Positions
 from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.input_identity import InputIdentity
@@ -39,20 +38,19 @@ from spu_assigner.stream.job.marker import (
     read_marker,
 )
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
-from spu_assigner.stream.job.metrics.counters import BatchReport, Metrics, by_place
+from spu_assigner.stream.job.metrics.counters import Metrics
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.shard.bundle import KINDS
 from spu_assigner.stream.job.transactional_id import (
     FENCED,
     PURGED,
-    UNKNOWN_OUTCOME,
     IdOwner,
     expired,
     producer_options,
     taken_over,
     transactional_id,
 )
-from spu_assigner.stream.kafka.cloud_events import marker_headers, rfc3339
+from spu_assigner.stream.kafka.cloud_events import marker_headers, output_headers
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import error_text
 from spu_assigner.stream.kafka.retry import (
@@ -66,7 +64,6 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, t
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
 TRANSACTION_SECONDS_MAX: Final = 120  # 1 GB takes a fraction; readers wait for a dead one
-POLL_EVERY: Final = 4_096  # messages between two looks at what the broker says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +91,9 @@ class TransactionalSink:
         """A sink that is not yet connected.
 
         Args:
-            settings: the job's.
             shards: in how many parts the state is divided.
             positions_after: how far the input has been read by a batch, out of the checkpoint; by
                 default behind its last message, where the mark of a transaction may lie.
-            metrics: get a report of each batch.
             ownership: this process's in the checkpoint; None: there is no checkpoint.
             id_owner: asks Kafka whose the transactional id is; None: nobody asks.
         """
@@ -112,7 +107,6 @@ class TransactionalSink:
         self._ownership = ownership
         self._id_owner = id_owner
         self._is_sending = False  # or has failed to: then it knows by itself what is wrong
-        self._positions: Positions = {}  # how far the input was read by the last marker's batch
         self._producer: Any = None
         self._marker: CommitMarker | None = None
         self._checkpoint_id: str | None = None
@@ -124,15 +118,10 @@ class TransactionalSink:
         self._parts: dict[str, float] = {}  # seconds of the batch at hand
         self._armed = armed()
         prefix = settings.topic_prefix
-        self._transactional_id = transactional_id(settings)
-        self._routes = [
-            (
-                topic_name(topic, prefix=prefix),
-                ("ce_type", f"io.spuassigner.v1.{type_name}".encode()),
-            )
-            for topic, type_name in (KINDS[kind] for kind in sorted(KINDS))
-        ]
-        self._source = f"/spu-assigner/{settings.query_name}".encode()
+        self._routes: dict[int, tuple[str, str]] = {  # topic, and name of the type
+            kind: (topic_name(topic, prefix=prefix), type_name)
+            for kind, (topic, type_name) in KINDS.items()
+        }
         self._marker_topics = [
             topic_name(name, prefix=prefix) for name in (ASSIGNER_COMMITS, ASSIGNER_AUDIT)
         ]
@@ -145,19 +134,19 @@ class TransactionalSink:
 
         Raises:
             ForeignCheckpointError: the marker belongs to another one.
-            FencedError: a process that was started later has taken over meanwhile.
-            PrefixTakenError: the last marker is of another query.
-            OpenTransactionError: another producer's transaction may hide the last marker.
-            SinkError: the broker does not answer.
+            FencedError, PrefixTakenError, OpenTransactionError, SinkError: as `take_over`.
         """
-        self._connect()
-        if self._marker is not None:
-            check_checkpoint(checkpoint_id, self._marker)
+        last = self.take_over()
+        if last is not None:
+            check_checkpoint(checkpoint_id, last)
 
     def take_over(self) -> CommitMarker | None:
         """Take over the output whatever checkpoint it is of; gives the last marker.
 
         Raises:
+            FencedError: a process that was started later has taken over meanwhile.
+            PrefixTakenError: the last marker is of another query.
+            OpenTransactionError: another producer's transaction may hide the last marker.
             SinkError: the broker does not answer.
         """
         self._connect()
@@ -171,8 +160,7 @@ class TransactionalSink:
             SinkError: it is not known whether it is there.
         """
         try:
-            with BatchBuffer() as buffer:
-                self._transact(buffer, marker)
+            self._transact(BatchBuffer(), marker)
         except KafkaException as reason:
             self._give_up(reason, batch=marker.batch, attempt=ATTEMPTS_MAX)
 
@@ -189,19 +177,14 @@ class TransactionalSink:
         self._bound.set()
 
     def check_owner(self) -> None:
-        """Look whether a process that was started later owns the checkpoint; Kafka is not asked.
-
-        Raises:
-            FencedError: so it is.
-        """
+        """Raise FencedError if the checkpoint has the note of a process that was started later."""
         if self._ownership is not None:
             self._ownership.check()
 
     def check_id(self) -> None:
-        """Ask Kafka whether the transactional id is still this process's.
+        """Raise FencedError if Kafka says that the transactional id is another process's.
 
-        Raises:
-            FencedError: it is another one's, and no batch is under way that says so.
+        Not while a batch is under way: its sending says so.
         """
         if self._id_owner is None or self._is_sending:
             return
@@ -220,18 +203,15 @@ class TransactionalSink:
 
     def begin(self, batch: int) -> str:
         """As `BatchSink`; `failure` holds what it raises."""
-        try:
+        with self._failing():
             self.check_owner()  # The tasks write state where others do.
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
             self._begun_at = time.perf_counter()
-        except BaseException as reason:
-            self.failure = reason
-            raise
-        return self.metrics.description(self._settings.query_name, batch)
+        return f"{self._settings.query_name}, batch {batch}"
 
     def commit(self, batch: int, bundles: bytes) -> None:
         """As `BatchSink`; `failure` holds what it raises."""
-        try:
+        with self._failing():
             self._parts["collect"] = time.perf_counter() - self._begun_at
             with BatchBuffer() as buffer:
                 buffer.take(bundles)
@@ -240,6 +220,11 @@ class TransactionalSink:
                 self._send_once(buffer, batch)
                 self._is_sending = False
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException as reason:
             self.failure = reason
             raise
@@ -269,51 +254,40 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    moved = planned or positions_moved(self._positions, marker.offsets)
+                    before = {} if self._marker is None else self._marker.positions
+                    moved = planned or positions_moved(before, marker.offsets)
                     marker = replace(marker, positions=moved)
                     self._send_alone(buffer, marker)
+                    self._marker = marker
             except KafkaException as reason:
                 self._give_up(reason, batch=batch, attempt=attempt)
             else:
-                if not repeated:
-                    self._marker, self._positions = marker, marker.positions
-                self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
-                self._parts["send"] = time.perf_counter() - begun
-                self._report(summary, marker, is_replay=repeated and attempt == 1)
-                return
+                break
+        self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
+        self.events += sum(part.count for parts in marker.offsets.values() for part in parts)
+        self._parts["send"] = time.perf_counter() - begun
+        self.metrics.report(
+            self._marker or marker,
+            summary.tallies,
+            is_replay=repeated and attempt == 1,
+            at=time.time(),
+            parts=self._parts,
+        )
 
     def _send_alone(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         """Send a batch; the first one only if no other query has the prefix, which may have begun
         at the same time. Of two that send it in the same moment, both see the later marker.
         """
-        is_first = self._marker is None
-        if is_first:
-            self._read_marker()
+        if self._marker is not None:
+            self._transact(buffer, marker)
+            return
+        self._read_marker()
         self._transact(buffer, marker)
-        if is_first:
-            self._read_marker()
+        self._read_marker()
 
     def _read_marker(self) -> PlacedMarker | None:
         return read_marker(
             self._settings, topic=self._marker_topics[0], seconds_max=RETRY_SECONDS_MAX
-        )
-
-    def _report(self, summary: Summary, marker: CommitMarker, *, is_replay: bool) -> None:
-        events = {
-            topic: sum(part.count for part in parts) for topic, parts in marker.offsets.items()
-        }
-        self.events += sum(events.values())
-        self.metrics.report(
-            BatchReport(
-                batch=marker.batch,
-                messages=summary.count,
-                is_replay=is_replay,
-                events=events,
-                tallies=summary.tallies,
-                positions=by_place(self._positions),
-                committed_at=time.time(),
-                parts=self._parts,
-            )
         )
 
     def _connect(self) -> None:
@@ -329,20 +303,16 @@ class TransactionalSink:
             if self._id_owner is not None:
                 self._id_owner.taken()
             found = self._read_marker()
-            self._marker = None if found is None else found.marker
         except KafkaException as reason:
             error = reason.args[0]
             raise SinkError(
                 f"Kafka at {self._settings.bootstrap_servers} did not take up the transactions of "
-                f"{self._transactional_id!r}: {error_text(error)}; check that all of "
+                f"{transactional_id(self._settings)!r}: {error_text(error)}; check that all of "
                 "Kafka's brokers run, and start the job again"
             ) from reason
-        self._positions = {} if found is None else found.marker.positions
+        self._producer, self._marker = producer, None if found is None else found.marker
         if found is not None:
-            self.metrics.begin(
-                batch=found.marker.batch, at=found.written_at, positions=by_place(self._positions)
-            )
-        self._producer = producer
+            self.metrics.begin(found.marker, at=found.written_at)
 
     def _note_undelivered(self, error: Any, _message: object) -> None:
         if self._undelivered is None and error.code() not in PURGED:
@@ -350,53 +320,38 @@ class TransactionalSink:
 
     def _transact(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         producer, self._undelivered = self._producer, None
-        # What the batch has read is read: if the topics are the same now, they were then.
-        require_same_inputs = self._inputs.ask()
+        self._inputs.check()  # If the topics are the same now, they were when the batch was read.
         with raise_fatal_cause(producer):
             producer.begin_transaction()
             self._begun = time.time()
-            produce = producer.produce
-            for index, (topic, key, value, headers) in enumerate(self._outgoing(buffer)):
-                if index % POLL_EVERY == 0:
-                    producer.poll(0)
+            for topic, key, value, headers in self._outgoing(buffer):
                 try:
-                    produce(topic, value, key, headers=headers)
+                    producer.produce(topic, value, key, headers=headers)
                 except BufferError:
                     produce_until(producer, topic, value, key, headers)
             data = encode_record(marker, wire=self._settings.wire)
             headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
             for topic in self._marker_topics:
-                produce(topic, data, marker.query, headers=headers)
+                producer.produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
             deliver(producer)
-            try:
-                require_same_inputs()
-            except AssignerError:
-                with suppress(KafkaException):
-                    retry_until(producer.abort_transaction)
-                raise
             retry_until(producer.commit_transaction)
             self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
 
     def _outgoing(
         self, buffer: BatchBuffer
     ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
-        """What is sent, in order; its headers are those of `output_headers`, made faster."""
-        routes = self._routes
-        version, content = ("ce_specversion", b"1.0"), ("content-type", b"application/avro")
-        source = ("ce_source", self._source)
-        last_ms, ce_time = -1, ("ce_time", b"")
-        last_shard, of_shard, sequence = None, ("shard", b""), 0
+        """What is sent, in order: topic, key, value, headers."""
+        query, last_shard, sequence = self._settings.query_name, None, 0
         for shard, bundle in buffer.placed():
             if shard != last_shard:
-                last_shard, of_shard, sequence = shard, ("shard", b"%d" % shard), 0
+                last_shard, sequence = shard, 0
             for kind, event_id, key, value, time_ms in bundle.fields():
-                topic, ce_type = routes[kind]
-                if time_ms != last_ms:
-                    last_ms, ce_time = time_ms, ("ce_time", rfc3339(time_ms))
-                ce_id, number = ("ce_id", event_id), ("sequence", b"%d" % sequence)
-                headers = [version, ce_id, source, ce_type, ce_time, content, of_shard, number]
-                yield topic, key, value, headers
+                topic, name = self._routes[kind]
+                headers = output_headers(
+                    query, name, event_id, time_ms, shard=shard, sequence=sequence
+                )
+                yield topic, key, value, list(headers)
                 sequence += 1
 
     def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:
@@ -412,26 +367,22 @@ class TransactionalSink:
                 # was open too long it says the same, and that one may be sent again.
                 is_fenced |= refusal.args[0].code() in FENCED and not self._is_expired()
         self.check_owner()  # Where a successor is known, all else follows from it.
+        if is_fenced and self._is_expired():  # Of this Kafka says the same as of a successor.
+            raise expired(
+                self._settings,
+                batch=batch,
+                seconds=time.time() - self._begun,
+                seconds_max=TRANSACTION_SECONDS_MAX,
+            ) from reason
         if is_fenced:
-            raise self._fenced(batch) from reason
-        if error.code() in UNKNOWN_OUTCOME and attempt < ATTEMPTS_MAX:
+            raise taken_over(self._settings) from reason
+        if attempt < ATTEMPTS_MAX:  # Whatever it was, the marker says what became of the batch.
             return
         cause = error if self._undelivered is None else self._undelivered
         raise SinkError(
             f"batch {batch} could not be sent ({attempt} of {ATTEMPTS_MAX} attempts): "
             f"{error_text(cause)}; nothing of it is visible, start the job again to repeat it"
         ) from reason
-
-    def _fenced(self, batch: int) -> SinkError:
-        """What has happened: of an expired transaction Kafka says the same as of a successor."""
-        if self._is_expired():
-            return expired(
-                self._settings,
-                batch=batch,
-                seconds=time.time() - self._begun,
-                seconds_max=TRANSACTION_SECONDS_MAX,
-            )
-        return taken_over(self._settings)
 
     def _is_expired(self) -> bool:
         return time.time() - self._begun >= TRANSACTION_SECONDS_MAX

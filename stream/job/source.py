@@ -35,8 +35,8 @@ CALLS_MAX: Final = 17  # 1 s apart; by default 3
 # At least, from a batch of several events to the next one: under a steady load batches would follow
 # each other at once, and what they cost would be most of the job's work.
 BATCH_INTERVAL_MS: Final = 500
-LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
+LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 
 
 def read_events(
@@ -143,10 +143,7 @@ def spark_partition(value: int, partitions: int) -> int:
     h = (h << 13 | h >> 19) & mask
     h = (h * 5 + 0xE6546B64) & mask
     h ^= 4  # the size of an int
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h = (h ^ h >> shift) * factor & mask
     h ^= h >> 16
-    h = h * 0x85EBCA6B & mask
-    h ^= h >> 13
-    h = h * 0xC2B2AE35 & mask
-    h ^= h >> 16
-    signed = h - (1 << 32) if h >= 1 << 31 else h
-    return signed % partitions
+    return (h - (1 << 32) if h >> 31 else h) % partitions

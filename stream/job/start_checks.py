@@ -5,8 +5,8 @@ Rules:
   ends with, whose line says what to do.
 - The job stops at the first error. `doctor` makes each check of which the needs are met.
 - What a check has read is kept for those after it.
-- Before Spark is started, a checkpoint is looked at only if it is on this machine for sure. A job
-  that is refused has then shut nobody out, and has not waited for Spark.
+- Java, metrics and Kafka are checked before Spark is started, the checkpoint and the marker before
+  the transactional id is taken: a job that is refused has shut nobody out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.private_files import require_trusted
 from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs
 from spu_assigner.stream.job.checkpoint.files import (
@@ -34,7 +33,7 @@ from spu_assigner.stream.job.checkpoint.local_files import LocalFiles, local_pat
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, pending_recovery
 from spu_assigner.stream.job.faults import named
 from spu_assigner.stream.job.marker import read_marker
-from spu_assigner.stream.job.marker_check import as_recovery, check_checkpoint, is_early
+from spu_assigner.stream.job.marker_check import as_recovery, check_checkpoint
 from spu_assigner.stream.kafka.config.connection import address
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import WAIT_LIMITS, WaitLimits
@@ -82,9 +81,6 @@ class StartCheck:
     name: str
     look: Callable[[StartLook], str]
     needs: tuple[str, ...] = ()  # the checks without which it cannot be made
-    reads_checkpoint: bool = False
-    # Errors by which the job is not kept from its start: it asks again, and waits for the answer.
-    passed_over: tuple[type[AssignerError], ...] = ()
 
 
 def _look_at_java(look: StartLook) -> str:
@@ -161,29 +157,16 @@ def _look_at_input(look: StartLook) -> str:
 JAVA: Final = StartCheck(name="java", look=_look_at_java)
 METRICS: Final = StartCheck(name="metrics", look=_look_at_metrics)
 KAFKA: Final = StartCheck(name="kafka", look=_look_at_kafka)
-CHECKPOINT: Final = StartCheck(name="checkpoint", look=_look_at_checkpoint, reads_checkpoint=True)
-# The sink reads the marker again when it has taken the transactional id, and is the authority. A
-# job that was killed in a batch has left a transaction, which is aborted then.
-MARKER: Final = StartCheck(
-    name="marker",
-    look=_look_at_marker,
-    needs=("kafka", "checkpoint"),
-    reads_checkpoint=True,
-    passed_over=(ClientError,),
-)
+CHECKPOINT: Final = StartCheck(name="checkpoint", look=_look_at_checkpoint)
+# The sink reads the marker again when it has taken the transactional id, and is the authority.
+MARKER: Final = StartCheck(name="marker", look=_look_at_marker, needs=("kafka", "checkpoint"))
 # Once the transactional id is taken: until then another process may read on.
-INPUT: Final = StartCheck(
-    name="input", look=_look_at_input, needs=("kafka", "checkpoint"), reads_checkpoint=True
-)
+INPUT: Final = StartCheck(name="input", look=_look_at_input, needs=("kafka", "checkpoint"))
 START_CHECKS: Final = (JAVA, METRICS, KAFKA, CHECKPOINT, MARKER, INPUT)
 
 
 def make(check: StartCheck, look: StartLook) -> str:
-    """What a check finds.
-
-    Raises:
-        AssignerError: the job does not start with this.
-    """
+    """What a check finds; raises AssignerError if the job does not start with this."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -192,23 +175,17 @@ def make(check: StartCheck, look: StartLook) -> str:
         raise named(reason, checkpoint=look.place) from reason
 
 
-def require(check: StartCheck, look: StartLook) -> None:
-    """Make a check as the job does.
-
-    Raises:
-        AssignerError: the job must not start.
-    """
-    with suppress(*check.passed_over):
+def check_early(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+    """Check what can be known before Spark is started; raises as `make`."""
+    look = StartLook(settings=settings, environ=os.environ if environ is None else environ)
+    for check in (JAVA, METRICS, KAFKA):
         make(check, look)
 
 
-def check_early(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
-    """Check all that can be known before Spark is started.
+def check_marker(look: StartLook) -> None:
+    """Check the last marker as the job does: one that cannot be read yet does not end the start.
 
-    Raises:
-        AssignerError: the job must not start.
+    A job that was killed in a batch has left a transaction, which the sink aborts and waits for.
     """
-    look = StartLook(settings=settings, environ=os.environ if environ is None else environ)
-    for check in START_CHECKS:
-        if check is not INPUT and (is_early(look.place) or not check.reads_checkpoint):
-            require(check, look)
+    with suppress(ClientError):
+        make(MARKER, look)

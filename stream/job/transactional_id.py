@@ -29,33 +29,15 @@ FENCED: Final = frozenset(
 )
 # What the client says of all other messages once something has failed: no cause.
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-UNKNOWN_OUTCOME: Final = frozenset(
-    {
-        KafkaError.UNKNOWN,  # a broker's fault, also at a commit that meets a successor's start
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.INVALID_TXN_STATE,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-        KafkaError._INCONSISTENT,  # some messages did not arrive in time, so nothing is committed
-    }
-)
 
 
 def transactional_id(settings: Settings) -> str:
-    """The one of a query."""
     return f"{settings.topic_prefix}{settings.query_name}"
 
 
 def producer_options(
     settings: Settings, transaction_seconds: int, on_delivery: Callable[[Any, Any], None]
 ) -> dict[str, Any]:
-    """What the producer that takes the id is made with."""
     return {
         **settings.connection().client(),
         "client.id": transactional_id(settings),
@@ -76,7 +58,6 @@ def producer_options(
 
 
 def taken_over(settings: Settings) -> FencedError:
-    """Another process has the id."""
     return FencedError(
         f"another process has taken over query {settings.query_name!r} (transactional id "
         f"{transactional_id(settings)!r}); the one that was started last continues, this one must "
@@ -87,7 +68,6 @@ def taken_over(settings: Settings) -> FencedError:
 def expired(
     settings: Settings, *, batch: int, seconds: float, seconds_max: int
 ) -> TransactionExpiredError:
-    """The transaction of a batch was open for longer than Kafka permits."""
     return TransactionExpiredError(
         f"the transaction of batch {batch} was open for {seconds:.0f} s and Kafka permits "
         f"{seconds_max} s: broker, network or this machine stood still; nothing of it is visible, "
@@ -113,23 +93,21 @@ class IdOwner:
 
     def taken(self) -> None:
         """This process has taken the id."""
-        self._own = self._producer()
+        self._own = self._ask(self._kafka.producer)
 
     def is_lost(self) -> bool:
         """Whether another producer has it; False where Kafka does not say."""
         own = self._own
-        return own is not None and self._producer() not in (None, own)
-
-    def _producer(self) -> str | None:
-        from py4j.protocol import Py4JError
-
-        with suppress(Py4JError, OSError):  # Whoever needs the JVM reports that it is gone.
-            return self._kafka.producer()  # type: ignore[no-any-return]  # a text, or null
-        return None
+        return own is not None and self._ask(self._kafka.producer) not in (None, own)
 
     def close(self) -> None:
         """Close the client."""
+        self._ask(self._kafka.close)
+
+    @staticmethod
+    def _ask(request: Callable[[], str | None]) -> str | None:
         from py4j.protocol import Py4JError
 
-        with suppress(Py4JError, OSError):
-            self._kafka.close()
+        with suppress(Py4JError, OSError):  # Whoever needs the JVM reports that it is gone.
+            return request()
+        return None

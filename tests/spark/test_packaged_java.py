@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.job.run.spark_class_archive import ensure_spark_image
-from spu_assigner.stream.local.broker.embedded import prepare
-from spu_assigner.stream.local.jvm.build_cache import cache_home
-from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import (
     PACKAGE_LOCK,
-    SEARCH_PATTERNS,
-    Java,
     ensure_java,
-    is_fit,
-    java_version,
 )
-from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 
 _JOB = """
 from pyspark.sql import SparkSession
@@ -34,22 +24,6 @@ spark = (
 )
 counts = spark.range(100).selectExpr("id % 2 AS k").groupBy("k").count().collect()
 print(sorted(map(tuple, counts)), spark._jvm.System.getProperty("java.home"))
-"""
-
-_MAPPED = """
-import sys
-from pathlib import Path
-from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
-from spu_assigner.stream.job.lifecycle import start
-from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.topic_admin import create_topics
-with EmbeddedBroker() as broker:
-    flags = {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": sys.argv[1], "shards": 1}
-    settings = Settings.load(flags=flags, environ={})
-    create_topics(settings.connection().client())
-    with start(settings) as job:
-        pid = job.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
-        print(*{line.split()[-1] for line in Path(f"/proc/{pid}/maps").open() if ".jsa" in line})
 """
 
 
@@ -85,52 +59,3 @@ def test_spark_runs_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
     environ = {"PATH": "", "SPU_ASSIGNER_CACHE": str(tmp_path)}
     java = ensure_java(environ, search=(), package=package)
     assert _run_spark(java.home) == f"[(0, 50), (1, 50)] {package}"
-
-
-@pytest.mark.long("a Spark session starts on each Java")
-def test_spark_runs_on_each_java_of_this_machine_that_is_accepted(java: Java) -> None:
-    """A version that is accepted and does not work would fail later, and in odd ways."""
-    homes = {home.resolve() for pattern in SEARCH_PATTERNS for home in _places(pattern)}
-    fitting = {home for home in homes if (found := java_version(home)) and is_fit(found)}
-    for home in sorted({java.home.resolve(), *fitting}):
-        said = _run_spark(home)
-        assert said.startswith("[(0, 50), (1, 50)] "), f"{home}: {said}"
-
-
-def _places(pattern: str) -> list[Path]:
-    return [Path(place) for place in glob.glob(os.path.expanduser(pattern))]
-
-
-@pytest.mark.long("makes an archive of Spark's classes on another Java")
-def test_sparks_classes_are_archived_on_the_packaged_java(package: Path, tmp_path: Path) -> None:
-    """That Java has no archive of its own classes, on which others are built: it is given one."""
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    ensure_all(["spark-kafka", "spark-local", "broker"])
-    (cache / "jars").symlink_to(cache_home() / "jars")
-    found = {"PATH": "", "SPU_ASSIGNER_CACHE": str(cache)}
-    java = ensure_java(found, search=(), package=package)
-    environ = {
-        **os.environ,
-        "SPU_ASSIGNER_CACHE": str(cache),
-        "JAVA_HOME": str(java.home),
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    jars = ensure_all(["spark-local"], environ=environ)["spark-local"]
-    reported: list[str] = []
-    prepare(environ)
-    ensure_spark_image(java, jars, environ, reported.append)
-    assert reported == [
-        "running the job once, so that Spark starts in half the time from now on (30 s)"
-    ]
-    archive = jvm_options(java, jars, environ)[0].removeprefix("-XX:SharedArchiveFile=")
-    done = subprocess.run(
-        [sys.executable, "-c", _MAPPED, str(tmp_path / "checkpoint")],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    mapped = set(done.stdout.split())
-    assert mapped == {str(java.home / "classes.jsa"), archive}, done.stderr[-2000:]

@@ -18,17 +18,14 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from spu_assigner.schemas.messages.wire import MovesRun, MovesState, PartitionPosition
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.schemas.messages.wire import CommitMarker, MovesRun, MovesState
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.shard.figures import Figures
@@ -38,7 +35,6 @@ PREFIX: Final = "spu_assigner_"
 # Each has eleven series, and one for each of up to eight resources; what is beyond comes as one.
 CLUSTERS_SHOWN: Final = 20
 OTHERS: Final = "(others)"  # no legal cluster id
-NAMES_IN_A_DESCRIPTION: Final = 10
 # Seconds: an empty machine answers one request in 0.1, a full batch takes seconds.
 BUCKETS: Final = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -61,20 +57,6 @@ Place = tuple[str, int]  # an input topic, with its prefix, and a partition of i
 
 # Else each counter has a second series, which no query uses.
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchReport:
-    """What the sink reports of a batch that is committed."""
-
-    batch: int
-    messages: int
-    is_replay: bool  # it had been sent before this process began
-    events: Mapping[str, int]  # taken from each input topic
-    tallies: Mapping[int, Tally]  # by shard
-    positions: Mapping[Place, int]  # the next offset to be read
-    committed_at: float  # seconds since the epoch
-    parts: Mapping[str, float]  # seconds that the sink took, by what for
 
 
 class Metrics(Collector):
@@ -120,32 +102,44 @@ class Metrics(Collector):
         self._clock = clock
         self._moves = moves
         self._lock = threading.Lock()  # for what follows
-        self._statuses: Counter[str] = Counter()  # of all answers
         self._clusters: dict[str, Figures] = {}
         self._total = Figures()  # of all these
         self._shares: dict[str, Mapping[str, float]] = {}  # by cluster, then by resource
-        self._latest: list[str] = []  # the clusters that the last batch touched
         self._cluster_counts: dict[int, int] = {}  # by shard
         self._marker: tuple[int, float] | None = None
         self._positions: dict[Place, int] = {}
         self._ends: dict[Place, tuple[int, int]] = {}  # the first offset, and the end
-        self._held: dict[Place, float] = {}
         self._state: tuple[int, int] | None = None  # rows, bytes
 
     def _counter(self, name: str, what: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(PREFIX + name, what, labels, registry=self.registry)
 
-    def begin(self, *, batch: int, at: float, positions: Mapping[Place, int]) -> None:
-        """The last marker, as it was found at the start."""
+    def begin(self, marker: CommitMarker, *, at: float) -> None:
+        """The last marker, as it was found at the start, and when it was written."""
         with self._lock:
-            self._marker = (batch, at)
-            self._move(positions)
+            self._marker = (marker.batch, at)
+            self._move_to(marker)
 
-    def report(self, report: BatchReport) -> None:
-        """A batch is committed, or was before."""
-        tallies = report.tallies.values()
+    def report(
+        self,
+        marker: CommitMarker,
+        tallies: Mapping[int, Tally],
+        *,
+        is_replay: bool,
+        at: float,
+        parts: Mapping[str, float],
+    ) -> None:
+        """A batch is committed.
+
+        Args:
+            marker: of the batch.
+            tallies: by shard.
+            is_replay: it had been sent before this process began.
+            at: when it was committed, in seconds since the epoch.
+            parts: seconds that the sink took, by what for.
+        """
         with self._lock:
-            for shard, tally in report.tallies.items():
+            for shard, tally in tallies.items():
                 for name, figures in tally.clusters.items():
                     self._total += figures - self._clusters.get(name, Figures())
                     self._clusters[name] = figures
@@ -153,22 +147,18 @@ class Metrics(Collector):
                     if figures == Figures() and not self._shares[name]:  # It is forgotten.
                         del self._clusters[name], self._shares[name]
                 self._cluster_counts[shard] = tally.cluster_count
-            self._latest = sorted(name for tally in tallies for name in tally.clusters)
-            self._move(report.positions)
-            if report.is_replay:
-                self._replays.inc()
-                return
-            self._marker = (report.batch, report.committed_at)
-            for tally in tallies:
-                for (_, status, _), count in tally.answers.items():
-                    self._statuses[status] += count
-                self._statuses["dead letters"] += sum(tally.dead_letters.values())
+            self._move_to(marker)
+            if not is_replay:
+                self._marker = (marker.batch, at)
+        if is_replay:
+            self._replays.inc()
+            return
         self._batches.inc()
-        self._messages.inc(report.messages)
-        for topic, count in report.events.items():
-            self._events.labels(topic).inc(count)
-        self._add_parts(report.parts)
-        for tally in tallies:
+        self._messages.inc(marker.count)
+        for topic, read in marker.offsets.items():
+            self._events.labels(topic).inc(sum(each.count for each in read))
+        self._add_parts(parts)
+        for tally in tallies.values():
             for answered, count in tally.answers.items():
                 self._answers.labels(*answered).inc(count)
             for code, count in tally.dead_letters.items():
@@ -193,91 +183,56 @@ class Metrics(Collector):
                 for topic, parts in (source.get("endOffset") or {}).items():
                     self._move({(topic, int(part)): offset for part, offset in parts.items()})
 
-    def ends(
-        self,
-        ends: Mapping[Place, tuple[int, int]] | None,
-        held: Mapping[Place, float] | None = None,
-    ) -> None:
-        """The first offset and the end of each input partition; None: they are not known.
-
-        Args:
-            held: of the partitions that an open transaction holds back, for how many seconds.
-        """
+    def ends(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        """The first offset and the end of each input partition; none: they are not known."""
         with self._lock:
-            self._ends, self._held = dict(ends or {}), dict(held or {})
-
-    def description(self, query: str, batch: int) -> str:
-        """What Spark's UI says of a batch that begins, in lines.
-
-        Which clusters it has is not known yet, so those of the batch before are named, and what
-        this process has answered so far.
-        """
-        with self._lock:
-            clusters = listed(self._latest, NAMES_IN_A_DESCRIPTION) if self._latest else "none yet"
-            counts = [f"{count} {name}" for name, count in sorted(self._statuses.items()) if count]
-        lines = (
-            query,
-            f"batch = {batch}",
-            f"clusters of the batch before = {clusters}",
-            f"answered before = {', '.join(counts) or 'nothing'}",
-        )
-        return ", <br/>".join(lines)  # In places the UI leaves marks out.
+            self._ends = dict(ends)
 
     def collect(self) -> Iterator[Metric]:
         """What is computed at each scrape."""
         with self._lock:
-            clusters, total = dict(self._clusters), self._total
-            shares = dict(self._shares)
+            clusters, total, shares = dict(self._clusters), self._total, dict(self._shares)
             known = sum(self._cluster_counts.values())
             marker, state = self._marker, self._state
-            held = {place: self._held.get(place, 0.0) for place in sorted(self._ends)}
-            lag = {
-                place: max(0, end - self._positions.get(place, first))
-                for place, (first, end) in sorted(self._ends.items())
-            }
+            lag = [
+                ([topic, str(part)], max(0, end - self._positions.get((topic, part), first)))
+                for (topic, part), (first, end) in sorted(self._ends.items())
+            ]
         shown = largest_clusters(clusters, total)  # Without the lock: of many it takes a while.
         for name, what, figure in _CLUSTER:
-            family = GaugeMetricFamily(f"{PREFIX}cluster_{name}", what, labels=["cluster"])
-            for cluster, figures in shown.items():
-                family.add_metric([cluster], figure(figures))
-            yield family
-        what = "largest share of a resource that is used on an SPU; above 1 where it has too little"
-        labels = ["cluster", "resource"]
-        family = GaugeMetricFamily(f"{PREFIX}cluster_resource_share", what, labels=labels)
-        for cluster in shown:
-            for resource, share in shares.get(cluster, {}).items():
-                family.add_metric([cluster, resource], share)
-        yield family
-        what = "clusters; measured are those that had an event in this process"
-        family = GaugeMetricFamily(PREFIX + "clusters", what, labels=["state"])
-        family.add_metric(["measured"], len(clusters))
-        family.add_metric(["unmeasured"], max(0, known - len(clusters)))
-        yield family
-        what = "offsets of the input that no committed batch has read"
-        family = GaugeMetricFamily(PREFIX + "lag_messages", what, labels=["topic", "partition"])
-        for (topic, partition), count in lag.items():
-            family.add_metric([topic, str(partition)], count)
-        yield family
-        what = "for how long an open transaction has held back messages of the input; 0: none does"
-        family = GaugeMetricFamily(
-            PREFIX + "held_back_seconds", what, labels=["topic", "partition"]
+            rows = (([cluster], figure(figures)) for cluster, figures in shown.items())
+            yield _gauges(f"cluster_{name}", what, ["cluster"], rows)
+        yield _gauges(
+            "cluster_resource_share",
+            "largest share of a resource that is used on an SPU; above 1 where it has too little",
+            ["cluster", "resource"],
+            (
+                ([cluster, resource], share)
+                for cluster in shown
+                for resource, share in shares.get(cluster, {}).items()
+            ),
         )
-        for (topic, partition), seconds in held.items():
-            family.add_metric([topic, str(partition)], seconds)
-        yield family
-        values: list[tuple[str, str, float]] = []
+        yield _gauges(
+            "clusters",
+            "clusters; measured are those that had an event in this process",
+            ["state"],
+            [(["measured"], len(clusters)), (["unmeasured"], max(0, known - len(clusters)))],
+        )
+        what = "offsets of the input that no committed batch has read"
+        yield _gauges("lag_messages", what, ["topic", "partition"], lag)
         if state is not None:
-            values.append(("state_rows", "entries of Spark's state", state[0]))
-            values.append(("state_memory_bytes", "memory of Spark's state", state[1]))
+            yield _gauge("state_rows", "entries of Spark's state", state[0])
+            yield _gauge("state_memory_bytes", "memory of Spark's state", state[1])
         if marker is not None:
             age = max(0.0, self._clock() - marker[1])
-            values.append(("marker_batch", "number of the last committed batch", marker[0]))
-            values.append(("marker_age_seconds", "since the last committed batch", age))
-        for name, what, value in values:
-            yield GaugeMetricFamily(PREFIX + name, what, value=value)
-        run = self._moves()
-        if run is not None:
+            yield _gauge("marker_batch", "number of the last committed batch", marker[0])
+            yield _gauge("marker_age_seconds", "since the last committed batch", age)
+        if (run := self._moves()) is not None:
             yield from _moves_families(run, now=self._clock())
+
+    def _move_to(self, marker: CommitMarker) -> None:
+        for topic, parts in marker.positions.items():
+            self._move({(topic, each.partition): each.next for each in parts})
 
     def _move(self, positions: Mapping[Place, int]) -> None:
         for place, position in positions.items():
@@ -288,21 +243,29 @@ class Metrics(Collector):
             self._parts.labels(name).inc(seconds)
 
 
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(PREFIX + name, what, value=value)
+
+
+def _gauges(
+    name: str, what: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    family = GaugeMetricFamily(PREFIX + name, what, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
 def _moves_families(run: MovesRun, *, now: float) -> Iterator[Metric]:
     for name, what, figures in (
         ("moves", "partitions of the last run that moves some", run.moves_by_state()),
         ("moves_bytes", "bytes that it has, or had, to copy", run.bytes_by_state()),
     ):
-        family = GaugeMetricFamily(PREFIX + name, what, labels=["state"])
-        for state, count in figures.items():
-            family.add_metric([state], count)
-        yield family
+        yield _gauges(name, what, ["state"], (([state], count) for state, count in figures.items()))
+    is_running = float(run.state is MovesState.RUNNING)
     age = max(0.0, now - run.recorded_at / 1000)
-    for name, what, value in (
-        ("moves_running", "1 until that run has ended", float(run.state is MovesState.RUNNING)),
-        ("moves_record_age_seconds", "since it recorded how far it is", age),
-    ):
-        yield GaugeMetricFamily(PREFIX + name, what, value=value)
+    yield _gauge("moves_running", "1 until that run has ended", is_running)
+    yield _gauge("moves_record_age_seconds", "since it recorded how far it is", age)
 
 
 def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
@@ -319,15 +282,6 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
     ready = prometheus.Gauge(PREFIX + "ready", "1 while events are answered", registry=registry)
     ready.set_function(lambda: health.ready().ok)
     prometheus.ProcessCollector(registry=registry)
-
-
-def by_place(
-    positions: Mapping[str, Sequence[PartitionPosition]],
-) -> dict[Place, int]:
-    """How far the input has been read, as a marker has it, by topic and partition."""
-    return {
-        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
-    }
 
 
 def largest_clusters(

@@ -5,34 +5,21 @@ Rules:
   of life. A query that waits for events shows one at each look; one at work shows them from inside
   the batch, however long that takes: as its shards decide one event after the other, and with each
   attempt to send it. Without one for `SILENCE_SECONDS_MAX` it is stuck.
-- Ready is a query that has begun: the topics were checked, the last marker was read, it runs. It is
-  not ready while an open transaction has held its input back for `HELD_SECONDS_MAX`.
+- Ready is a query that has begun: the topics were checked, the last marker was read, it runs.
 - An answer says why in one line, without anything foreign or secret in it.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 # Between two signs a first batch reads a million topics in half a minute, an event takes seconds,
 # the largest answers are sent within a minute, and a broker that stands still is waited for during
 # a transaction's two.
 SILENCE_SECONDS_MAX: Final = 300.0
-# Producers' transactions last less, or are given up: Kafka's clients have 60 s by default.
-HELD_SECONDS_MAX: Final = 60.0
-
-
-class StartStep(StrEnum):
-    """What must be done before events are answered, in this order."""
-
-    MARKER = "marker"  # the last one was read, and fits the checkpoint
-    TOPICS = "topics"  # are there, and what is to be read next is in them
-    QUERY = "query"  # has begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,74 +31,60 @@ class Verdict:
 
 
 class JobHealth:
-    """What is known of the job; any thread may report and ask."""
+    """What is known of the job; any thread may report and ask: each fact is one assignment."""
 
     def __init__(self, query: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._query = query
         self._clock = clock
-        self._lock = threading.Lock()
-        self._done: set[StartStep] = set()
+        self._has_begun = False
         self._sign = clock()  # of life
         self._batch: int | None = None
         self._ended: str | None = None
-        self._held: str | None = None
 
-    def done(self, step: StartStep) -> None:
-        """A step of the start is completed."""
-        with self._lock:
-            self._done.add(step)
-            self._sign = self._clock()
-
-    def sign(self, *, batch: int | None = None) -> None:
-        """The query waits for events, gets on with a batch, or has finished one."""
-        with self._lock:
-            self._sign = self._clock()
-            if batch is not None:
-                self._batch = batch
-
-    def ended(self, reason: str) -> None:
-        """The query runs no more; the first reason stays."""
-        with self._lock:
-            self._ended = self._ended or reason
-
-    def hold(self, reason: str | None) -> None:
-        """Why events are not answered although the query runs; None: they are."""
-        with self._lock:
-            self._held = reason
+    def begun(self) -> None:
+        """The query runs."""
+        self._sign = self._clock()
+        self._has_begun = True
 
     def resumed(self) -> None:
         """The query runs again."""
-        with self._lock:
-            self._ended = None
-            self._sign = self._clock()
+        self._sign = self._clock()
+        self._ended = None
+
+    def sign(self, *, batch: int | None = None) -> None:
+        """The query waits for events, gets on with a batch, or has finished one."""
+        self._sign = self._clock()
+        if batch is not None:
+            self._batch = batch
+
+    def ended(self, reason: str) -> None:
+        """The query runs no more; the first reason stays."""
+        self._ended = self._ended or reason
 
     def live(self) -> Verdict:
         """Whether to leave it running."""
-        with self._lock:
-            return self._verdict("live", missing=[])
+        return self._verdict("live", self._stopped())
 
     def ready(self) -> Verdict:
         """Whether events are answered."""
-        with self._lock:
-            missing = [step for step in StartStep if step not in self._done]
-            return self._verdict("ready", missing=missing, held=self._held)
+        starting = None if self._has_begun else "it is starting"
+        return self._verdict("ready", self._stopped() or starting)
 
-    def _verdict(self, what: str, *, missing: list[StartStep], held: str | None = None) -> Verdict:
-        reason, silence = self._ended, self._clock() - self._sign
-        if reason is None and StartStep.QUERY in self._done and silence > SILENCE_SECONDS_MAX:
-            reason = (
-                f"no sign of life from the query for {silence:.0f} s; expected one every "
-                f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it resumes where it stopped"
-            )
-        if reason is None and missing:
-            reason = f"it is starting; still to be done: {', '.join(missing)}"
-        reason = reason or held
+    def _stopped(self) -> str | None:
+        silence = self._clock() - self._sign
+        if self._ended or not self._has_begun or silence <= SILENCE_SECONDS_MAX:
+            return self._ended
+        return (
+            f"no sign of life from the query for {silence:.0f} s; expected one every "
+            f"{SILENCE_SECONDS_MAX:.0f} s: start the job again, it resumes where it stopped"
+        )
+
+    def _verdict(self, what: str, reason: str | None) -> Verdict:
         body = {
             what: reason is None,
             "reason": reason,
             "query": self._query,
-            "done": [step.value for step in StartStep if step in self._done],
             "last_batch": self._batch,
-            "last_sign_seconds": round(silence, 1),
+            "last_sign_seconds": round(self._clock() - self._sign, 1),
         }
         return Verdict(ok=reason is None, body=body)

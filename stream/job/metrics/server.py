@@ -47,13 +47,8 @@ def application(
         encode, kind = choose_encoder(request.headers.get("Accept", ""))
         return Response(encode(registry), content_type=kind)
 
-    @app.get("/live")
-    def live() -> tuple[dict[str, Any], int]:
-        return _answer(health.live())
-
-    @app.get("/ready")
-    def ready() -> tuple[dict[str, Any], int]:
-        return _answer(health.ready())
+    app.add_url_rule("/live", "live", lambda: _answer(health.live()))
+    app.add_url_rule("/ready", "ready", lambda: _answer(health.ready()))
 
     @app.errorhandler(404)
     def missing(_: Exception) -> Response:

@@ -1,7 +1,7 @@
 """Observes what the job does not report by itself: Spark's progress, signs of life, where the input
 ends.
 
-It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, four
+It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, three
 requests to the broker each `LAG_SECONDS`, and two a second where moves are recorded. What does not
 answer is left out and asked again; the query continues in either case.
 """
@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.job.metrics.counters import Metrics, Place, add_job
-from spu_assigner.stream.job.metrics.health import HELD_SECONDS_MAX, JobHealth, StartStep
+from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.moves_record import MovesFollower
+from spu_assigner.stream.kafka.retry import list_offsets, look_again
 from spu_assigner.stream.kafka.topic_ids import id_of
 from spu_assigner.stream.kafka.topics import INPUTS, topic_name
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.kafka.moves_record import MovesFollower
-    from spu_assigner.stream.kafka.open_transactions import HeldMessages
 
 # Spark keeps the last 100 progresses: ten seconds of its smallest batches.
 LOOK_SECONDS: Final = 1.0
@@ -54,9 +55,9 @@ class Watch:
         self._server: MetricsServer | None = None
         self._query: Any = None  # Spark's own: it gives JSON at once, not by fields
         self._query_lock = threading.Lock()
-        self.signs: Callable[[], int] = lambda: 0  # that the query has given
+        self._signs: Callable[[], int] = lambda: 0  # that the query has given
         self._signs_seen = 0
-        self._see_inputs: Callable[[Mapping[str, str]], None] = lambda ids: None
+        self._see_inputs: Callable[[Mapping[str, str | None]], None] = lambda ids: None
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
@@ -76,7 +77,7 @@ class Watch:
         query: StreamingQuery,
         *,
         signs: Callable[[], int],
-        see_inputs: Callable[[Mapping[str, str]], None],
+        see_inputs: Callable[[Mapping[str, str | None]], None],
     ) -> None:
         """Watch the query, which has begun, until `close`.
 
@@ -84,18 +85,14 @@ class Watch:
             signs: counts its signs of life.
             see_inputs: is given Kafka's ids of the input topics at each look.
         """
-        self.health.done(StartStep.QUERY)
-        self.signs = signs
-        self._see_inputs = see_inputs
+        self.health.begun()
+        self._signs, self._see_inputs = signs, see_inputs
         self._start("watch-kafka", self._watch_kafka)
-        if self._server is None:
-            return  # Nobody will ask for the rest.
-        from spu_assigner.stream.kafka.moves_record import MovesFollower
-
-        self._query = query._jsq
-        self._start("watch-spark", self._watch_spark)
-        self._moves = MovesFollower(self._settings.connection())
-        self._moves.start()
+        if self._server is not None:
+            self._query = query._jsq
+            self._start("watch-spark", self._watch_spark)
+            self._moves = MovesFollower(self._settings.connection())
+            self._moves.start()
 
     def _start(self, name: str, run: Callable[[], None]) -> None:
         thread = DaemonThread(run, name)
@@ -137,7 +134,7 @@ class Watch:
     def _look(self) -> None:
         query = self._query
         is_active = query.isActive()
-        signs = self.signs() + self.metrics.attempts
+        signs = self._signs() + self.metrics.attempts
         if is_active and signs != self._signs_seen:
             self._signs_seen = signs
             self.health.sign()
@@ -151,108 +148,38 @@ class Watch:
         latest = query.lastProgress()
         if latest is None or latest.batchId() <= self._seen:
             return
-        recent = query.recentProgress()
-        news = []
-        for place in range(len(recent) - 1, -1, -1):
-            if recent[place].batchId() <= self._seen:
-                break
-            news.append(json.loads(recent[place].json()))
-        for progress in reversed(news):
-            self._seen = max(self._seen, progress["batchId"])
-            self.metrics.progress(progress)
+        recent = takewhile(
+            lambda each: each.batchId() > self._seen, reversed(query.recentProgress())
+        )
+        for progress in reversed([*recent]):
+            self.metrics.progress(json.loads(progress.json()))
+        self._seen = max(self._seen, latest.batchId())
         self.health.sign(batch=self._seen)
 
     def _watch_kafka(self) -> None:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-        from spu_assigner.stream.kafka.open_transactions import held_messages
-        from spu_assigner.stream.kafka.retry import look_again
-
         topics = [topic_name(topic, prefix=self._settings.topic_prefix) for topic in INPUTS]
-        held = HeldInput()
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
-                ends: dict[Place, tuple[int, int]] | None = None
+                ends: dict[Place, tuple[int, int]] = {}
                 try:
-                    described = _described(admin, topics)
-                    self._see_inputs(_ids(described))
-                    ends = _input_ends(admin, described)
-                    last = {place: end for place, (_, end) in ends.items()}
-                    held.look(held_messages(admin, last, seconds=REQUEST_SECONDS_MAX))
+                    asked = admin.describe_topics(
+                        TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX
+                    )
+                    described = {topic: future.result() for topic, future in asked.items()}
+                    ids = {topic: id_of(each) for topic, each in described.items()}
+                    self._see_inputs(ids)
+                    places = [
+                        (topic, partition.id)
+                        for topic, each in described.items()
+                        for partition in each.partitions
+                    ]
+                    first, last = (
+                        list_offsets(admin, places, spec, seconds=REQUEST_SECONDS_MAX)
+                        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+                    )
+                    ends = {place: (first[place], last[place]) for place in places}
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)
-                self.metrics.ends(ends, held.seconds())
-                self.health.hold(held.reason())
+                self.metrics.ends(ends)
                 if self._over.wait(LAG_SECONDS):
                     return
-
-
-class HeldInput:
-    """For how long open transactions have held back the same messages of the input."""
-
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._held: dict[Place, tuple[HeldMessages, float]] = {}  # and since when
-
-    def look(self, found: Iterable[HeldMessages]) -> None:
-        """What is held back now."""
-        before, self._held = self._held, {}
-        for each in found:
-            last = before.get((each.topic, each.partition))
-            is_same = last is not None and last[0].stable == each.stable
-            since = last[1] if last is not None and is_same else self._clock()
-            self._held[each.topic, each.partition] = each, since
-
-    def seconds(self) -> dict[Place, float]:
-        """By partition, for how long."""
-        return {place: self._clock() - since for place, (_, since) in self._held.items()}
-
-    def reason(self) -> str | None:
-        """Why events are not answered, once a transaction is open for longer than is usual."""
-        from spu_assigner.stream.kafka.open_transactions import ENDING
-
-        long = [
-            f"{each} for {self._clock() - since:.0f} s"
-            for each, since in self._held.values()
-            if self._clock() - since >= HELD_SECONDS_MAX
-        ]
-        if not long:
-            return None
-        return (
-            f"{'; '.join(long)}: what is behind it is not answered, nor are topic events while SPU "
-            f"events are held back; {ENDING}"
-        )
-
-
-def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
-    from confluent_kafka import TopicCollection
-
-    asked = admin.describe_topics(TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX)
-    return {topic: future.result() for topic, future in asked.items()}
-
-
-def _ids(described: Mapping[str, Any]) -> dict[str, str]:
-    found = {topic: id_of(each) for topic, each in described.items()}
-    return {topic: each for topic, each in found.items() if each is not None}
-
-
-def _input_ends(admin: AdminClient, described: Mapping[str, Any]) -> dict[Place, tuple[int, int]]:
-    """The first offset and the end of each partition."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    places = [
-        TopicPartition(topic, partition.id)
-        for topic, each in described.items()
-        for partition in each.partitions
-    ]
-    first, end = (
-        {
-            (place.topic, place.partition): future.result().offset
-            for place, future in admin.list_offsets(
-                dict.fromkeys(places, spec), request_timeout=REQUEST_SECONDS_MAX
-            ).items()
-        }
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-    )
-    return {place: (first[place], end[place]) for place in end}

@@ -215,11 +215,6 @@ def outcome(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.rmtree(temporary)
 
 
-def holding(texts: Mapping[str, bytes]) -> list[str]:
-    """The names of those that hold a secret."""
-    return [name for name, text in texts.items() if any(canary.is_in(text) for canary in CANARIES)]
-
-
 def test_no_secret_is_in_logs_event_log_checkpoint_or_temporary_files(outcome: Outcome) -> None:
     """The job ended by an error of Spark's, at log level DEBUG: more it never says."""
     names = {path.relative_to(outcome.folder).parts[0] for path in every_file(outcome.folder)}
@@ -238,29 +233,22 @@ def test_no_secret_is_in_logs_event_log_checkpoint_or_temporary_files(outcome: O
 
 
 def test_no_secret_is_on_a_page_of_the_ui_or_its_rest_interface(outcome: Outcome) -> None:
-    """It is on the loopback, where every user of the machine can look."""
+    """Nor on a command line, where every user of the machine can look, nor in an error."""
     assert len(outcome.pages) >= 15
     environment = [text for url, text in outcome.pages.items() if url.endswith("/environment/")]
     assert [b"spark.eventLog.enabled" in text for text in environment] == [True]
     assert any(b"StreamingQuery" in text for text in outcome.pages.values())
-    assert holding(outcome.pages) == []
-
-
-def test_no_secret_is_on_a_command_line(outcome: Outcome) -> None:
-    """Every user of the machine can read those, of the JVM and the shard servers."""
     lines = {f"{number} {line}": line.encode() for number, line in outcome.command_lines.items()}
     for program in ("SparkSubmit", "stream.job.shard.server", "stream.cli"):
         assert any(program in line for line in lines)
-    assert holding(lines) == []
-
-
-def test_no_secret_is_in_an_error(outcome: Outcome) -> None:
-    """Of a wrong password the message says whose it is, and what to look at; so does the end."""
     refusals = {str(number): text.encode() for number, text in enumerate(outcome.refusals)}
     assert all(b"SPU_ASSIGNER_SASL_PASSWORD" in text for text in refusals.values())
     said = outcome.said.read_bytes()
     assert b"spu-assigner: " in said
-    assert holding({**refusals, "the job": said}) == []
+    shown = {**outcome.pages, **lines, **refusals, "the job": said}
+    assert [
+        name for name, text in shown.items() if any(canary.is_in(text) for canary in CANARIES)
+    ] == []
 
 
 def test_no_pickle_is_in_the_checkpoint_or_in_kafka(outcome: Outcome, secured: Secured) -> None:

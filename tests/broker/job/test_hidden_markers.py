@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from threading import Timer
@@ -14,56 +13,20 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.marker import PrefixTakenError, read_marker
-from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
-from spu_assigner.stream.job.start_checks import CHECKPOINT, MARKER, StartLook, require
+from spu_assigner.stream.job.sink import SentBatch
+from spu_assigner.stream.job.start_checks import StartLook, check_marker
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
-from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.batch_buffers import batch_buffer
+from support.job.batch_buffers import MakeSink, batch_buffer, sent_values
 from support.kafka.open_transaction import open_transaction
-from support.kafka.reading import committed, outputs, settled
-from support.kafka.shared_broker import SharedBroker
 
-MakeSink = Callable[..., TransactionalSink]
 PATIENCE_SECONDS = 20.0
 OPEN_SECONDS = 1.0
 
 
 @pytest.fixture
-def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
-    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
-    return Settings.load(
-        flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ={},
-    )
-
-
-@pytest.fixture
 def commits(settings: Settings) -> str:
     return f"{settings.topic_prefix}assigner-commits"
-
-
-@pytest.fixture
-def make_sink(settings: Settings) -> Iterator[MakeSink]:
-    """A sink as a new process of a query has it, bound to the query's checkpoint."""
-    made: list[TransactionalSink] = []
-
-    def make(query: str = "spu-assigner") -> TransactionalSink:
-        sink = TransactionalSink(replace(settings, query_name=query), shards=2)
-        made.append(sink)
-        sink.open(query)
-        sink.bind(query)
-        return sink
-
-    yield make
-    for sink in made:
-        sink.close()
-
-
-def sent(settings: Settings) -> list[bytes | None]:
-    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
-    topic = f"{settings.topic_prefix}replica-map"
-    return [message.value() for message in committed(settings.bootstrap_servers, topic)]
 
 
 @pytest.mark.smoke
@@ -80,7 +43,7 @@ def test_a_marker_behind_an_open_transaction_is_waited_for(
         successor = make_sink()
     successor._send_once(batch_buffer(b"b", first=1), 1)
     assert successor.last == SentBatch(batch=1, count=1, repeated=True)
-    assert sent(settings) == [b"a", b"b"]
+    assert sent_values(settings) == [b"a", b"b"]
 
 
 def test_a_marker_that_stays_hidden_is_a_named_error(
@@ -97,13 +60,6 @@ def test_a_marker_that_stays_hidden_is_a_named_error(
         make_sink()
 
 
-def look_early(settings: Settings) -> None:
-    """As a start does before Spark's."""
-    look = StartLook(settings=settings)
-    for check in (CHECKPOINT, MARKER):
-        require(check, look)
-
-
 def test_a_look_before_the_start_neither_waits_for_a_transaction_nor_trusts_what_is_before_it(
     settings: Settings, make_sink: MakeSink, commits: str
 ) -> None:
@@ -113,36 +69,35 @@ def test_a_look_before_the_start_neither_waits_for_a_transaction_nor_trusts_what
     with open_transaction(settings.bootstrap_servers, commits):
         with pytest.raises(OpenTransactionError):
             read_marker(settings, topic=commits, seconds_max=PATIENCE_SECONDS, held_seconds=0.0)
-        look_early(settings)
+        check_marker(StartLook(settings=settings))
 
 
 def test_a_second_query_of_a_prefix_is_refused(settings: Settings, make_sink: MakeSink) -> None:
     """It would answer every event again, to the same topics."""
     make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(PrefixTakenError, match=r"is of query 'spu-assigner', and this is query 'b"):
-        make_sink("b")
-    other = replace(settings, query_name="b", checkpoint=f"{settings.checkpoint}-b")
-    with pytest.raises(PrefixTakenError):  # Before it shuts anybody out, and starts Spark.
-        look_early(other)
+        make_sink("b", query="b")
+    with pytest.raises(PrefixTakenError):  # Before it shuts anybody out.
+        check_marker(StartLook(settings=replace(settings, query_name="b")))
 
 
 def test_a_second_query_that_started_before_any_batch_sends_none(
     settings: Settings, make_sink: MakeSink
 ) -> None:
     """Neither had a marker at its start."""
-    first, second = make_sink("a"), make_sink("b")
+    first, second = make_sink("a", query="a"), make_sink("b", query="b")
     first._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(PrefixTakenError, match="is of query 'a'"):
         second._send_once(batch_buffer(b"b"), 0)
     first._send_once(batch_buffer(b"c", first=1), 1)
-    assert sent(settings) == [b"a", b"c"]
+    assert sent_values(settings) == [b"a", b"c"]
 
 
 def test_of_two_queries_whose_first_batches_meet_one_goes_on(
     make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both looked before either had sent: the one whose marker is the last stays."""
-    first, second = make_sink("a"), make_sink("b")
+    first, second = make_sink("a", query="a"), make_sink("b", query="b")
     transact = first._transact
 
     def meet(buffer: BatchBuffer, marker: CommitMarker) -> None:
@@ -153,21 +108,21 @@ def test_of_two_queries_whose_first_batches_meet_one_goes_on(
     with pytest.raises(PrefixTakenError, match="is of query 'b'"):
         first._send_once(batch_buffer(b"a"), 0)
     second.close()
-    assert make_sink("b")._marker is not None
+    assert make_sink("b", query="b")._marker is not None
 
 
 def test_what_is_no_marker_is_no_other_query(
     settings: Settings, make_sink: MakeSink, commits: str
 ) -> None:
     """A marker that was deleted by a tombstone frees the prefix."""
-    sink = make_sink("a")
+    sink = make_sink("a", query="a")
     sink._send_once(batch_buffer(b"a"), 0)
     producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
     producer.produce(commits, b"garbage", b"c")
     producer.produce(commits, encode_record(sink._marker), b"d")  # type: ignore[arg-type]  # there is one
     producer.produce(commits, None, b"d")
     producer.flush()
-    assert make_sink("a")._marker is not None
+    assert make_sink("a", query="a")._marker is not None
     producer.produce(commits, None, b"a")
     producer.flush()
-    assert make_sink("b")._marker is None
+    assert make_sink("b", query="b")._marker is None

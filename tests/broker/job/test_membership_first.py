@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.request import urlopen
 
 import pytest
 from spu_assigner.core.base.records import TopicStatus
@@ -101,16 +100,3 @@ def test_a_create_waits_for_a_join_behind_an_open_transaction(
         assert len(kafka.read("topic-status")) == 1
         getattr(transaction, end)()
     assert statuses(kafka, 2, job) == ["assigned", "assigned"]
-
-
-def test_the_spark_ui_shows_the_query_by_its_name(
-    settings: Settings, run: Callable[..., Job]
-) -> None:
-    """Its Structured Streaming page is where users watch the job."""
-    job = run(replace(settings, ui_port=4040, query_name="placement-of-c1"))
-    kafka, events = Kafka(settings), Events()
-    kafka.send([events.join(0), events.create("t", 1, 1)])
-    kafka.wait("topic-status", 1, job)
-    assert job.ui_url is not None
-    with urlopen(f"{job.ui_url}/StreamingQuery/", timeout=30) as page:
-        assert "placement-of-c1" in page.read().decode()

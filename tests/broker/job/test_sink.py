@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -20,70 +19,30 @@ from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,
     FencedError,
     ForeignCheckpointError,
-    MarkerGapError,
     SinkError,
 )
-from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
+from spu_assigner.stream.job.sink import SentBatch
 from spu_assigner.stream.kafka import retry
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.retry import raise_fatal_cause
-from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.batch_buffers import batch_buffer
+from support.job.batch_buffers import MakeSink, batch_buffer, sent_values
 from support.kafka.one_topic import OneTopic
 from support.kafka.reading import committed, outputs, settled
-from support.kafka.shared_broker import SharedBroker
 from support.kafka.throttle import throttle
-
-MakeSink = Callable[..., TransactionalSink]
-
-
-@pytest.fixture
-def settings(kafka: SharedBroker, topic_prefix: str) -> Settings:
-    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
-    return Settings.load(
-        flags={"bootstrap_servers": kafka.bootstrap_servers, "topic_prefix": topic_prefix},
-        environ={},
-    )
-
-
-@pytest.fixture
-def make_sink(settings: Settings) -> Iterator[MakeSink]:
-    """A sink as a new process would have it, bound to a checkpoint."""
-    made: list[TransactionalSink] = []
-
-    def make(checkpoint_id: str = "one", *, opened: bool = True) -> TransactionalSink:
-        sink = TransactionalSink(settings, shards=2)
-        made.append(sink)
-        if opened:
-            sink.open(checkpoint_id)
-        sink.bind(checkpoint_id)
-        return sink
-
-    yield make
-    for sink in made:
-        sink.close()
 
 
 def read_output(settings: Settings, topic: str) -> list[Message]:
     """All messages of an output, once what was committed is seen."""
-    settle(settings)
+    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
     return committed(settings.bootstrap_servers, settings.topic_prefix + topic)
 
 
-def settle(settings: Settings) -> None:
-    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
-
-
 def last_marker(settings: Settings) -> CommitMarker:
-    settle(settings)
+    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
     found = read_marker(settings, topic=settings.topic_prefix + "assigner-commits", seconds_max=10)
     assert found is not None
     return found.marker
-
-
-def sent_values(settings: Settings) -> list[bytes | None]:
-    return [message.value() for message in read_output(settings, "replica-map")]
 
 
 @pytest.mark.smoke
@@ -204,26 +163,11 @@ def test_a_batch_repeated_after_a_crash_is_not_sent_again(
 def test_bundles_are_sent_by_shard_and_sequence(settings: Settings, make_sink: MakeSink) -> None:
     """State partitions finish in any order; the digest and the order of messages do not depend."""
     both = batch_buffer(b"second", shard=2)
-    for place, data in batch_buffer(b"first", shard=1)._places.items():
+    for place, data in batch_buffer(b"first", shard=1)._bundles.items():
         assert isinstance(data, bytes)
         both.add(*place, data)
     make_sink()._send_once(both, 0)
     assert sent_values(settings) == [b"first", b"second"]
-
-
-def test_a_batch_larger_than_memory_goes_by_way_of_a_file(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """Its digest is that of the same batch in memory."""
-    spilled = BatchBuffer(memory_size_max=100)
-    for place, data in batch_buffer(b"a" * 300, b"b")._places.items():
-        assert isinstance(data, bytes)
-        spilled.add(*place, data)
-    assert spilled.is_spilled
-    make_sink()._send_once(spilled, 0)
-    sink = make_sink()
-    sink._send_once(batch_buffer(b"a" * 300, b"b"), 0)
-    assert sink.last == SentBatch(batch=0, count=2, repeated=True)
 
 
 @pytest.mark.smoke
@@ -242,31 +186,6 @@ def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSi
     make_sink()._send_once(batch_buffer(b"a"), 0)
     with pytest.raises(ForeignCheckpointError, match="is of checkpoint one, and this is two"):
         make_sink("two")
-
-
-def test_another_checkpoint_is_refused_with_its_first_batch(make_sink: MakeSink) -> None:
-    """A checkpoint that is still to be made has no id at the start."""
-    make_sink()._send_once(batch_buffer(b"a"), 0)
-    with pytest.raises(ForeignCheckpointError):
-        make_sink("two", opened=False)._send_once(batch_buffer(b"a"), 0)
-
-
-@pytest.mark.parametrize("batch", [0, 3])
-def test_a_batch_that_does_not_follow_the_marker_is_refused(
-    make_sink: MakeSink, batch: int
-) -> None:
-    """An old copy of the checkpoint would repeat answers, a lost batch would leave some out."""
-    sink = make_sink()
-    sink._send_once(batch_buffer(b"a"), 0)
-    sink._send_once(batch_buffer(b"b"), 1)
-    with pytest.raises(MarkerGapError, match=f"at batch {batch}, the last marker .* at 1"):
-        make_sink()._send_once(batch_buffer(b"c"), batch)
-
-
-def test_without_a_marker_only_the_first_batch_is_sent(make_sink: MakeSink) -> None:
-    """Another Kafka cluster, or the markers were deleted."""
-    with pytest.raises(MarkerGapError, match="has no marker"):
-        make_sink()._send_once(batch_buffer(b"a"), 5)
 
 
 @pytest.mark.smoke

@@ -13,224 +13,115 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from spu_assigner.core.base.events import Event
 from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.faults import CheckpointSharedError
-from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.job.marker_check import FencedError
+from spu_assigner.stream.job.lifecycle import Job, start
+from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
-from support.job.batch_buffers import batch_buffer
-from support.job.programs import running
+from support.job.batch_buffers import MakeSink, batch_buffer
 from support.job.shards import SHARDS
+from support.job.trial import Trial
+from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import Kafka
 
 PATIENCE_SECONDS = 180.0
+SEED = 11
+PROGRAM = (sys.executable, "-m", "spu_assigner.stream.cli", "run")
 IDLE = "Events are answered"  # printed when the query has begun
 TAKEN = "another process has taken over query 'spu-assigner'"
 SPARKS_WORDS = ("CONCURRENT_STREAM", "Multiple streaming", "concurrently using")
 LIBRDKAFKAS_WORDS = ("FATAL", "%0|", "%1|", "%3|", "rdkafka")
 
 
-class Jobs:
-    """Programs of one query on one checkpoint, and what they have said."""
-
-    def __init__(self, settings: Settings, folder: Path, stack: ExitStack) -> None:
-        self.settings = settings
-        self.kafka = Kafka(settings)
-        self._folder = folder
-        self._stack = stack
-        self._logs: dict[int, Path] = {}
-        self.answers = 0  # expected on topic-status
-
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
-        """One more, which has begun and has nothing to do."""
-        job = self.begin(*options)
-        self.wait(lambda: IDLE in self.said(job), job, "to begin")
-        return job
-
-    def begin(self, *options: str) -> subprocess.Popen[bytes]:
-        home = self._folder / f"job-{len(self._logs)}"
-        home.mkdir()
-        command = [
-            *(sys.executable, "-m", "spu_assigner.stream.cli", "run"),
-            *("-b", self.settings.bootstrap_servers),
-            *("--topic-prefix", self.settings.topic_prefix),
-            *("--checkpoint", self.settings.checkpoint),
-            *("--shards", str(SHARDS), "--ui-port", "0", "--metrics-port", "off"),
-            *options,
-        ]
-        log = home / "output"
-        with_master = {"SPU_ASSIGNER_MASTER": "local[2]"}
-        job = self._stack.enter_context(running(command, log, with_master, cwd=home))
-        self._logs[job.pid] = log
-        return job
-
-    def said(self, job: subprocess.Popen[bytes]) -> str:
-        """Both outputs."""
-        return self._logs[job.pid].read_text(encoding="utf-8", errors="replace")
-
-    def logged(self, job: subprocess.Popen[bytes]) -> str:
-        """What Spark has logged."""
-        log = Path(self.settings.checkpoint).with_name("spark.log")
-        return log.read_text(encoding="utf-8", errors="replace")
-
-    def wait(self, is_so: Callable[[], bool], job: subprocess.Popen[bytes], what: str) -> None:
-        """Until it is so; `job` must not end before."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not is_so():
-            assert job.poll() is None, f"{what}: ended with {job.returncode}: {self.said(job)}"
-            assert time.monotonic() < deadline, f"{what}: not in {PATIENCE_SECONDS} s"
-            time.sleep(0.02)
-
-    def send(self, *events: Event) -> None:
-        self.kafka.send(events)
-        self.answers += sum(type(event).__name__ == "TopicCreate" for event in events)
-
-    def wait_answered(self, job: subprocess.Popen[bytes]) -> None:
-        """Until all creates that were sent are answered."""
-        self.wait(
-            lambda: len(self.kafka.read("topic-status")) >= self.answers, job, "to answer all"
-        )
-
-    def wait_shut_out(self, job: subprocess.Popen[bytes]) -> None:
-        """Until a job has ended by itself, by the name that is documented."""
-        assert job.wait(PATIENCE_SECONDS) == 1, self.said(job)
-        lines = [line for line in self.said(job).splitlines() if line.startswith("spu-assigner: ")]
-        assert len(lines) == 1, self.said(job)
-        assert TAKEN in lines[0]
-
-    def check(self) -> None:
-        """Each create was answered once, the outputs are as they should be, nobody spoke Java."""
-        status, report = audit(
-            self.settings.bootstrap_servers, self.settings.topic_prefix, "--strict"
-        )
-        assert status == 0, report
-        assert len(self.kafka.read("topic-status")) == self.answers
-        batches = [marker.batch for marker in self.kafka.markers()]
-        assert batches == list(range(len(batches)))
-        for log in self._logs.values():
-            said = log.read_text(encoding="utf-8", errors="replace")
-            assert not any(words in said for words in (*SPARKS_WORDS, *LIBRDKAFKAS_WORDS)), said
-
-
 @pytest.fixture
-def jobs(settings: Settings, tmp_path: Path) -> Iterator[Jobs]:
-    with ExitStack() as stack:
-        yield Jobs(settings, tmp_path, stack)
+def trial(kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path) -> Iterator[Trial]:
+    trial = Trial(kafka, topic_prefix, tmp_path, SEED)
+    yield trial
+    trial.close()
+
+
+def started(trial: Trial) -> subprocess.Popen[bytes]:
+    """One more job, which has begun and has nothing to do."""
+    job = trial.start(command=PROGRAM)
+    trial.wait(lambda: IDLE in trial.log_end(job), "to begin")
+    trial.wait(trial.is_applied, "to apply all that was sent")
+    return job
+
+
+def check_shut_out(trial: Trial, older: subprocess.Popen[bytes]) -> None:
+    """The older job has ended by itself, by the name that is documented; the newer one goes on."""
+    assert older.wait(PATIENCE_SECONDS) == 1, trial.log_end(older)
+    said = trial.log_end(older)
+    (line,) = (line for line in said.splitlines() if line.startswith("spu-assigner: "))
+    assert TAKEN in line
+    trial.check()
+    said += trial.log_end()
+    assert not any(words in said for words in (*SPARKS_WORDS, *LIBRDKAFKAS_WORDS)), said
 
 
 @pytest.mark.long("two whole jobs run on one checkpoint")
 def test_of_two_idle_jobs_the_older_ends_without_an_event_and_the_newer_answers(
-    jobs: Jobs,
+    trial: Trial,
 ) -> None:
     """It would have planned the batch of the next event first, in its successor's way."""
-    older, events = jobs.start(), Events()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    newer = jobs.start()
-    jobs.wait_shut_out(older)
-    jobs.send(events.create("b", 2))
-    jobs.wait_answered(newer)
-    jobs.check()
-    for job in (older, newer):  # Nor did the two ever meet.
-        assert not any(words in jobs.logged(job) for words in SPARKS_WORDS)
-
-
-def test_a_job_that_kafka_shuts_out_says_one_line_and_librdkafka_none(jobs: Jobs) -> None:
-    """Its successor left no note in the checkpoint: it runs on a copy."""
-    settings, events = jobs.settings, Events()
-    older = jobs.start()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    (line,) = Path(settings.checkpoint, "metadata").read_text().splitlines()
-    other = TransactionalSink(settings, shards=SHARDS)
-    other.open(json.loads(line)["id"])
-    jobs.kafka.send([events.create("b", 2)])
-    jobs.wait_shut_out(older)
-    other.close()
-    assert not any(words in jobs.said(older) for words in LIBRDKAFKAS_WORDS)
+    older = started(trial)
+    started(trial)
+    check_shut_out(trial, older)
+    log = Path(trial.checkpoint).with_name("spark.log").read_text(errors="replace")
+    assert not any(words in log for words in SPARKS_WORDS)  # Nor did the two ever meet.
 
 
 @pytest.mark.long("two whole jobs run on one checkpoint")
 @pytest.mark.parametrize(
-    "in_flight",
-    [pytest.param(False, id="idle"), pytest.param(True, id="in flight")],
+    ("send_signal", "in_flight"),
+    [
+        pytest.param(os.killpg, 0, id="idle"),
+        pytest.param(os.killpg, 30, id="in flight"),
+        pytest.param(os.kill, 0, id="driver alone"),  # Spark plans in the JVM, which goes on.
+    ],
 )
-def test_an_older_job_that_stood_still_ends_when_it_wakes(jobs: Jobs, in_flight: bool) -> None:
-    """All its processes were stopped before the newer one started, and wake when that answers."""
-    older, events = jobs.start(), Events()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    os.killpg(older.pid, signal.SIGSTOP)
-    try:
-        newer = jobs.start()
-        jobs.send(events.create("b", 2))
-        jobs.wait_answered(newer)
-        for number in range(30 if in_flight else 0):
-            jobs.send(events.create(f"x{number}", 2))
-            if number == 10:
-                os.killpg(older.pid, signal.SIGCONT)
-    finally:
-        os.killpg(older.pid, signal.SIGCONT)
-    if in_flight:
-        jobs.wait_answered(newer)
-    jobs.wait_shut_out(older)
-    jobs.send(events.create("c", 2))
-    jobs.wait_answered(newer)
-    assert newer.poll() is None
-    jobs.check()
-
-
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(jobs: Jobs) -> None:
-    """Both have the same batch to plan, and neither has seen its event before."""
-    older, events = jobs.start(), Events()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    os.killpg(older.pid, signal.SIGSTOP)
-    try:
-        newer = jobs.start()
-        os.killpg(newer.pid, signal.SIGSTOP)
-        jobs.send(events.create("b", 2), events.create("c", 2))
-    finally:
-        os.killpg(older.pid, signal.SIGCONT)
-        os.killpg(newer.pid, signal.SIGCONT)
-    jobs.wait_shut_out(older)
-    jobs.wait_answered(newer)
-    jobs.send(events.create("d", 2))
-    jobs.wait_answered(newer)
-    jobs.check()
-
-
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_an_older_job_whose_driver_stood_still_while_its_jvm_planned_ends_when_it_wakes(
-    jobs: Jobs,
+def test_an_older_job_that_stood_still_ends_when_it_wakes(
+    trial: Trial, send_signal: Callable[[int, int], None], in_flight: int
 ) -> None:
-    """Spark plans in the JVM, which goes on alone: as soon as an event comes, in either job."""
-    older, events = jobs.start(), Events()
-    jobs.send(*events.joins(0, 1, 2), events.create("a", 2))
-    jobs.wait_answered(older)
-    os.kill(older.pid, signal.SIGSTOP)
+    """Its processes were stopped before the newer one started, and wake when that answers."""
+    older = started(trial)
+    send_signal(older.pid, signal.SIGSTOP)
     try:
-        newer = jobs.start()
-        for name in ("b", "c", "d"):
-            jobs.send(events.create(name, 2))
-            jobs.wait_answered(newer)
+        started(trial)
+        for _ in range(2):
+            trial.send(5)
+            trial.wait(trial.is_applied, "to answer")
+        for number in range(in_flight):
+            trial.send(1)
+            if number == 10:
+                send_signal(older.pid, signal.SIGCONT)
     finally:
-        os.kill(older.pid, signal.SIGCONT)
-    jobs.wait_shut_out(older)
-    jobs.send(events.create("e", 2))
-    jobs.wait_answered(newer)
-    jobs.check()
+        send_signal(older.pid, signal.SIGCONT)
+    check_shut_out(trial, older)
+
+
+@pytest.mark.long("two whole jobs run on one checkpoint")
+def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(
+    trial: Trial,
+) -> None:
+    """Both have the same batch to plan, and neither has seen its event before."""
+    older = started(trial)
+    os.killpg(older.pid, signal.SIGSTOP)
+    newer = started(trial)
+    os.killpg(newer.pid, signal.SIGSTOP)
+    trial.send(5)
+    for job in (older, newer):
+        os.killpg(job.pid, signal.SIGCONT)
+    check_shut_out(trial, older)
 
 
 def plant_next_batch(settings: Settings, *, events: int) -> int:
@@ -292,39 +183,25 @@ def test_a_batch_that_another_process_planned_is_taken_as_planned(
     assert status == 0, report
 
 
-def test_the_job_that_was_shut_out_reports_that_and_not_what_spark_found(
-    settings: Settings, run: Callable[..., Job]
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_job_that_was_shut_out_runs_no_task_and_says_why(
+    settings: Settings, run: Callable[..., Job], is_planned: bool
 ) -> None:
-    """The batch that it finds was planned by its successor."""
+    """Its tasks would write state that its successor writes too, which may have planned before."""
     kafka, events = Kafka(settings), Events()
     job = run()
     kafka.send([*events.joins(0, 1), events.create("a")])
     kafka.wait("topic-status", 1, job)
     wait_noted(settings, job)
-    job._owner_watch.close()  # as if it slept
-    successor(settings).take(lambda: None)
-    plant_next_batch(settings, events=1)
+    job._over.set()  # as if it slept
+    Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name).take(lambda: None)
+    batch = newest(settings, "offsets")
+    if is_planned:
+        plant_next_batch(settings, events=1)
     kafka.send([events.create("b")])
     with pytest.raises(FencedError, match=TAKEN):
         job.await_termination(PATIENCE_SECONDS)
     assert job.restarts == 0
-
-
-def test_a_job_that_was_shut_out_runs_no_task_of_the_batch_it_planned(
-    settings: Settings, run: Callable[..., Job]
-) -> None:
-    """Its tasks would write the state of a batch that its successor writes too."""
-    kafka, events = Kafka(settings), Events()
-    job = run()
-    kafka.send([*events.joins(0, 1), events.create("a")])
-    kafka.wait("topic-status", 1, job)
-    wait_noted(settings, job)
-    job._owner_watch.close()  # as if it slept
-    successor(settings).take(lambda: None)
-    batch = newest(settings, "offsets")
-    kafka.send([events.create("b")])
-    with pytest.raises(FencedError, match=TAKEN):
-        job.await_termination(PATIENCE_SECONDS)
     assert newest(settings, "offsets") == batch + 1
     files = [path.name for path in Path(settings.checkpoint, "state").rglob("*") if path.is_file()]
     assert any(name.startswith(f"{batch + 1}.") for name in files), files  # of the batch before
@@ -348,25 +225,17 @@ def test_a_process_that_never_stops_planning_is_reported_by_name(
     assert not any(words in str(caught.value) for words in SPARKS_WORDS)
 
 
-def successor(settings: Settings) -> Ownership:
-    return Ownership(LocalFiles(), settings.checkpoint, query=settings.query_name)
-
-
 @pytest.mark.smoke
-def test_a_foreign_checkpoint_is_refused_and_shuts_nobody_out(jobs: Jobs) -> None:
-    """The marker is looked at before the transactional id is taken."""
-    settings = jobs.settings
-    owner = TransactionalSink(settings, shards=SHARDS)
-    owner.open("one")
-    owner.bind("one")
+def test_a_foreign_checkpoint_is_refused_and_shuts_nobody_out(
+    settings: Settings, make_sink: MakeSink
+) -> None:
+    """A new one would answer all events again; the marker is looked at before the id is taken."""
+    owner = make_sink("one")
     owner._send_once(batch_buffer(b"a"), 0)
-    job = jobs.begin()
-    assert job.wait(PATIENCE_SECONDS) == 1
-    (line,) = [line for line in jobs.said(job).splitlines() if line.startswith("spu-assigner: ")]
-    assert "is of checkpoint one, and this is a new one" in line
+    with pytest.raises(ForeignCheckpointError, match="is of checkpoint one, and this is a new one"):
+        start(settings)
     assert not Path(settings.checkpoint, FOLDER).exists()
     owner._send_once(batch_buffer(b"b", first=1), 1)
-    owner.close()
 
 
 @pytest.mark.long("an idle job asks Kafka each five seconds whose the id is")

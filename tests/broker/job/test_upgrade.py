@@ -14,9 +14,7 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
-from spu_assigner.stream.audit.rebuild import survey
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.checkpoint.files import CheckpointFormatError
 from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
@@ -26,13 +24,11 @@ from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.released import (
-    INPUTS,
     PREFIX,
     Left,
     archives,
     fill,
     note_ids,
-    step_notes,
     unpack,
 )
 from support.job.streams import Streams
@@ -163,67 +159,8 @@ def test_a_checkpoint_of_a_release_is_resumed(
     markers = streams.markers()
     assert [marker.batch for marker in markers] == list(range(len(markers)))
     assert markers[-1].release == RELEASE
-    ends = {name: {} for name in INPUTS}
-    for topic in INPUTS:
-        for read in streams.read(topic):
-            ends[topic][read.partition] = read.offset + 1
-    assert {
-        topic: {
-            part.partition: part.next
-            for part in markers[-1].positions[PREFIX + topic]
-            if part.next  # out of Spark's notes, which name empty partitions too
-        }
-        for topic in INPUTS
-    } == ends
 
 
 def is_new(topic: str, partition: int, offset: int, messages: list[Left]) -> bool:
     """Whether a message of the outputs was not there before."""
     return offset >= sum((left.topic, left.partition) == (topic, partition) for left in messages)
-
-
-@pytest.mark.usefixtures("left")
-def test_a_checkpoint_with_the_step_of_before_1_0_is_refused_by_name(settings: Settings) -> None:
-    """Its state is not that of this step; nothing is renamed, and nothing is sent."""
-    streams = Streams(settings.bootstrap_servers, PREFIX)
-    before = len(streams.markers())
-    for note in step_notes(Path(settings.checkpoint)):
-        text = note.read_text(encoding="utf-8")
-        assert "transformWithStateExec" in text
-        earlier = text.replace("transformWithStateExec", "transformWithStateInPandasExec")
-        note.write_text(earlier, encoding="utf-8")
-    said = "another stateful step, .*InPandasExec.* expected .*StateExec.*Start the release that"
-    with start(settings) as job:
-        streams.send(more())
-        with pytest.raises(CheckpointFormatError, match=said):
-            job.await_termination(PATIENCE_SECONDS)
-    assert len(streams.markers()) == before
-
-
-@pytest.mark.smoke
-@pytest.mark.usefixtures("java")
-def test_what_a_release_left_can_be_recovered(
-    settings: Settings, left: list[Left], tmp_path: Path
-) -> None:
-    """Its maps, its state and its last marker are all that is needed."""
-    report = survey(
-        Settings.load(
-            flags={
-                "bootstrap_servers": settings.bootstrap_servers,
-                "topic_prefix": PREFIX,
-                "checkpoint": str(tmp_path / "new"),
-            },
-            environ={},
-        )
-    )
-    assert report.positions == markers_of(left)[-1].positions
-    read = {
-        (topic.removeprefix(PREFIX), part.partition): part.next
-        for topic, parts in report.positions.items()
-        for part in parts
-        if part.next  # out of Spark's notes, which name empty partitions too
-    }
-    assert read == {
-        (each.topic, each.partition): each.offset + 1 for each in left if each.topic in INPUTS
-    }
-    assert report.clusters == len(state_of(left))

@@ -76,9 +76,9 @@ def test_input_topics_are_compared_while_any_one_broker_is_away(
     assert sorted(identity.ids) == sorted(topics)
     try:
         for gone in kafka_cluster.seen():
-            identity.ask()()
+            identity.check()
             with kafka_cluster.stopped(gone):
-                identity.ask()()
+                identity.check()
     finally:
         identity.close()
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 
 from spu_assigner.core import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_event
+from spu_assigner.schemas.messages.codec import encode_event
 from support.events.builders import Events
-from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read
+from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing
 
 CLUSTERS = 10
 REPEATABLE = 5_000  # messages that may be sent a second time; a soak sends without end
-KINDS: dict[str, EventKind] = {SPU_EVENTS: "spu", TOPIC_EVENTS: "topic"}
 
 
 class Story:
@@ -31,7 +29,7 @@ class Story:
         self._events = [Events(f"c{number}") for number in range(clusters)]
         self._topics, self._partitions, self._room = topics, partitions, room
         self._sent: list[Outgoing] = []
-        self.poison: dict[tuple[bytes | None, bytes | None], str] = {}  # key and value: the code
+        self._poisons = 0
 
     def beginning(self) -> list[Outgoing]:
         """Every cluster's first SPUs: some with racks, all with little room."""
@@ -91,34 +89,17 @@ class Story:
         kind = self._random.randrange(5)
         create = self._events[number].create("poisoned")
         key, value = create.cluster_id.encode(), encode_event(create)
-        nobody = f"nobody-{len(self.poison)}".encode()
-        found: tuple[str, str, bytes | None, bytes | None] = [
-            ("UNDECODABLE", TOPIC_EVENTS, key, b"\xff" + value),
-            ("KEY_MISMATCH", TOPIC_EVENTS, nobody, value),
-            ("KEY_MISSING", TOPIC_EVENTS, None, value),
-            ("WRONG_TYPE", SPU_EVENTS, key, value),
-            ("NULL_VALUE", SPU_EVENTS, nobody, None),
+        self._poisons += 1
+        nobody = f"nobody-{self._poisons}".encode()
+        found: tuple[str, bytes | None, bytes | None] = [
+            (TOPIC_EVENTS, key, b"\xff" + value),  # undecodable
+            (TOPIC_EVENTS, nobody, value),  # another key
+            (TOPIC_EVENTS, None, value),
+            (SPU_EVENTS, key, value),  # a wrong type
+            (SPU_EVENTS, nobody, None),
         ][kind]
-        code, topic, key_sent, value_sent = found
-        self.poison[key_sent, value_sent] = code
+        topic, key_sent, value_sent = found
         return Outgoing(topic=topic, key=key_sent, value=value_sent)
-
-
-def ending() -> list[list[Event]]:
-    """A life in which nothing is left to chance: each part is applied before the next is sent."""
-    events = Events("last")
-    hot = {"policy": Policy.FLUVIO, "start_index": 0}
-    return [
-        [*events.joins(0, 1, 2)],
-        [
-            events.create("whole", 2, 3, policy=Policy.BALANCED),
-            events.create("later", 1, 4, on_shortage=OnShortage.WAIT),
-            *[events.create(f"hot-{number}", **hot) for number in range(9)],
-        ],
-        [events.leave(2, mode=LeaveMode.DECOMMISSION)],  # leaves the lists of "whole" short
-        [*events.joins(7, 8, 9)],
-        [events.rebalance(20)],
-    ]
 
 
 _WEIGHTS = {
@@ -132,12 +113,3 @@ _WEIGHTS = {
     "poison": 1,
 }
 _POLICIES = [Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.BALANCED]
-
-
-def event_of(read: Read) -> Event | None:
-    """The event of an input message; None if it is none."""
-    try:
-        event = decode_event(read.value, kind=KINDS[read.topic])
-    except DecodeError:
-        return None
-    return event if event.cluster_id.encode() == read.key else None

@@ -1,9 +1,16 @@
-"""A batch's bundles, without the job that makes them."""
+"""A batch's bundles, without the job that makes them, and what was sent of such batches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.shard.bundle import Bundler, InputSource, MessageKind, SourceRange
+from spu_assigner.stream.job.sink import TransactionalSink
+from spu_assigner.stream.kafka.config.settings import Settings
+from support.kafka.reading import committed, outputs, settled
+
+MakeSink = Callable[..., TransactionalSink]
 
 
 def batch_buffer(
@@ -25,3 +32,10 @@ def batch_buffer(
     for sequence, bundle in enumerate([*bundler.full, bundler.close([read] if values else [])]):
         box.add(shard, sequence, bundle)
     return box
+
+
+def sent_values(settings: Settings) -> list[bytes | None]:
+    """The values of all replica maps, once what was committed is seen."""
+    settled(settings.bootstrap_servers, outputs(settings.topic_prefix))
+    topic = f"{settings.topic_prefix}replica-map"
+    return [message.value() for message in committed(settings.bootstrap_servers, topic)]

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import tarfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,13 +100,11 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
     """
     client = {"bootstrap.servers": bootstrap_servers}
     _make(client, prefix)
-    found: dict[str, list[int]] = defaultdict(list)
     failures: list[object] = []
 
-    def delivered(error: object, message: Message) -> None:
+    def delivered(error: object, _message: Message) -> None:
         if error is not None:
             failures.append(error)
-        found[f"{message.topic()}/{message.partition()}"].append(message.offset() or 0)
 
     producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
 
@@ -127,16 +124,7 @@ def fill(bootstrap_servers: str, messages: list[Left], *, prefix: str = PREFIX) 
 
     put(left for left in messages if left.topic not in MARKERS)
     put(_renamed([left for left in messages if left.topic in MARKERS], client, prefix))
-    for topic in INPUTS:
-        for partition in {left.partition for left in messages if left.topic == topic}:
-            then = [
-                left.offset
-                for left in messages
-                if (left.topic, left.partition) == (topic, partition)
-            ]
-            assert found[f"{prefix}{topic}/{partition}"] == then
-    repaired = create_topics(client, prefix=prefix).repaired
-    assert set(repaired) == {prefix + name for name in INPUTS}
+    create_topics(client, prefix=prefix)  # Inputs get the times of the broker again.
 
 
 def _renamed(markers: list[Left], client: dict[str, str], prefix: str) -> Iterator[Left]:

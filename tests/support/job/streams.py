@@ -7,7 +7,6 @@ Reads with the plain client, not with the product's own reader.
 from __future__ import annotations
 
 import heapq
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,19 +66,12 @@ class Tail:
     A broker that is away is waited for.
     """
 
-    def __init__(
-        self,
-        client: Mapping[str, Any],
-        prefix: str,
-        topics: Sequence[str],
-        *,
-        isolation: str = "read_committed",
-    ) -> None:
+    def __init__(self, client: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> None:
         self._names = {f"{prefix}{topic}": topic for topic in topics}
         self._settings: dict[str, Any] = {
             **client,
             "group.id": "test",
-            "isolation.level": isolation,
+            "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
@@ -200,9 +192,9 @@ class Streams:
         self._markers += [marker_of(read.value) for read in self._audit.more()]
         return list(self._markers)
 
-    def tail(self, *topics: str, isolation: str = "read_committed") -> Tail:
+    def tail(self, *topics: str) -> Tail:
         """A reader of topics from their begin."""
-        return Tail(self._client, self._prefix, topics, isolation=isolation)
+        return Tail(self._client, self._prefix, topics)
 
     def applied_count(self) -> int:
         """How many input messages the committed batches have read."""
@@ -212,19 +204,6 @@ class Streams:
             for parts in marker.offsets.values()
             for part in parts
         )
-
-    def wait(
-        self,
-        is_enough: Callable[[], bool],
-        process: subprocess.Popen[bytes],
-        seconds: float = 240.0,
-    ) -> None:
-        """Until it is so; fails when the process ends before or time is up."""
-        deadline = time.monotonic() + seconds
-        while not is_enough():
-            assert process.poll() is None, f"the job ended with status {process.returncode}"
-            assert time.monotonic() < deadline, f"after {seconds} s: {self.applied_count()} applied"
-            time.sleep(0.1)
 
     def applied(self) -> list[Read]:
         """The input messages in the order they were applied: batch by batch, shard by shard, and in

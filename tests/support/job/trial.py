@@ -17,13 +17,13 @@ from pathlib import Path
 
 from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.events.story import Story
 from support.job.judge import Judge
 from support.job.programs import running, session, sessions
 from support.job.s3_server import BUCKET, S3Server
 from support.job.shards import SHARDS
 from support.job.streams import Outgoing, Streams
+from support.kafka.shared_broker import SharedBroker
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")
 IN_A_BATCH = [
@@ -46,7 +46,7 @@ class Trial:
 
     def __init__(
         self,
-        broker: EmbeddedBroker,
+        broker: SharedBroker,
         prefix: str,
         folder: Path,
         seed: int,
@@ -57,7 +57,7 @@ class Trial:
         create_topics({"bootstrap.servers": broker.bootstrap_servers}, prefix=prefix)
         self.streams = Streams(broker.bootstrap_servers, prefix)
         self.story = Story(seed)
-        self.judge = Judge(self.streams, prefix, folder)
+        self.judge = Judge(self.streams, broker.bootstrap_servers, prefix)
         self._folder = folder
         self._logs: dict[int, Path] = {}  # by process id
         self._store = store
@@ -104,7 +104,9 @@ class Trial:
             if self.job is not None and self.job.poll() is None:
                 self.kill()
             self.start(failpoint, command)
-        self.check()
+        self.send()
+        self.wait(self.is_applied, "to apply all that was sent")
+        assert self.job is not None
         return self.job
 
     def send(self, count: int = PART) -> None:

@@ -1,19 +1,15 @@
-"""`/live` of a real job: 200 while a batch is worked on, however long; 503 when it is stuck."""
+"""A real job is live while a batch is worked on, however long, and not when it is stuck."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import pytest
 from spu_assigner.stream.job import session
@@ -49,27 +45,19 @@ def slow_job(
         yield job, Kafka(settings)
 
 
-def live(job: Job) -> tuple[int, dict[str, Any]]:
-    url = (job.metrics_url or "").replace("/metrics", "/live")
-    try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as answer:
-        return answer.code, json.load(answer)
-
-
-def until_live_is(job: Job, status: int) -> dict[str, Any]:
+def until_live_is(job: Job, ok: bool) -> str | None:
+    """What is said then."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (answer := live(job))[0] != status:
-        assert time.monotonic() < deadline, answer
+    while (verdict := job.watch.health.live()).ok != ok:
+        assert time.monotonic() < deadline, verdict
         time.sleep(0.2)
-    return answer[1]
+    return verdict.body["reason"]
 
 
 @contextmanager
 def standing_still(job: Job) -> Iterator[None]:
     """The job's shard servers do nothing."""
-    locks = glob(f"/tmp/spu-assigner-*-{job._run[:16]}/*.lock")
+    locks = glob(f"/tmp/spu-assigner-*-{job.run[:16]}/*.lock")
     pids = [int(Path(lock).read_text(encoding="ascii")) for lock in locks]
     assert pids
     for pid in pids:
@@ -88,18 +76,16 @@ def test_a_long_batch_is_live_and_one_that_stands_still_is_not(
     events = Events()
     kafka.send([*events.joins(0, 1), events.create("first", 1, 1)])
     kafka.wait("topic-status", 1, job)
-    until_live_is(job, 200)
+    until_live_is(job, True)
     kafka.send([events.create(f"t{number}", 1, 1) for number in range(EVENTS)])
-    answers = [live(job)]
+    answers = [job.watch.health.live()]
     while job.sink.last is None or job.sink.events < EVENTS:
         time.sleep(0.2)
-        answers.append(live(job))
-    assert {status for status, _ in answers} == {200}
-    signs = [body["last_sign_seconds"] for _, body in answers]
+        answers.append(job.watch.health.live())
+    assert all(each.ok for each in answers)
     with standing_still(job):
         kafka.send([events.create("last", 1, 1)])
-        reason = until_live_is(job, 503)["reason"]
-        assert "no sign of life from the query" in reason
-    until_live_is(job, 200)
+        assert "no sign of life from the query" in (until_live_is(job, False) or "")
+    until_live_is(job, True)
     kafka.wait("topic-status", EVENTS + 2, job)
-    assert max(signs) < SILENCE_SECONDS
+    assert max(each.body["last_sign_seconds"] for each in answers) < SILENCE_SECONDS

@@ -14,7 +14,6 @@ from spu_assigner.stream.common.private_files import (
     private_files,
     private_folder,
 )
-from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.files import make_private
 
 
@@ -112,12 +111,3 @@ def test_processes_started_under_the_mask_inherit_it(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert rights(made) == 0o600
-
-
-def test_a_large_batch_spills_to_a_file_without_a_name() -> None:
-    """What nobody can open needs no rights, and is gone with the process."""
-    with BatchBuffer(memory_size_max=1) as buffer:
-        buffer.add(0, 0, b"bundle")
-        assert buffer._file is not None
-        found = os.fstat(buffer._file.fileno())
-        assert (found.st_nlink, found.st_mode & 0o777) == (0, 0o600)

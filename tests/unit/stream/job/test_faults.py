@@ -23,38 +23,41 @@ from spu_assigner.stream.job.marker_check import FencedError
 _FROM_A_SERVER = """ShardDamagedError: what it said
 Traceback (most recent call last):
   File "shard.py", line 75, in _check
-{}
+spu_assigner.{}
 """
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "reported"),
+    ("error", "kind", "reported"),
     [
         (
-            "spu_assigner.stream.job.shard.state_log.ShardDamagedError: segment 3 is gone",
+            _FROM_A_SERVER.format("x.ShardDamagedError: segment 3 is gone"),
             CheckpointDamagedError,
             "its state cannot be used (segment 3 is gone)",
         ),
         (
-            "spu_assigner.stream.job.shard.state_log.ShardFormatError: format 9; "
-            "run the release that wrote it",
+            _FROM_A_SERVER.format("x.ShardFormatError: format 9; run the release that wrote it"),
             CheckpointFormatError,
             "run the release that wrote it, or rebuild one from Kafka with `spu-assigner recover",
         ),
         (
-            "spu_assigner.core.base.errors.InvariantError: counts differ",
+            _FROM_A_SERVER.format("x.InvariantError: counts differ"),
             JobError,
-            "the query stopped: spu_assigner.core.base.errors.InvariantError: counts differ",
+            "the query stopped: spu_assigner.x.InvariantError: counts differ",
         ),
+        ("/c/metadata (Permission denied)", CheckpointError, "as the user that owns it"),
+        ("No space left on device", CheckpointError, "make room and start the job again"),
+        ("first\nsecond", JobError, "the query stopped: first"),
     ],
 )
-def test_what_a_shard_server_raised_is_reported_by_its_last_line(
-    line: str, kind: type[AssignerError], reported: str
+def test_an_error_is_named_by_the_line_that_says_most(
+    error: str, kind: type[AssignerError], reported: str
 ) -> None:
-    """Spark has it as text only, with the whole way it took."""
-    error = named(RuntimeError(_FROM_A_SERVER.format(line)), checkpoint="/c")
-    assert type(error) is kind
-    assert reported in str(error)
+    """Of a shard server Spark has the traceback as text; no rights and no room are no damage."""
+    found = named(OSError(error), checkpoint="/c")
+    assert type(found) is kind
+    assert reported in str(found)
+    assert "second" not in str(found)
 
 
 @pytest.mark.parametrize("name", ["transformWithStateInPandasExec", "dedupe"])
@@ -86,61 +89,27 @@ def test_a_gap_in_the_input_goes_before_what_follows_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reported"),
+    ("condition", "source", "is_damage", "is_by_others"),
     [
-        ("/c/metadata (Permission denied)", "run the job as the user that owns it"),
-        ("No space left on device", "make room and start the job again"),
+        ("CANNOT_LOAD_STATE_STORE.UNCATEGORIZED", "", True, False),
+        ("CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY", "", False, False),
+        ("CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT", "", False, False),
+        ("", "checkpointing.HDFSMetadataLog.get", True, False),
+        ("", "checkpointing.HDFSMetadataLog.add", False, False),
+        ("", "runtime.StreamExecution.runStream", False, False),
+        ("CONCURRENT_STREAM_LOG_UPDATE", "", False, True),  # a batch that it did not write
+        ("CONCURRENT_QUERY", "", False, True),
+        ("_LEGACY_ERROR_TEMP_2207", "", False, True),  # a file that was not there a moment before
+        ("STREAM_FAILED", "", False, False),
     ],
 )
-def test_no_rights_and_no_room_are_no_damage(text: str, reported: str) -> None:
-    """Nothing is to be brought back."""
-    error = named(OSError(text), checkpoint="/c")
-    assert type(error) is CheckpointError
-    assert reported in str(error)
-
-
-@pytest.mark.parametrize(
-    ("condition", "source", "is_damage"),
-    [
-        ("CANNOT_LOAD_STATE_STORE.UNCATEGORIZED", "", True),
-        ("CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY", "", False),
-        ("CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT", "", False),
-        ("", "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.get", True),
-        ("", "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog.add", False),
-        ("", "org.apache.spark.sql.execution.streaming.runtime.StreamExecution.runStream", False),
-    ],
-)
-def test_damage_is_recognised_by_sparks_class_of_error_or_by_who_raised_it(
-    condition: str, source: str, is_damage: bool
+def test_damage_and_others_are_recognised_by_sparks_class_of_error_or_by_who_raised_it(
+    condition: str, source: str, is_damage: bool, is_by_others: bool
 ) -> None:
     """Not by sentences: these change from release to release."""
-    cause = Cause(kind="x", message="y", condition=condition, parameters={}, source=source)
-    assert cause.is_damage is is_damage
-
-
-@pytest.mark.parametrize(
-    ("condition", "is_by_others"),
-    [
-        ("CONCURRENT_STREAM_LOG_UPDATE", True),  # a batch in the logs that it did not write
-        ("CONCURRENT_QUERY", True),
-        ("_LEGACY_ERROR_TEMP_2207", True),  # a file that was not there a moment before
-        ("STREAM_FAILED", False),
-        ("", False),
-    ],
-)
-def test_what_another_process_wrote_is_found_by_sparks_class_of_error(
-    condition: str, is_by_others: bool
-) -> None:
-    """Its sentence speaks of streaming jobs, and names no way out."""
-    cause = Cause(kind="x", message="y", condition=condition, parameters={}, source="")
-    assert cause.is_by_others is is_by_others
-
-
-def test_an_unknown_error_is_reported_in_its_own_words() -> None:
-    """The line that says most, and no stack trace."""
-    error = named(ValueError("first\nsecond"), checkpoint="/c")
-    assert type(error) is JobError
-    assert str(error) == "the query stopped: first"
+    place = f"org.apache.spark.sql.execution.streaming.{source}" if source else ""
+    cause = Cause(kind="x", message="y", condition=condition, parameters={}, source=place)
+    assert (cause.is_damage, cause.is_by_others) == (is_damage, is_by_others)
 
 
 _SDK = "software.amazon.awssdk.services.s3.model.S3Exception"

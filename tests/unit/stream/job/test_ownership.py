@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import stat
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from spu_assigner.stream.job import ownership as ownership_module
 from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
-from spu_assigner.stream.job.ownership import FOLDER, Ownership, OwnerWatch
+from spu_assigner.stream.job.ownership import FOLDER, Ownership
 
 
 def process(place: Path) -> Ownership:
@@ -33,34 +32,39 @@ def is_shut_out(one: Ownership) -> bool:
 
 
 def test_a_later_process_shuts_the_earlier_one_out(tmp_path: Path) -> None:
+    """Which does not take the id again, as one does after a time-out: it would shut that out."""
     earlier, later = process(tmp_path), process(tmp_path)
-    earlier.take(lambda: None)
-    earlier.check()
-    later.take(lambda: None)
-    later.check()
-    with pytest.raises(
-        FencedError, match=r"taken over query 'q' \(process \d+ on .+, started .+\)"
-    ):
+    for _ in range(2):
+        earlier.take(lambda: None)
         earlier.check()
-    assert len(names(tmp_path)) == 1  # of the owner; what is outdated is removed
-
-
-def test_the_same_process_may_take_the_id_again(tmp_path: Path) -> None:
-    """After a time-out its producer is thrown away and made again."""
-    only = process(tmp_path)
-    only.take(lambda: None)
-    only.take(lambda: None)
-    only.check()
-
-
-def test_a_process_that_was_shut_out_does_not_take_the_id_again(tmp_path: Path) -> None:
-    """It would shut its successor out."""
-    earlier, later = process(tmp_path), process(tmp_path)
-    earlier.take(lambda: None)
     later.take(lambda: None)
-    with pytest.raises(FencedError):
-        earlier.take(lambda: pytest.fail("it was taken"))
     later.check()
+    said = r"taken over query 'q' \(process \d+ on .+, started .+\)"
+    with pytest.raises(FencedError, match=said):
+        earlier.check()
+    with pytest.raises(FencedError, match=said):
+        earlier.take(lambda: pytest.fail("it was taken"))
+    (note,) = (tmp_path / FOLDER).iterdir()  # of the owner; what is outdated is removed
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    assert stat.S_IMODE(note.parent.stat().st_mode) == 0o700
+    note.write_bytes(b"\xff[]")  # What is in it is for people; its name is what counts.
+    with pytest.raises(FencedError, match=r"\(started since\)"):
+        earlier.check()
+
+
+def test_what_is_no_note_and_none_at_all_shut_nobody_out(tmp_path: Path) -> None:
+    """Kafka is the authority: the next batch asks it."""
+    owner, folder = process(tmp_path), tmp_path / FOLDER
+    owner.take(lambda: None)
+    for name in ("x", "9-", "9-zz", ".9-" + "0" * 32, "9-" + "0" * 31):
+        (folder / name).write_text("")
+    owner.check()
+    for note in folder.iterdir():
+        note.unlink()
+    folder.rmdir()
+    owner.check()
+    folder.write_text("no folder")
+    owner.check()
 
 
 def test_a_process_that_could_not_take_the_id_shuts_nobody_out(tmp_path: Path) -> None:
@@ -113,87 +117,3 @@ def test_who_was_killed_while_it_started_is_waited_for_once_and_forgotten(
     next_one.check()
     (name,) = names(tmp_path)
     assert not name.endswith(".starting")
-
-
-def test_a_process_waits_until_an_earlier_one_has_taken_the_id(tmp_path: Path) -> None:
-    """So the order in which ids are taken is that of the notes."""
-    order: list[str] = []
-    earlier, later = process(tmp_path), process(tmp_path)
-    begun, go_on = threading.Event(), threading.Event()
-
-    def take_slowly() -> None:
-        begun.set()
-        go_on.wait()
-        order.append("earlier")
-
-    with ThreadPoolExecutor(2) as executor:
-        first = executor.submit(earlier.take, take_slowly)
-        begun.wait()
-        second = executor.submit(later.take, lambda: order.append("later"))
-        while len(names(tmp_path)) < 2:
-            time.sleep(0.001)
-        go_on.set()
-        first.result()
-        second.result()
-    assert order == ["earlier", "later"]
-    assert is_shut_out(earlier)
-    assert not is_shut_out(later)
-
-
-@pytest.mark.parametrize("name", ["", "x", "9-", "9-zz", ".9-" + "0" * 32, "9-" + "0" * 31])
-def test_what_is_no_note_shuts_nobody_out(tmp_path: Path, name: str) -> None:
-    owner = process(tmp_path)
-    owner.take(lambda: None)
-    (tmp_path / FOLDER / f"{name}~").write_text("")
-    owner.check()
-    process(tmp_path).take(lambda: None)
-    assert is_shut_out(owner)
-
-
-def test_a_note_that_is_damaged_shuts_out_as_well(tmp_path: Path) -> None:
-    """What is in it is for people; its name is what counts."""
-    owner, later = process(tmp_path), process(tmp_path)
-    owner.take(lambda: None)
-    later.take(lambda: None)
-    (note,) = (tmp_path / FOLDER).iterdir()
-    note.write_bytes(b"\xff[]")
-    with pytest.raises(FencedError, match=r"\(started since\)"):
-        owner.check()
-
-
-def test_without_its_notes_nobody_is_shut_out(tmp_path: Path) -> None:
-    """Kafka is the authority: the next batch asks it."""
-    owner = process(tmp_path)
-    owner.take(lambda: None)
-    for note in (tmp_path / FOLDER).iterdir():
-        note.unlink()
-    (tmp_path / FOLDER).rmdir()
-    owner.check()
-    (tmp_path / FOLDER).write_text("no folder")
-    owner.check()
-
-
-def test_notes_are_of_this_user_alone(tmp_path: Path) -> None:
-    """As all of a checkpoint: who can write there can end a job."""
-    process(tmp_path).take(lambda: None)
-    (note,) = (tmp_path / FOLDER).iterdir()
-    assert stat.S_IMODE(note.stat().st_mode) == 0o600
-    assert stat.S_IMODE(note.parent.stat().st_mode) == 0o700
-
-
-def test_the_watch_reports_a_successor_once(tmp_path: Path) -> None:
-    """Without an event, and without being asked."""
-    owner, later = process(tmp_path), process(tmp_path)
-    owner.take(lambda: None)
-    reported: list[FencedError] = []
-    is_reported = threading.Event()
-
-    def note(reason: FencedError) -> None:
-        reported.append(reason)
-        is_reported.set()
-
-    watch = OwnerWatch(owner, note)
-    later.take(lambda: None)
-    assert is_reported.wait(60)
-    watch.close()
-    assert len(reported) == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
@@ -18,50 +18,37 @@ from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
-from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import MovesRun, MovesState
+from spu_assigner.schemas.messages.wire import (
+    CommitMarker,
+    MovesRun,
+    MovesState,
+    PartitionOffsets,
+    PartitionPosition,
+)
 from spu_assigner.stream.job.metrics.counters import (
     CLUSTERS_SHOWN,
-    NAMES_IN_A_DESCRIPTION,
     OTHERS,
     PREFIX,
-    BatchReport,
     Metrics,
     add_job,
     largest_clusters,
 )
 from spu_assigner.stream.job.metrics.health import (
-    HELD_SECONDS_MAX,
     SILENCE_SECONDS_MAX,
     JobHealth,
-    StartStep,
 )
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
-from spu_assigner.stream.job.metrics.watcher import HeldInput, Watch
+from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.shard import batch as shard_batch_module
 from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
-from spu_assigner.stream.job.shard.figures import Figures, figures_of
+from spu_assigner.stream.job.shard.figures import Figures
 from spu_assigner.stream.job.shard.tally import Answered, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
-from spu_assigner.stream.kafka.open_transactions import HeldMessages
 from support.events.builders import Events
 from support.shard.one_shard import OneShard
 
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
-_TALLIES = st.builds(
-    Tally,
-    events=st.integers(0, 2**40),
-    answers=st.dictionaries(
-        st.tuples(st.text(max_size=9), st.text(max_size=9), st.text(max_size=9)),
-        st.integers(0, 2**40),
-    ).map(Counter),
-    dead_letters=st.dictionaries(st.text(max_size=9), st.integers(0, 2**40)).map(Counter),
-    repeated=st.integers(0, 2**40),
-    clusters=st.dictionaries(st.text(max_size=9), _FIGURES),
-    shares=st.dictionaries(st.text(max_size=9), st.dictionaries(st.text(max_size=9), st.floats(0))),
-    cluster_count=st.integers(0, 2**40),
-)
 
 
 class CountedShard(OneShard):
@@ -88,18 +75,24 @@ def statuses(bundles: list[Bundle]) -> Counter[tuple[str, str]]:
     )
 
 
-def report(**changed: object) -> BatchReport:
-    whole = BatchReport(
-        batch=0,
-        messages=5,
-        is_replay=False,
-        events={"topic-events": 2},
-        tallies={},
-        positions={("topic-events", 0): 2},
-        committed_at=1_000.0,
-        parts={"send": 0.25},
-    )
-    return replace(whole, **changed)  # type: ignore[arg-type]
+MARKER = CommitMarker(
+    query="q",
+    checkpoint_id="one",
+    batch=3,
+    count=5,
+    digest="",
+    offsets={"topic-events": (PartitionOffsets(partition=0, first=0, last=1, count=2),)},
+    release="r",
+    shards=2,
+    default_policy="balanced",
+    positions={"e": tuple(PartitionPosition(partition=number, next=10) for number in range(2))},
+    topic_ids={},
+)
+
+
+def report(metrics: Metrics, *tallies: Tally, is_replay: bool = False) -> None:
+    by_shard = dict(enumerate(tallies))
+    metrics.report(MARKER, by_shard, is_replay=is_replay, at=1_000.0, parts={"send": 0.25})
 
 
 def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
@@ -115,10 +108,12 @@ def scraped(metrics: Metrics) -> dict[tuple[str, ...], float]:
 def test_each_answer_is_counted_by_request_status_and_code() -> None:
     """What is counted without a look at it, the usual creates, and what with one, are together."""
     shard, events = CountedShard(), Events()
+    repeated = events.create("b", 3, 2)
     tally, bundles = shard.send(
         *events.joins(0, 1),
         events.create("a", 3, 2),
-        events.create("b", 3, 2),
+        repeated,
+        repeated,
         events.create("big", 1, 5),
         events.create("later", 1, 3, on_shortage=OnShortage.WAIT),
         events.delete("a"),
@@ -133,22 +128,13 @@ def test_each_answer_is_counted_by_request_status_and_code() -> None:
         ("release", "released", ""): 1,
     }
     assert tally.dead_letters == {"UNDECODABLE": 1}
-    assert tally.events == 9
+    assert (tally.events, tally.repeated) == (10, 1)
     counted = Counter[tuple[str, str]]()
     for (_, status, code), count in tally.answers.items():
         counted[status, code] += count
     assert counted == statuses(bundles)
     served, _ = shard.send(events.join(2))
     assert served.answers == {("earlier", "assigned", ""): 1}
-
-
-def test_a_repeated_event_is_no_answer() -> None:
-    """It is counted as what it is."""
-    shard, events = CountedShard(), Events()
-    join, create = events.join(0), events.create("a", 1, 1)
-    shard.send(join, create)
-    tally, _ = shard.send(join, create)
-    assert (tally.answers, tally.repeated, tally.events) == ({}, 2, 2)
 
 
 def test_a_batch_measures_the_clusters_it_touched() -> None:
@@ -180,20 +166,6 @@ def test_a_batch_measures_the_clusters_it_touched() -> None:
     assert tally.cluster_count == 2
 
 
-def test_figures_count_what_the_maps_hold() -> None:
-    """Also while counting is put off, and with replicas on SPUs that are offline."""
-    shard, events = CountedShard(), Events()
-    shard.send(*events.joins(0, 1, 2, 3), *(events.create(f"t{n}", 3, 2) for n in range(50)))
-    shard.send(events.leave(1, mode=LeaveMode.OFFLINE), events.delete("t7"))
-    state: ClusterState = shard.clusters["c1"]
-    lists = [row for topic in state.topics.values() for row in topic.replicas.lists().tolist()]
-    held = [spu for row in lists for spu in row]
-    figures = figures_of(state)
-    assert figures.replicas == len(held) == 49 * 6
-    assert figures.used == sum(spu != 1 for spu in held)
-    assert (figures.partitions, figures.topics) == (49 * 3, 49)
-
-
 def test_what_is_too_much_for_one_batch_is_measured_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -212,12 +184,6 @@ def test_what_is_too_much_for_one_batch_is_measured_with_the_next(
     assert first.cluster_count == 7
 
 
-@given(_TALLIES)
-def test_a_tally_comes_back_as_it_was(tally: Tally) -> None:
-    """It goes from a shard's process to the driver."""
-    assert Tally.of_bytes(tally.to_bytes()) == tally
-
-
 @pytest.mark.parametrize("data", [b"{}", b"[]", b"\xff", b'{"events": 1}'])
 def test_other_bytes_are_no_tally(data: bytes) -> None:
     """Of another release, for instance."""
@@ -230,9 +196,7 @@ def test_a_batch_counts_when_it_is_committed() -> None:
     metrics = Metrics(clock=lambda: 1_007.5)
     one: Counter[Answered] = Counter({("create", "assigned", ""): 3})
     two: Counter[Answered] = Counter({("create", "assigned", ""): 2, ("grow", "rejected", "X"): 1})
-    metrics.report(
-        report(tallies={0: Tally(answers=one), 4: Tally(answers=two, dead_letters=Counter(B=2))})
-    )
+    report(metrics, Tally(answers=one), Tally(answers=two, dead_letters=Counter(B=2)))
     found = scraped(metrics)
     expected = {
         ("answers_total", "", "create", "assigned"): 5,
@@ -242,7 +206,7 @@ def test_a_batch_counts_when_it_is_committed() -> None:
         ("messages_sent_total",): 5,
         ("batches_total",): 1,
         ("replays_skipped_total",): 0,
-        ("marker_batch",): 0,
+        ("marker_batch",): 3,
         ("marker_age_seconds",): 7.5,
         ("batch_part_seconds_total", "send"): 0.25,
     }
@@ -253,11 +217,11 @@ def test_a_batch_counts_when_it_is_committed() -> None:
 def test_a_batch_that_was_sent_before_is_a_replay_and_nothing_else() -> None:
     """The process before has counted it, or might have: twice would be wrong in either case."""
     metrics = Metrics()
-    metrics.begin(batch=3, at=900.0, positions={("topic-events", 0): 2})
+    metrics.begin(MARKER, at=900.0)
     figures = Figures(ring=3, replicas=7)
     answers: Counter[Answered] = Counter({("create", "assigned", ""): 3})
     tally = Tally(answers=answers, clusters={"c1": figures}, cluster_count=2)
-    metrics.report(report(batch=3, is_replay=True, tallies={0: tally}))
+    report(metrics, tally, is_replay=True)
     found = scraped(metrics)
     assert not [name for name in found if name[0].startswith("spu_assigner_answers")]
     assert found["spu_assigner_replays_skipped_total",] == 1
@@ -270,8 +234,8 @@ def test_only_the_largest_clusters_have_a_name() -> None:
     """Labels stay few with a hundred thousand clusters; the rest is one sum."""
     metrics, count = Metrics(), CLUSTERS_SHOWN + 30
     clusters = {f"c{n:03}": Figures(replicas=n, capacity=2 * n, used=n) for n in range(count)}
-    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
-    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=count)}))
+    for _ in range(2):
+        report(metrics, Tally(clusters=clusters, cluster_count=count))
     found = scraped(metrics)
     named = [name[1] for name in found if name[0] == "spu_assigner_cluster_replicas"]
     assert named == [*(f"c{n:03}" for n in range(30, count)), OTHERS]
@@ -286,8 +250,8 @@ def test_the_largest_share_of_each_resource_is_that_of_the_last_batch() -> None:
     """A cluster that has none any more has no series; the others together have none at all."""
     metrics, figures = Metrics(), {"c1": Figures(), "c2": Figures()}
     shares = {"c1": {"disk_bytes": 0.5}, "c2": {"disk_bytes": 1.25, "cores_milli": 0.0}}
-    metrics.report(report(tallies={0: Tally(clusters=figures, shares=shares)}))
-    metrics.report(report(tallies={0: Tally(clusters={"c1": Figures()})}))
+    report(metrics, Tally(clusters=figures, shares=shares))
+    report(metrics, Tally(clusters={"c1": Figures()}))
     found = {
         name[1:]: value
         for name, value in scraped(metrics).items()
@@ -313,12 +277,12 @@ def test_nothing_is_lost_among_the_others(clusters: dict[str, Figures], limit: i
 def test_lag_is_what_no_committed_batch_has_read() -> None:
     """By the marker and by Spark, whichever is further; nothing read: from the first offset on."""
     metrics = Metrics()
-    metrics.begin(batch=0, at=0.0, positions={("e", 0): 10, ("e", 1): 10})
+    metrics.begin(MARKER, at=0.0)
     metrics.progress({"sources": [{"endOffset": {"e": {"1": 12}}}]})
     metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12), ("e", 2): (4, 9), ("e", 3): (0, 0)})
     lag = {name[1:]: value for name, value in scraped(metrics).items() if "lag" in name[0]}
     assert lag == {("0", "e"): 5, ("1", "e"): 0, ("2", "e"): 5, ("3", "e"): 0}
-    metrics.ends(None)
+    metrics.ends({})
     assert not [name for name in scraped(metrics) if "lag" in name[0]]
 
 
@@ -373,51 +337,15 @@ def test_the_run_that_moves_partitions_is_measured() -> None:
     assert not [name for name in scraped(Metrics()) if "moves" in name[0]]
 
 
-def test_what_is_foreign_is_escaped() -> None:
-    """A name with quotes, a break and a backslash comes back as it is, and is one sample."""
-    metrics, name = Metrics(), 'a"b\\c\nspu_assigner_live 7'
-    add_job(metrics, JobHealth("q"), query="q")
-    clusters = {name: Figures(ring=2)}
-    metrics.report(report(tallies={0: Tally(clusters=clusters, cluster_count=1)}))
-    found = scraped(metrics)
-    assert found["spu_assigner_cluster_ring_size", name] == 2
-    assert found["spu_assigner_live",] == 1
-
-
-def test_a_description_is_short() -> None:
-    """Spark's UI holds one for each of its last jobs."""
-    metrics = Metrics()
-    assert metrics.description("q", 0) == (
-        "q, <br/>batch = 0, <br/>clusters of the batch before = none yet, <br/>"
-        "answered before = nothing"
-    )
-    answers: Counter[Answered] = Counter({("create", "assigned", ""): 3, ("a", "rejected", "X"): 1})
-    clusters = {f"c{n}": Figures() for n in range(10, 10 + NAMES_IN_A_DESCRIPTION + 5)}
-    metrics.report(report(tallies={0: Tally(answers=answers, clusters=clusters)}))
-    counted = metrics.description("q", 1)
-    assert "c19 and 5 more" in counted
-    assert counted.endswith("answered before = 3 assigned, 1 rejected")
-
-
-def test_ready_is_said_when_every_step_is_done() -> None:
-    """Before, the answer names what is missing; the process lives meanwhile."""
-    health = JobHealth("q")
-    for step in StartStep:
-        assert not health.ready().ok
-        assert step.value in str(health.ready().body["reason"])
-        assert health.live().ok
-        health.done(step)
-    assert health.ready().ok
-    assert health.ready().body["reason"] is None
-
-
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     """A restart fixes it; while the job starts nobody expects one."""
     now = 50.0
     health = JobHealth("q", clock=lambda: now)
     now += 2 * SILENCE_SECONDS_MAX
     assert health.live().ok
-    health.done(StartStep.QUERY)
+    assert health.ready().body["reason"] == "it is starting"
+    health.begun()
+    assert health.ready().ok
     now += SILENCE_SECONDS_MAX
     assert health.live().ok
     now += 1
@@ -429,42 +357,10 @@ def test_a_query_without_a_sign_of_life_is_stuck() -> None:
     assert health.live().ok
 
 
-def test_an_input_that_is_held_back_for_long_is_not_ready_and_says_why() -> None:
-    """A restart fixes nothing, so it stays live; the time counts from the same message on."""
-    now = 0.0
-    health, held = JobHealth("q"), HeldInput(clock=lambda: now)
-    for step in StartStep:
-        health.done(step)
-    first = HeldMessages(topic="spu-events", partition=1, stable=4, end=6)
-    for now, found in ((0.0, first), (59.0, first), (60.0, first)):
-        held.look([found])
-        health.hold(held.reason())
-        assert health.ready().ok == (now < HELD_SECONDS_MAX)
-    assert held.seconds() == {("spu-events", 1): 60.0}
-    reason = health.ready().body["reason"]
-    assert "partition 1 of spu-events: offsets 4 to 5 are held back" in reason
-    assert "for 60 s" in reason
-    assert health.live().ok
-    held.look([HeldMessages(topic="spu-events", partition=1, stable=6, end=9)])  # another one
-    health.hold(held.reason())
-    assert health.ready().ok
-    held.look([])
-    assert held.seconds() == {}
-
-
-def test_how_long_the_input_is_held_back_is_measured() -> None:
-    metrics = Metrics()
-    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12)}, {("e", 1): 7.5})
-    found = scraped(metrics)
-    name = "spu_assigner_held_back_seconds"
-    assert (found[name, "0", "e"], found[name, "1", "e"]) == (0.0, 7.5)
-
-
 def test_an_ended_query_is_neither_live_nor_ready_until_it_is_resumed() -> None:
     """The first reason is the one that helps."""
     health = JobHealth("q")
-    for step in StartStep:
-        health.done(step)
+    health.begun()
     health.ended("Spark's JVM does not answer")
     health.ended("the query has ended")
     for verdict in (health.live(), health.ready()):
@@ -515,8 +411,7 @@ def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Job
     status, _, body = ask("/ready")
     assert status == 503
     assert json.loads(body)["ready"] is False
-    for step in StartStep:
-        health.done(step)
+    health.begun()
     assert ask("/ready")[0] == 200
     assert ask("/metrics", "HEAD")[::2] == (200, b"")
     assert ask("/metrics", "POST")[0] == 405
@@ -524,19 +419,12 @@ def test_the_server_answers_what_is_to_be_read_and_no_more(ask: Ask, health: Job
     assert ask("/%ff%00<script>")[::2] == (404, b"there are /metrics, /live, /ready\n")
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/live", "/ready", "/nowhere"])
+@pytest.mark.parametrize("path", ["/metrics", "/live", "/nowhere"])
 def test_a_foreign_name_for_this_machine_is_refused(health: JobHealth, path: str) -> None:
     """A page elsewhere could point its own name here, and read through the user's browser."""
-    registry = Metrics().registry
-    asked = application(registry, health).test_client()
-    for host in ("evil.test", "evil.test:4060", "localhost.evil.test", "10.0.0.7", "[", ""):
-        answer = asked.get(path, headers={"Host": host})
-        assert answer.status_code == 400
-        assert "expected localhost or 127.0.0.1" in answer.text
-    for host in ("localhost:4060", "LOCALHOST", "127.0.0.1", "[::1]:4060"):
-        assert asked.get(path, headers={"Host": host}).status_code in (200, 404, 503)
-    others = application(registry, health, is_loopback=False).test_client()
-    assert others.get(path, headers={"Host": "10.0.0.7:4060"}).status_code in (200, 404, 503)
+    asked = application(Metrics().registry, health).test_client()
+    for host, is_refused in (("evil.test:4060", True), ("[", True), ("localhost:4060", False)):
+        assert (asked.get(path, headers={"Host": host}).status_code == 400) == is_refused
 
 
 def test_a_job_refuses_foreign_names_where_only_this_machine_can_ask() -> None:
@@ -552,29 +440,18 @@ def test_a_job_refuses_foreign_names_where_only_this_machine_can_ask() -> None:
         watch.close()
 
 
-def test_a_port_that_is_taken_gives_way_to_the_next() -> None:
-    """Two jobs on one machine, with the same settings."""
-    first = listen(Settings.load(flags={"metrics_port": "0"}, environ={}))
-    assert first is not None
-    with first:
+def test_the_next_free_port_is_listened_on_or_none() -> None:
+    """Two jobs on one machine have the same settings; 192.0.2.0/24 is nobody's."""
+
+    def listening(**flags: str) -> socket.socket | None:
+        return listen(Settings.load(flags=flags, environ={}))
+
+    with listening(metrics_port="0") as first:  # type: ignore[union-attr]  # there is one
         port = first.getsockname()[1]
-        second = listen(Settings.load(flags={"metrics_port": str(port)}, environ={}))
-        assert second is not None
-        with second:
-            assert second.getsockname()[1] != port
+        with listening(metrics_port=str(port)) as second:  # type: ignore[union-attr]
             assert second.getsockname()[0] == "127.0.0.1"
-
-
-@pytest.mark.parametrize("off", ["off", ""])
-def test_metrics_can_be_switched_off(off: str) -> None:
-    """By a word, or by nothing."""
-    assert listen(Settings.load(flags={"metrics_port": off}, environ={})) is None
-
-
-def test_an_address_of_another_machine_is_refused_by_name() -> None:
-    """192.0.2.0/24 is nobody's."""
-    settings = Settings.load(flags={"metrics_host": "192.0.2.1"}, environ={})
-    with pytest.raises(
-        SettingsError, match=r"'192\.0\.2\.1', port 4060, .*SPU_ASSIGNER_METRICS_HOST"
-    ):
-        listen(settings)
+            assert second.getsockname()[1] != port
+    assert listening(metrics_port="off") is listening(metrics_port="") is None
+    refused = r"'192\.0\.2\.1', port 4060, .*SPU_ASSIGNER_METRICS_HOST"
+    with pytest.raises(SettingsError, match=refused):
+        listening(metrics_host="192.0.2.1")

@@ -111,31 +111,6 @@ def test_a_file_with_other_bytes_stops_the_batch(tail: bytes, says: str, tmp_pat
         buffer.add(LABEL, 0, first)  # It was unlinked.
 
 
-def test_a_buffer_that_has_no_room_for_its_file_stops_the_batch() -> None:
-    """By name, with what to do; and closing it does not fail on what did not fit."""
-    with (
-        BatchBuffer(memory_size_max=1) as buffer,
-        full_disk(100),
-        pytest.raises(BatchBufferError, match=r"\(File too large\); make room in /.* with TMPDIR"),
-    ):
-        buffer.add(LABEL, 0, bundles(1)[0])
-
-
-def test_what_the_buffer_reads_back_is_held_against_what_it_was_given() -> None:
-    """A file without a name can be damaged too: by the disk."""
-    made = bundles(2)
-    with BatchBuffer(memory_size_max=1) as buffer:
-        for sequence, bundle in enumerate(made):
-            buffer.add(LABEL, sequence, bundle)
-        assert ids(buffer) == [b"id0", b"id1"]
-        assert buffer._file is not None
-        buffer._file.seek(len(made[0]) + 500)
-        buffer._file.write(b"?")
-        buffer._file.flush()
-        with pytest.raises(BatchBufferError, match="are not what was written there"):
-            list(buffer.bundles())
-
-
 def test_a_shard_server_removes_the_files_of_its_own_shard(tmp_path: Path) -> None:
     """A driver that was killed has opened none of them."""
     for label in (LABEL, 70):
