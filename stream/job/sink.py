@@ -390,7 +390,7 @@ class TransactionalSink:
         for shard, bundle in buffer.placed():
             if shard != last_shard:
                 last_shard, of_shard, sequence = shard, ("shard", b"%d" % shard), 0
-            for kind, event_id, key, value, time_ms in bundle.fields():
+            for kind, event_id, key, value, time_ms in bundle.messages():
                 topic, ce_type = routes[kind]
                 if time_ms != last_ms:
                     last_ms, ce_time = time_ms, ("ce_time", rfc3339(time_ms))

@@ -33,50 +33,30 @@ from spu_assigner.core.base.events import (
     TopicRelease,
     TopicReplication,
 )
-from spu_assigner.core.base.structs import FastStrEnum
 from spu_assigner.stream.job.shard.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
 
-class RequestKind(FastStrEnum):
-    """What an answer is to."""
-
-    CREATE = "create"
-    DELETE = "delete"
-    RELEASE = "release"
-    ADOPT = "adopt"
-    GROW = "grow"
-    REPLICATION = "replication"
-    DEMAND = "demand"
-    CONSTRAINTS = "constraints"
-    REBALANCE = "rebalance"
-    JOIN = "join"
-    LEAVE = "leave"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    DEMOTE = "demote"
-    UNDEMOTE = "undemote"
-    EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
-
-
-REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
-    TopicCreate: RequestKind.CREATE,
-    TopicDelete: RequestKind.DELETE,
-    TopicRelease: RequestKind.RELEASE,
-    TopicAdopted: RequestKind.ADOPT,
-    TopicGrow: RequestKind.GROW,
-    TopicReplication: RequestKind.REPLICATION,
-    TopicDemand: RequestKind.DEMAND,
-    TopicConstraints: RequestKind.CONSTRAINTS,
-    ClusterRebalance: RequestKind.REBALANCE,
-    SpuJoined: RequestKind.JOIN,
-    SpuLeft: RequestKind.LEAVE,
-    SpuCordon: RequestKind.CORDON,
-    SpuUncordon: RequestKind.UNCORDON,
-    SpuDemote: RequestKind.DEMOTE,
-    SpuUndemote: RequestKind.UNDEMOTE,
+# What an answer is to: a label of metrics.
+REQUESTS: Final[Mapping[type[Event], str]] = {
+    TopicCreate: "create",
+    TopicDelete: "delete",
+    TopicRelease: "release",
+    TopicAdopted: "adopt",
+    TopicGrow: "grow",
+    TopicReplication: "replication",
+    TopicDemand: "demand",
+    TopicConstraints: "constraints",
+    ClusterRebalance: "rebalance",
+    SpuJoined: "join",
+    SpuLeft: "leave",
+    SpuCordon: "cordon",
+    SpuUncordon: "uncordon",
+    SpuDemote: "demote",
+    SpuUndemote: "undemote",
 }
+EARLIER: Final = "earlier"  # something that had to wait: the event at hand made room for it
 Answered = tuple[str, str, str]  # request, status, code or ""
 
 
