@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,18 +64,16 @@ class TopicReplacedError(InputError):
 
     def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
         self.topic = topic
-        lost = "Messages of the old one that were not read are lost; give the job the Kafka cluster"
         if has_other_id:
-            super().__init__(
-                f"{topic} was deleted and recreated: {found}. {lost} it had before, or accept the "
-                f"loss on purpose and read the new one from its beginning with {SKIP}"
-            )
+            set_back, go_on = "", f"read the new one from its beginning with {SKIP}"
         else:
-            super().__init__(
-                f"{topic} was deleted and recreated, or set back: {found}. {lost} it had before, "
-                f"or accept the loss on purpose, continue in the new one with {SKIP}, and have "
-                "what it held already sent again"
-            )
+            set_back = ", or set back"
+            go_on = f"continue in the new one with {SKIP}, and have what it held already sent again"
+        super().__init__(
+            f"{topic} was deleted and recreated{set_back}: {found}. Messages of the old one that "
+            "were not read are lost; give the job the Kafka cluster it had before, or accept the "
+            f"loss on purpose{' and' if has_other_id else ','} {go_on}"
+        )
 
 
 class PartitionsGoneError(InputError):
@@ -117,17 +115,15 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
     topics = sorted({*inputs.following, *ids})
     if not topics:
         return
-    with DiagnosedAdmin(settings.connection().client()) as admin:
-        described = _described(admin, topics)
-        require_same_ids(ids, {topic: id_of(each) for topic, each in described.items()})
-        for topic, parts in inputs.following.items():
-            there = {each.id for each in described[topic].partitions}
-            gone = tuple(each.partition for each in parts if each.partition not in there)
-            if gone:
-                raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
-        places, ends = _by_place(inputs.following), _by_place(inputs.begun)
-        spans = input_spans(admin, places)
-    for (topic, partition), offset in sorted(places.items()):
+    ids_now, spans = inputs_now(settings, topics)
+    require_same_ids(ids, ids_now)
+    ends = _by_place(inputs.begun)
+    for (topic, partition), offset in sorted(_by_place(inputs.following).items()):
+        if (topic, partition) not in spans:
+            there = [number for name, number in spans if name == topic]
+            read = (each.partition for each in inputs.following[topic])
+            gone = tuple(number for number in read if number not in there)
+            raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
         last = max(offset, ends.get((topic, partition), offset))
         first, end = spans[topic, partition]
         if end < last:
@@ -166,26 +162,31 @@ def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
     return {topic: each for topic, each in found.items() if each is not None}
 
 
-def input_spans(
-    admin: AdminClient, places: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], tuple[int, int]]:
-    """The first offset and the end of each partition, by topic and number.
+def inputs_now(
+    settings: Settings, topics: list[str]
+) -> tuple[dict[str, str | None], dict[tuple[str, int], tuple[int, int]]]:
+    """Kafka's ids of topics; the first offset and the end of each of their partitions.
 
     Raises:
-        TopicsError: Kafka does not answer.
+        TopicsError: a topic is missing, or Kafka does not answer.
     """
-    asked = list(places)
-    try:
-        earliest, latest = (
-            list_offsets(admin, asked, spec, seconds=REQUEST_SECONDS_MAX)
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-        )
-    except KafkaException as reason:
-        raise TopicsError(
-            f"the offsets of the input topics are not known: {reason.args[0].str()}; check that "
-            "all of Kafka's brokers run"
-        ) from reason
-    return {place: (earliest[place], latest[place]) for place in earliest}
+    with DiagnosedAdmin(settings.connection().client()) as admin:
+        described = _described(admin, topics)
+        places = [
+            (topic, part.id) for topic, found in described.items() for part in found.partitions
+        ]
+        try:
+            first, end = (
+                list_offsets(admin, places, spec, seconds=REQUEST_SECONDS_MAX)
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            )
+        except KafkaException as reason:
+            raise TopicsError(
+                f"the offsets of the input topics are not known: {reason.args[0].str()}; check "
+                "that all of Kafka's brokers run"
+            ) from reason
+    ids = {topic: id_of(found) for topic, found in described.items()}
+    return ids, {place: (first[place], end[place]) for place in places}
 
 
 def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
