@@ -8,6 +8,7 @@ while it runs (`job/input_identity.py`).
 Rules:
 - A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
 - The error names topic, partition, the offset to be read next, what is there, and what to do.
+- Where Kafka does not answer, or a topic is missing, the error is a TopicsError.
 - A recreated topic has another id. The ids are noted in the checkpoint when the job first starts
   with them, and in each marker; of a broker that gives no ids, only offsets are checked.
 """
@@ -134,12 +135,7 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
 
 
 def require_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that topics still have the ids that they had.
-
-    Raises:
-        TopicReplacedError: one has another.
-        TopicsError: one is missing.
-    """
+    """Check that topics still have the ids that they had."""
     require_same_ids(before, now)
     if missing := sorted(before.keys() - now):
         raise _missing(missing, "the broker does not know them")
@@ -151,11 +147,7 @@ def input_topics(settings: Settings) -> list[str]:
 
 
 def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
-    """Kafka's ids of topics; without those of a broker that gives none.
-
-    Raises:
-        TopicsError: a topic is missing, or Kafka does not answer.
-    """
+    """Kafka's ids of topics; without those of a broker that gives none."""
     with DiagnosedAdmin(client) as admin:
         described = _described(admin, topics)
     found = {topic: id_of(each) for topic, each in described.items()}
@@ -165,11 +157,7 @@ def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
 def inputs_now(
     settings: Settings, topics: list[str]
 ) -> tuple[dict[str, str | None], dict[tuple[str, int], tuple[int, int]]]:
-    """Kafka's ids of topics; the first offset and the end of each of their partitions.
-
-    Raises:
-        TopicsError: a topic is missing, or Kafka does not answer.
-    """
+    """Kafka's ids of topics; the first offset and the end of each of their partitions."""
     with DiagnosedAdmin(settings.connection().client()) as admin:
         described = _described(admin, topics)
         places = [
@@ -190,22 +178,14 @@ def inputs_now(
 
 
 def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
-    """Check that the topics that are there still have the ids that they had, where these are known.
-
-    Raises:
-        TopicReplacedError: one has another.
-    """
+    """Check that the topics that are there have the ids that they had, where these are known."""
     for topic in renewed_topics(before, now):
         found = f"its id is {now[topic]}, and was {before[topic]}"
         raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
 
 
 def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
-    """What Kafka says of topics.
-
-    Raises:
-        TopicsError: a topic is missing, or Kafka does not answer.
-    """
+    """What Kafka says of topics."""
     try:
         futures = admin.describe_topics(
             TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX

@@ -102,9 +102,6 @@ def make_private(checkpoint: str, *, alone: bool) -> None:
     Args:
         alone: whether this user is the only one who writes there. The executors of a Spark cluster
             may be another one; then its rights are the cluster's matter.
-
-    Raises:
-        FolderError: others can write there.
     """
     if alone and is_local(checkpoint):
         private_folder(local_path(checkpoint))
@@ -149,12 +146,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
 
 
 def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
-    """How far the input had been read when a batch ended, as Spark noted it before the batch.
-
-    Raises:
-        CheckpointDamagedError: there is no such note, or it cannot be understood.
-        Py4JJavaError: it cannot be read.
-    """
+    """How far the input had been read when a batch ended, as Spark noted it before the batch."""
     path = f"offsets/{batch}"
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint, what=path)
     lines = read_lines(files, f"{checkpoint}/{path}")
@@ -197,9 +189,6 @@ def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> 
 
     Args:
         wanted: as the settings say.
-
-    Raises:
-        ShardsChangedError: the checkpoint has another number.
     """
     found = checkpoint.shards
     if found is None:

@@ -33,10 +33,6 @@ NOTE: Final = "input-topics"
 def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:
     """What the next batch of a checkpoint begins with; empty before the first one is done, unless
     that begins where a recovery says.
-
-    Raises:
-        CheckpointDamagedError: a file that it is read from is missing or wrong.
-        Py4JJavaError: a file cannot be read.
     """
     ids = _read_ids(files, checkpoint)
     following: Positions = {}
@@ -61,10 +57,6 @@ def note_topics(
 
     Args:
         known: ids that were noted, here or in a marker.
-
-    Raises:
-        TopicsError: Kafka does not answer, or a topic is missing.
-        Py4JJavaError: it cannot be written.
     """
     topics = input_topics(settings)
     ids = dict(known)

@@ -89,11 +89,7 @@ class Play:
         self._sender = Sender(connection, self._sent)
 
     def send(self) -> int:
-        """Send everything, all joins before all requests; returns the number of messages.
-
-        Raises:
-            DemoError: something could not be sent.
-        """
+        """Send everything, all joins before all requests; returns the number of messages."""
         from spu_assigner.stream.kafka.topics import TOPIC_EVENTS
 
         steps = [(each.cluster_id, step) for each in self.examples for step in each.steps]
@@ -110,11 +106,7 @@ class Play:
         return len(steps)
 
     def gather(self, check: Callable[[], None]) -> DemoAnswers:
-        """Wait until everything is answered; `check` is called meanwhile and may raise.
-
-        Raises:
-            DemoError: something was not answered in time; it says what.
-        """
+        """Wait until everything is answered; `check` is called meanwhile and may raise."""
         with self._reader as reader:
             is_whole = self._awaited.wait(
                 reader, seconds=ANSWER_SECONDS_MAX, report=self._received, check=check

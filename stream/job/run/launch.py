@@ -58,11 +58,7 @@ class Launch:
 
     @contextmanager
     def up(self) -> Iterator[None]:
-        """Everything up, and down again at the end.
-
-        Raises:
-            AssignerError: something cannot be started, or does not fit together.
-        """
+        """Everything up, and down again at the end."""
         with ExitStack() as stack:
             if self.home is None:  # A missing broker or topic is known in an instant: before Spark.
                 self._prepare_kafka(stack)

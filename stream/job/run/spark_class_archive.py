@@ -87,11 +87,7 @@ def _has_own_archive(java: Java) -> bool:
 
 
 def _run(archive: Path, environ: Mapping[str, str] | None) -> None:
-    """Make it in a process of its own.
-
-    Raises:
-        ClassArchiveError: it was not made.
-    """
+    """Make it in a process of its own."""
     module = "spu_assigner.stream.job.run.spark_class_archive"
     log = cache_home(environ) / LOG
     try:

@@ -156,7 +156,8 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
         if held_seconds is not None:
             reader.require_settled(held_seconds)
         for topic, message in reader.drain_messages():
-            _take(published, topic, message)
+            place = int(message.partition() or 0), int(message.offset() or 0)
+            published.take(topic, message.key() or b"", message.value(), place=place)
     return published
 
 
@@ -169,14 +170,10 @@ def read_published_cluster(connection: Connection, cluster_id: str) -> Published
         ClusterUnknownError: there is nothing of this cluster.
     """
     published = PublishedState(connection.prefix)
-    for topic, _, message in _own_messages(connection, cluster_id):
-        _take(published, topic, message)
+    for topic, key, message in _own_messages(connection, cluster_id):
+        place = int(message.partition() or 0), int(message.offset() or 0)
+        published.take(topic, key, message.value(), place=place)
     return published
-
-
-def _take(published: PublishedState, topic: str, message: Message) -> None:
-    place = int(message.partition() or 0), int(message.offset() or 0)
-    published.take(topic, message.key() or b"", message.value(), place=place)
 
 
 def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:

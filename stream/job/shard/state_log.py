@@ -102,11 +102,7 @@ class Shard(Generic[CopyT]):
         return range(first, end)
 
     def take(self, segments: Iterable[bytes]) -> None:
-        """Take over the segments that `begin` has named, in their order.
-
-        Raises:
-            ShardDamagedError: one is not what was written.
-        """
+        """Take over the segments that `begin` has named, in their order."""
         numbered = enumerate(segments, self._first)
         self._cleaned = [] if self._is_loading else list(numbered)
         if not self._is_loading:
@@ -265,11 +261,7 @@ def _read_head(data: bytes | None) -> tuple[bytes, int, int, dict[bytes, bytes |
 
 
 def _checked_numbers(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
-    """What a piece begins with: its format first, the size of its entries last.
-
-    Raises:
-        ShardFormatError, ShardDamagedError: it is of another format or size.
-    """
+    """What a piece begins with: its format first, the size of its entries last."""
     if data[0] != _FORMAT:
         raise ShardFormatError(
             f"a shard's state has format {data[0]}, this release reads {_FORMAT}; "

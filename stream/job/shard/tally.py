@@ -78,11 +78,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Tally:
-        """The tally that the bytes are.
-
-        Raises:
-            InvariantError: they were not made by this release.
-        """
+        """The tally that the bytes are."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
         except msgspec.DecodeError as reason:

@@ -6,6 +6,7 @@ are made by the `openssl` command.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -46,16 +47,6 @@ _RESOURCES = {
     Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
     Resource.CLUSTER: ResourceType.BROKER,
 }
-_OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Create": AclOperation.CREATE,
-    "Alter": AclOperation.ALTER,
-    "Delete": AclOperation.DELETE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "AlterConfigs": AclOperation.ALTER_CONFIGS,
-}
 _ANY = AclBindingFilter(
     ResourceType.ANY,
     None,
@@ -90,17 +81,8 @@ class Certificates:
         made.signed("misnamed", subject="broker", names="DNS:elsewhere.example")
         made.signed("machine", subject="machine", names="DNS:machine")
         openssl(
-            *(
-                "pkcs8",
-                "-topk8",
-                "-v1",
-                "PBE-SHA1-3DES",
-                "-in",
-                "machine.key",
-                "-out",
-                "machine.locked.key",
-            ),
-            *("-passout", "pass:key-password"),
+            *("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", "pass:key-password"),
+            *("-in", "machine.key", "-out", "machine.locked.key"),
             cwd=folder,
         )
         made.path("machine.locked.key").chmod(0o600)
@@ -209,7 +191,7 @@ def allow(admin: AdminClient, given: Mapping[str, Iterable[Acl]]) -> None:
             ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",
-            _OPERATIONS[acl.operation],
+            AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", acl.operation).upper()],
             AclPermissionType.ALLOW,
         )
         for user, acls in given.items()
