@@ -227,25 +227,6 @@ server.process = decide_for_ever"""
     assert not server.folder.exists()
 
 
-def test_a_server_that_no_signal_reaches_ends_with_its_executor(
-    changed: Callable[..., ShardServer],
-) -> None:
-    """A call into C may look for no signal until it returns."""
-    deaf = """
-import signal
-def decide_in_c(*_, **__):
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    signal.sigwait({signal.SIGUSR2})
-    yield
-server.process = decide_in_c
-server.END_SECONDS_MAX = 0.5"""
-    server = changed(deaf)
-    _begin(server.connected())
-    server.end()
-    assert server.process.wait(60) == 1
-    assert [path.name for path in server.folder.iterdir()] == [str(LABEL)]  # the socket alone
-
-
 @pytest.mark.parametrize("stands_still", ["writing", "reading"])
 def test_a_task_that_stands_still_does_not_hold_up_the_next_one(
     changed: Callable[..., ShardServer], stands_still: str

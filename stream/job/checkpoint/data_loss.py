@@ -65,15 +65,17 @@ class TopicReplacedError(InputError):
 
     def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
         self.topic = topic
-        if has_other_id:
-            set_back, go_on = "", f"read the new one from its beginning with {SKIP}"
-        else:
-            set_back = ", or set back"
-            go_on = f"continue in the new one with {SKIP}, and have what it held already sent again"
+        what = "deleted and recreated"
+        way = f"on purpose and read the new one from its beginning with {SKIP}"
+        if not has_other_id:
+            what += ", or set back"
+            way = (
+                f"on purpose, continue in the new one with {SKIP}, and have what it held already "
+                "sent again"
+            )
         super().__init__(
-            f"{topic} was deleted and recreated{set_back}: {found}. Messages of the old one that "
-            "were not read are lost; give the job the Kafka cluster it had before, or accept the "
-            f"loss on purpose{' and' if has_other_id else ','} {go_on}"
+            f"{topic} was {what}: {found}. Messages of the old one that were not read are lost; "
+            f"give the job the Kafka cluster it had before, or accept the loss {way}"
         )
 
 

@@ -66,7 +66,6 @@ TASK_SECONDS_MAX: Final = 600
 # Of a server that was asked. No event takes longer than some seconds, and `/live` reports a job
 # without a sign of life after half of this: who watches it may act before.
 SILENCE_SECONDS_MAX: Final = 600.0
-END_SECONDS_MAX: Final = 5.0  # to leave by way of every `finally`
 TASKS_MAX: Final = 64  # that may wait to be accepted: attempts of one task, mostly one
 Spilled = Callable[[Iterator[bytes | Write]], Iterator[bytes | Write]]
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
@@ -107,17 +106,14 @@ def _end_with_input(folder: Path, label: int) -> None:
     """End this process when its standard input ends, also in the middle of a decision."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
-    main_thread = threading.main_thread().ident
-    if main_thread is not None:
-        signal.pthread_kill(main_thread, signal.SIGTERM)
-    time.sleep(END_SECONDS_MAX)
-    _remove_traces(folder, label)  # It is in a call that no signal ends.
-    os._exit(1)
+    _remove_traces(folder, label)
+    os._exit(0)
 
 
 def _remove_traces(folder: Path, label: int) -> None:
     remove_left(folder, label)
     with suppress(OSError):
+        (folder / str(label)).unlink(missing_ok=True)
         (folder / f"{label}.lock").unlink()
         folder.rmdir()  # if this was the last one
 
@@ -195,13 +191,9 @@ def _line() -> bytes:
 def main() -> None:
     """`python -m spu_assigner.stream.job.shard.server LABEL`; on standard input it is given the
     folder on a line, then `options_to_json`'s on another."""
-
-    def end(_number: int, _frame: object) -> None:
-        sys.exit(0)  # by way of every `finally`
-
     os.umask(MASK)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of every `finally`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which then ends this
     folder = Path(_line().decode())
     options, spills = msgspec.json.decode(_line(), type=tuple[Options, bool])
