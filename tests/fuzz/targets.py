@@ -18,7 +18,6 @@ from typing import Any
 
 import fastavro
 from spu_assigner.core.base.events import Policy, SpuEvent, TopicCreate
-from spu_assigner.core.base.records import RingChange
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -289,11 +288,10 @@ def shard_batch(data: bytes) -> None:
     if not raws:
         return
     store, shard = DictStore(), Shard(Clusters())
-    count = len(raws)
     batch = Batch.of_rows(
         [(raw.source, 0, place, place, raw.key, raw.value) for place, raw in enumerate(raws)]
     )
-    answers, letters, joins = [0] * count, [0] * count, [False] * count
+    answers, letters = [0] * len(raws), [0] * len(raws)
     for bundle in run_batch(shard, store, batch, _OPTIONS):
         for message in Bundle(bundle).messages():
             offset = int(message.id.split(b"/")[2])
@@ -303,10 +301,7 @@ def shard_batch(data: bytes) -> None:
                 _hold(isinstance(letter, DeadLetter), f"a dead letter is {letter}")
             else:
                 answers[offset] += message.kind < MessageKind.DEAD_LETTER
-                if message.value is not None:
-                    record = decode_record(message.value)
-                    joins[offset] |= getattr(record, "change", None) is RingChange.JOINED
-    _check_each(raws, answers, letters, joins)
+    _check_each(raws, answers, letters)
     again = Clusters()
     begin(Shard(again), store)
     known = {name: state for name, state in shard.copy.items() if state.memory.count}
@@ -315,25 +310,21 @@ def shard_batch(data: bytes) -> None:
         _hold(picture(again[name]) == picture(state), f"{name} is restored as another state")
 
 
-def _check_each(raws: list[Raw], answers: list[int], letters: list[int], joins: list[bool]) -> None:
-    seen: set[tuple[str, str]] = set()
-    clusters: set[str] = set()  # with an SPU: one that has nothing remembers nothing
-    for raw, answered, dead, joined in zip(raws, answers, letters, joins, strict=True):
+def _check_each(raws: list[Raw], answers: list[int], letters: list[int]) -> None:
+    states: dict[str, ClusterState] = {}
+    for raw, answered, dead in zip(raws, answers, letters, strict=True):
         event = None
-        try:
+        with suppress(DecodeError):
             kind: EventKind = "spu" if raw.source is InputSource.SPU_EVENTS else "topic"
             event = decode_event(raw.value, kind=kind)
-        except DecodeError:
-            pass
+        said = f"{raw}: {answered} answers, {dead} dead letters"
         if event is None or raw.key != event.cluster_id.encode():
-            _hold((answered, dead) == (0, 1), f"{raw}: {answered} answers, {dead} dead letters")
-        elif (event.cluster_id, event.event_id) in seen:
-            _hold((answered, dead) == (0, 0), f"a copy, {raw}, has {answered} answers")
-        else:
-            clusters.update([event.cluster_id] if joined else [])
-            if event.cluster_id in clusters:
-                seen.add((event.cluster_id, event.event_id))
-            _hold(answered > 0 and dead == 0, f"{raw}: {answered} answers, {dead} dead letters")
+            _hold((answered, dead) == (0, 1), said)
+            continue
+        state = states.setdefault(event.cluster_id, ClusterState(event.cluster_id))
+        is_known = is_remembered(state, event)
+        _hold(dead == 0 and (answered == 0 if is_known else answered > 0), said)
+        step(state, event, default_policy=_OPTIONS.default_policy)
 
 
 def _shard_batch_seeds() -> list[bytes]:

@@ -156,14 +156,14 @@ class Bundle:
         """The messages, in the order they were added."""
         data, position, end = self.digestible, 0, len(self.digestible)
         while position < end:
-            kind, *sizes, time_ms = _MESSAGE.unpack_from(data, position)
-            position += _MESSAGE.size
-            parts: list[bytes | None] = []
-            for size in sizes:
-                parts.append(None if size < 0 else data[position : position + size])
-                position += max(size, 0)
-            event_id, key, value = parts
-            yield Message(kind, event_id or b"", key, value, time_ms)
+            kind, id_size, key_size, value_size, time_ms = _MESSAGE.unpack_from(data, position)
+            start = position + _MESSAGE.size
+            key_start = start + id_size
+            value_start = key_start + max(key_size, 0)
+            position = value_start + max(value_size, 0)
+            key = None if key_size < 0 else data[key_start:value_start]
+            value = None if value_size < 0 else data[value_start:position]
+            yield Message(kind, data[start:key_start], key, value, time_ms)
 
 
 def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:
