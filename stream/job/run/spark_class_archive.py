@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.child_processes import run_to_end
 from spu_assigner.stream.local.jvm.build_cache import cache_home, made_once
 from spu_assigner.stream.local.jvm.java import Java
@@ -31,10 +30,6 @@ MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
 ARCHIVES_MAX: Final = 4  # in the cache: each environment that is made anew needs another
 LOG: Final = "spark_class_archive.log"  # in the cache, of the last run
-
-
-class ClassArchiveError(AssignerError):
-    """The run that makes the archive has made none."""
 
 
 def ensure_spark_image(
@@ -63,7 +58,9 @@ def ensure_spark_image(
         _run(archive, environ)
         return archive.parent
 
-    if not folder.exists() and not _has_own_archive(java):
+    if folder.exists():
+        return True
+    if not _has_own_archive(java):
         report(
             "Spark starts without an archive of its classes: this Java has no archive of its own "
             f"classes, on which others are built; `{java.executable} -Xshare:dump` makes it"
@@ -71,7 +68,7 @@ def ensure_spark_image(
         return True
     try:
         made_once(cache_home(environ), folder, make)
-    except ClassArchiveError as reason:
+    except subprocess.SubprocessError as reason:
         report(f"Spark starts without an archive of its classes: {reason}")
         return False
     archives = sorted(folder.parent.iterdir(), key=lambda each: each.stat().st_mtime)
@@ -99,13 +96,13 @@ def _run(archive: Path, environ: Mapping[str, str] | None) -> None:
                 environ=environ,
             )
     except subprocess.TimeoutExpired as reason:
-        raise ClassArchiveError(
+        raise subprocess.SubprocessError(
             f"the run that makes it did not end within {MAKE_SECONDS_MAX:.0f} s and was ended; "
             "when the machine has less to do, `python -m spu_assigner.stream.setup` tries again; "
             f"its log is {log}"
         ) from reason
     if status != 0 or not archive.is_file():
-        raise ClassArchiveError(
+        raise subprocess.SubprocessError(
             f"the run that makes it ended with status {status}; its log is {log}"
         )
 
