@@ -112,5 +112,6 @@ def test_no_more_archives_are_kept_than_some_environments_need(
     monkeypatch.setattr(spark_image, "_run", lambda archive, environ: archive.touch())
     assert spark_image.ensure_spark_image(java, JARS, environ)
     assert lookup.jvm_options(java, JARS, environ)
-    assert sorted(path.name for path in images.iterdir())[:3] == ["2", "3", "4"]
-    assert len(list(images.iterdir())) == spark_image.ARCHIVES_MAX
+    kept = {path.name for path in images.iterdir()}
+    assert kept > {"2", "3", "4"}
+    assert len(kept) == spark_image.ARCHIVES_MAX
