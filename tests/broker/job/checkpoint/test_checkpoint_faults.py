@@ -34,11 +34,10 @@ from spu_assigner.stream.job.marker_check import (
     ForeignCheckpointError,
     MarkerGapError,
 )
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import TOPICS, topic_name
-from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.kafka.shared_broker import SharedBroker
@@ -177,9 +176,7 @@ def world(
         },
         environ={},
     )
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    spark = build_session(settings, java=java, jars=jars)
+    spark = build_session(settings, java=java, jars=ensure_jars(settings.checkpoint))
     # Some snapshots among few batches.
     spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "3")
     spark.conf.set("spark.sql.streaming.stateStore.maintenanceInterval", "500ms")
