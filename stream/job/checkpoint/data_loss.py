@@ -120,13 +120,12 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
         return
     ids_now, spans = inputs_now(settings, topics)
     require_same_ids(ids, ids_now)
+    for topic, parts in inputs.following.items():
+        there = {partition for name, partition in spans if name == topic}
+        if gone := tuple(each.partition for each in parts if each.partition not in there):
+            raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
     ends = _by_place(inputs.begun)
     for (topic, partition), offset in sorted(_by_place(inputs.following).items()):
-        if (topic, partition) not in spans:
-            there = [number for name, number in spans if name == topic]
-            read = (each.partition for each in inputs.following[topic])
-            gone = tuple(number for number in read if number not in there)
-            raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
         last = max(offset, ends.get((topic, partition), offset))
         first, end = spans[topic, partition]
         if end < last:
