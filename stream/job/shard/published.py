@@ -10,7 +10,7 @@ writes, is one state. The values are kept as they came; they are decoded cluster
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
@@ -24,8 +24,6 @@ from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
-
-JOB: Final = "the job"
 
 _Record = TypeVar("_Record")
 
@@ -45,7 +43,7 @@ class DamagedOutputError(PublishedError):
         offset: int,
         key: bytes,
         fault: str,
-        writer: str = JOB,
+        writer: str = "the job",
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -131,7 +129,6 @@ class PublishedState:
                 partition=partition,
                 offset=offset,
                 key=stored[1:],
-                writer=JOB,
             )
             state.restore(record)
         for fault in faults(state):
@@ -211,7 +208,7 @@ def checked_record(
     kind: type[_Record],
     key_of: Callable[[_Record], bytes],
     *,
-    writer: str = JOB,
+    writer: str = "the job",
 ) -> _Record | None:
     """The record of a message; None: a tombstone.
 

@@ -81,8 +81,17 @@ class Certificates:
         made.signed("misnamed", subject="broker", names="DNS:elsewhere.example")
         made.signed("machine", subject="machine", names="DNS:machine")
         openssl(
-            *("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", "pass:key-password"),
-            *("-in", "machine.key", "-out", "machine.locked.key"),
+            *(
+                "pkcs8",
+                "-topk8",
+                "-v1",
+                "PBE-SHA1-3DES",
+                "-in",
+                "machine.key",
+                "-out",
+                "machine.locked.key",
+            ),
+            *("-passout", "pass:key-password"),
             cwd=folder,
         )
         made.path("machine.locked.key").chmod(0o600)
