@@ -10,51 +10,23 @@ comes with the shard's next batches.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    SpuCordon,
-    SpuDemote,
-    SpuJoined,
-    SpuLeft,
-    SpuUncordon,
-    SpuUndemote,
-    TopicAdopted,
-    TopicConstraints,
-    TopicCreate,
-    TopicDelete,
-    TopicDemand,
-    TopicGrow,
-    TopicRelease,
-    TopicReplication,
-)
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted
 from spu_assigner.stream.job.shard.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
-
-# What an answer is to: a label of metrics.
+# What an answer is to, a label of metrics: the event's name without what it is about.
 REQUESTS: Final[Mapping[type[Event], str]] = {
-    TopicCreate: "create",
-    TopicDelete: "delete",
-    TopicRelease: "release",
-    TopicAdopted: "adopt",
-    TopicGrow: "grow",
-    TopicReplication: "replication",
-    TopicDemand: "demand",
-    TopicConstraints: "constraints",
-    ClusterRebalance: "rebalance",
+    **{each: re.sub("^(Spu|Topic|Cluster)", "", each.__name__).lower() for each in get_args(Event)},
     SpuJoined: "join",
     SpuLeft: "leave",
-    SpuCordon: "cordon",
-    SpuUncordon: "uncordon",
-    SpuDemote: "demote",
-    SpuUndemote: "undemote",
+    TopicAdopted: "adopt",
 }
 EARLIER: Final = "earlier"  # something that had to wait: the event at hand made room for it
 Answered = tuple[str, str, str]  # request, status, code or ""
