@@ -346,7 +346,7 @@ class TransactionalSink:
         for shard, bundle in buffer.placed():
             if shard != last_shard:
                 last_shard, sequence = shard, 0
-            for kind, event_id, key, value, time_ms in bundle.fields():
+            for kind, event_id, key, value, time_ms in bundle.messages():
                 topic, name = self._routes[kind]
                 headers = output_headers(
                     query, name, event_id, time_ms, shard=shard, sequence=sequence

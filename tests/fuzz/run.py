@@ -23,7 +23,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `fuzz` and `support`
 
@@ -34,13 +33,8 @@ HERE = Path(__file__).parent
 RSS_MB_MAX = 512  # of a process: 100 MB are Python, numpy and pyarrow, the rest is the corpus
 ROUND_INPUTS = 10_000  # of one process
 INPUT_SECONDS_MAX = 20  # one input takes milliseconds; what takes so long hangs
-REPORT_SECONDS = 10.0
-FINDING_STATUS = 77  # of libFuzzer
-
-_PROGRESS = re.compile(
-    r"^#(?P<inputs>\d+)\s+\S+\s+cov: (?P<coverage>\d+) ft: (?P<features>\d+) corp: (?P<corpus>\d+)"
-)
-_STAT = re.compile(r"^stat::(?P<name>\w+):\s+(?P<value>\d+)")
+_COVERAGE = re.compile(r"^#\d+\s+\S+\s+cov: (\d+) ", re.MULTILINE)
+_STAT = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
 
 
 @dataclass(kw_only=True)
@@ -50,8 +44,6 @@ class Outcome:
     target: str
     inputs: int = 0
     coverage: int = 0  # branches that were taken at least once
-    features: int = 0  # the same, with how often
-    corpus: int = 0  # inputs that each found something new
     seconds: float = 0.0
     peak_rss_mb: int = 0
     crashes: int = 0
@@ -59,24 +51,9 @@ class Outcome:
     artifact: str | None = None  # the input, hexadecimal
 
 
-class Progress:
-    """Reports a target's progress, every ten seconds."""
-
-    def __init__(self, target: str) -> None:
-        self.began = self._reported = time.monotonic()
-        self._target = target
-
-    def report(self, inputs: int, branches: int) -> None:
-        now = time.monotonic()
-        if now - self._reported > REPORT_SECONDS:
-            self._reported, rate = now, inputs / (now - self.began)
-            line = f"{self._target}: {inputs} inputs, {branches} branches, {rate:.0f}/s"
-            print(line, file=sys.stderr, flush=True)
-
-
-def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> Outcome:
+def fuzz(target: Target, runs: int, seed: int, *, plant: bool = False) -> Outcome:
     """Give a target so many inputs, or fewer if one of them breaks its promise."""
-    outcome, progress = Outcome(target=target.name), Progress(target.name)
+    outcome, began = Outcome(target=target.name), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         corpus, artifacts = Path(folder, "corpus"), Path(folder, "artifacts")
         corpus.mkdir()
@@ -84,7 +61,7 @@ def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> O
         for number, good in enumerate(target.seeds()):
             (corpus / f"seed-{number}").write_bytes(good)
         options = [
-            *(["--plant", plant] if plant else []),
+            *(["--plant"] if plant else []),
             f"-max_len={target.size_max}",
             f"-rss_limit_mb={RSS_MB_MAX}",
             f"-timeout={INPUT_SECONDS_MAX}",
@@ -96,63 +73,25 @@ def fuzz(target: Target, runs: int, seed: int, *, plant: str | None = None) -> O
             command = [sys.executable, str(HERE / "child.py"), target.name, *options]
             command += [f"-runs={count}", f"-seed={seed}", str(corpus)]
             seed += 1
-            status, lines = _round(command, outcome, progress)
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                check=False,
+            )
+            stats = {name: int(value) for name, value in _STAT.findall(done.stdout)}
+            outcome.inputs += stats.get("number_of_executed_units", 0)
+            outcome.peak_rss_mb = max(outcome.peak_rss_mb, stats.get("peak_rss_mb", 0))
+            outcome.coverage = max(outcome.coverage, *map(int, _COVERAGE.findall(done.stdout)), 0)
             found = next(iter(sorted(artifacts.iterdir())), None)
-            if status or found is not None:
+            if done.returncode or found is not None:
                 outcome.crashes = 1
-                outcome.finding = "\n".join(lines[-30:])
+                outcome.finding = "\n".join(done.stdout.splitlines()[-30:])
                 outcome.artifact = found and found.read_bytes().hex()
-    outcome.seconds = round(time.monotonic() - progress.began, 1)
+    outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
-
-
-def _round(command: Sequence[str], outcome: Outcome, progress: Progress) -> tuple[int, list[str]]:
-    """One process: its status, and what it said besides of its progress."""
-    part = Outcome(target=outcome.target)
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    with process:
-        lines = _follow(process.stdout, part, before=outcome.inputs, progress=progress)
-    outcome.inputs += part.inputs
-    outcome.coverage = max(outcome.coverage, part.coverage)
-    outcome.features = max(outcome.features, part.features)
-    outcome.corpus = part.corpus
-    outcome.peak_rss_mb = max(outcome.peak_rss_mb, part.peak_rss_mb)
-    return process.returncode, lines
-
-
-def _follow(
-    output: TextIO | None, outcome: Outcome, *, before: int, progress: Progress
-) -> list[str]:
-    """Read libFuzzer's lines, report its progress, and return all others."""
-    others: list[str] = []
-    for line in output or ():
-        found, stat = _PROGRESS.match(line), _STAT.match(line)
-        if found is not None:
-            for name, value in found.groupdict().items():
-                setattr(outcome, name, int(value))
-        elif stat is not None and stat["name"] == "number_of_executed_units":
-            outcome.inputs = int(stat["value"])
-        elif stat is not None and stat["name"] == "peak_rss_mb":
-            outcome.peak_rss_mb = int(stat["value"])
-        elif stat is None:
-            others.append(line.rstrip())
-        progress.report(before + outcome.inputs, outcome.coverage)
-    return others
-
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes for people."""
-    head = f"{'target':<12}{'inputs':>9}{'branches':>10}{'features':>10}{'corpus':>8}"
-    lines = [f"{head}{'peak MB':>9}{'seconds':>9}{'crashes':>9}"]
-    lines += [
-        f"{each.target:<12}{each.inputs:>9}{each.coverage:>10}{each.features:>10}{each.corpus:>8}"
-        f"{each.peak_rss_mb:>9}{each.seconds:>9}{each.crashes:>9}"
-        for each in outcomes
-    ]
-    total = sum(each.inputs for each in outcomes), sum(each.crashes for each in outcomes)
-    return "\n".join([*lines, f"{total[0]} inputs, {total[1]} crashes"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,18 +106,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     whole = sum(target.share for target in targets)
     outcomes = []
     for target in targets:
-        outcomes.append(fuzz(target, asked.runs * target.share // whole, asked.seed))
-        if outcomes[-1].crashes:
-            _tell(outcomes[-1])
-    print(table(outcomes))
+        outcome = fuzz(target, asked.runs * target.share // whole, asked.seed)
+        outcomes.append(outcome)
+        print(
+            f"{outcome.target}: {outcome.inputs} inputs, {outcome.coverage} branches, "
+            f"{outcome.peak_rss_mb} MB, {outcome.seconds} s, {outcome.crashes} crashes",
+            flush=True,
+        )
+        if outcome.crashes:
+            print(outcome.finding, file=sys.stderr)
+            path = HERE / "findings" / outcome.target
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{outcome.artifact}\n", encoding="ascii")
+            print(f"the input, hexadecimal, is in {path}", file=sys.stderr)
+    inputs = sum(each.inputs for each in outcomes)
+    crashes = sum(each.crashes for each in outcomes)
+    print(f"{inputs} inputs, {crashes} crashes")
     if asked.keep:
         sizes = {
             "runs": asked.runs,
             "seed": asked.seed,
             "rss_mb_max": RSS_MB_MAX,
             "input_seconds_max": INPUT_SECONDS_MAX,
-            "inputs": sum(each.inputs for each in outcomes),
-            "crashes": sum(each.crashes for each in outcomes),
+            "inputs": inputs,
+            "crashes": crashes,
         }
         figures = {each.target: asdict(each) for each in outcomes}
         keep(
@@ -189,17 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder=HERE / "results",
             packages=("atheris", "fastavro", "numpy"),
         )
-    return 1 if any(each.crashes for each in outcomes) else 0
-
-
-def _tell(outcome: Outcome) -> None:
-    print(f"{outcome.target}: {outcome.finding}", file=sys.stderr)
-    if outcome.artifact is not None:
-        folder = HERE / "findings"
-        folder.mkdir(exist_ok=True)
-        path = folder / outcome.target
-        path.write_text(outcome.artifact + "\n", encoding="ascii")
-        print(f"the input, hexadecimal, is in {path}", file=sys.stderr)
+    return 1 if crashes else 0
 
 
 if __name__ == "__main__":

@@ -9,44 +9,15 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO, StringIO
-from itertools import chain, product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fastavro
-from spu_assigner.core.base.constraints import (
-    Constraints,
-    Preference,
-    SpreadLevel,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    LeaveMode,
-    OnShortage,
-    Policy,
-    SpuCordon,
-    SpuDemote,
-    SpuEvent,
-    SpuJoined,
-    SpuLeft,
-    SpuUncordon,
-    SpuUndemote,
-    TopicAdopted,
-    TopicConstraints,
-    TopicCreate,
-    TopicDelete,
-    TopicDemand,
-    TopicGrow,
-    TopicRelease,
-    TopicReplication,
-)
-from spu_assigner.core.base.records import RingChange
+from spu_assigner.core.base.events import Policy, SpuEvent, TopicCreate
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -72,6 +43,7 @@ from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import Shard
 from support.events.event_codecs import fields_of
+from support.events.random_lives import life_of, life_of_bytes
 from support.model.pictures import picture
 from support.model.shadow import Shadow, is_remembered
 from support.shard.stores import DictStore, begin, run_batch
@@ -212,28 +184,13 @@ def jsonl(data: bytes) -> None:
 
 
 def _jsonl_seeds() -> list[bytes]:
-    events = [decode_event(message, kind=_kind_of(message)) for message in _event_examples()]
-    return [event_to_json(event).encode() for event in events]
-
-
-def _event_examples() -> list[bytes]:
-    return [message for message in _examples() if not _is_record(message)]
-
-
-def _is_record(message: bytes) -> bool:
-    try:
-        decode_record(message)
-    except DecodeError:
-        return False
-    return True
-
-
-def _kind_of(message: bytes) -> EventKind:
-    try:
-        decode_event(message, kind="spu")
-    except DecodeError:
-        return "topic"
-    return "spu"
+    kinds: tuple[EventKind, EventKind] = ("spu", "topic")
+    seeds = []
+    for message in _examples():
+        for kind in kinds:
+            with suppress(DecodeError):  # It is a record, or an event of the other kind.
+                seeds.append(event_to_json(decode_event(message, kind=kind)).encode())
+    return seeds
 
 
 # Files of manual lists.
@@ -277,244 +234,18 @@ def _manual_file_seeds() -> list[bytes]:
 
 # The core.
 
-_NUMBERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 17, 33, -1, -(2**31), 2**31 - 1, 2**31, 100_001)
-_LETTERS = "jjjjuoxcccccmdgbrkaftnql"
-_SELECTORS = (
-    *("tier", "!tier", "tier=ssd", "tier in (ssd, hdd)", "tier notin (hdd), zone", "rack=a"),
-    *("rack != b", "spu_id notin (0, 3)", "spu_id in (1, 2, 3, 4)", "zone=", "tier in (ssd"),
-)
-_VALUES = (None, "ssd", "hdd", "x")
-_EVENTS_MAX = 24
-
-
-class _Bytes:
-    """The input, taken piece by piece; 0 when it is used up."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = iter(data)
-        self.is_empty = not data
-
-    def byte(self) -> int:
-        found = next(self._data, None)
-        self.is_empty = found is None
-        return found or 0
-
-    def one_of(self, choices: Any) -> Any:
-        return choices[self.byte() % len(choices)]
-
-    def number(self, most: int) -> int:
-        """Mostly 0 to `most`, sometimes a number that nobody expects."""
-        byte = self.byte()
-        return _NUMBERS[byte & 15] if byte >= 240 else byte % (most + 1)
-
-
-def events_of(data: bytes) -> list[Event]:
-    """A life of one small cluster."""
-    source = _Bytes(data)
-    events: list[Event] = []
-    while not source.is_empty and len(events) < _EVENTS_MAX:
-        letter = source.one_of(_LETTERS)
-        if letter == "r" and events:
-            events.append(source.one_of(events))
-        else:
-            common = {"event_id": f"e{len(events)}", "cluster_id": "c1"}
-            events.append(_event(letter, common, source))
-    return events
-
-
-def _topic(byte: int) -> str:
-    """One of five topics; now and then a name that none may have."""
-    return ("__t", "replica-map")[byte % 2] if byte >= 240 else f"t{byte % 5}"
-
-
-def _constraints(source: _Bytes) -> Constraints:
-    """Rules of some kinds, one of each; selectors that are none among them."""
-    kinds = source.byte()
-
-    def some(kind: int, choices: Any) -> tuple[Any, ...]:
-        return (source.one_of(choices),) if kinds >> kind & 1 else ()
-
-    topics = [f"t{number}" for number in range(5)]
-    numbers = (None, 1, 2, 0)
-    levels = [SpreadLevel(*each) for each in product(("zone", "rack", "spu_id"), numbers, numbers)]
-    return Constraints(
-        tolerations=some(0, [Toleration("k"), Toleration("k", "v")]),
-        require=some(1, _SELECTORS),
-        forbid=some(2, _SELECTORS),
-        prefer=some(3, [Preference(each, 10 - 4 * at) for at, each in enumerate(_SELECTORS)]),
-        spread=some(4, levels),
-        apart_from=some(5, topics),
-        together_with=some(6, topics),
-        leaders=some(7, _SELECTORS),
-    )
-
-
-def _ruled_event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
-    """One of taints and constraints."""
-    match letter:
-        case "t":
-            named = {"tier": source.one_of(_VALUES), "zone": source.one_of(_VALUES)}
-            taints = [Taint("k", value, effect) for effect in TaintEffect for value in ("v", "w")]
-            return SpuJoined(
-                **common,
-                spu_id=source.number(7),
-                rack=source.one_of((None, "a", "b", "c")),
-                capacity=source.one_of((None, 3, 6, 12)),
-                labels={name: value for name, value in named.items() if value is not None},
-                taints=tuple(source.one_of(taints) for _ in range(source.byte() % 3)),
-            )
-        case "n":
-            return TopicCreate(
-                **common,
-                topic=_topic(source.byte()),
-                partitions=source.number(9),
-                replication_factor=source.number(4),
-                on_shortage=source.one_of(tuple(OnShortage)),
-                constraints=_constraints(source),
-            )
-        case _:
-            topic = f"t{source.byte() % 5}"
-            return TopicConstraints(**common, topic=topic, constraints=_constraints(source))
-
-
-def _amounts(source: _Bytes) -> dict[str, int]:
-    """Amounts of some resources, or none."""
-    named = source.byte() % 4
-    return {name: source.number(40) for at, name in enumerate(("cpu", "disk")) if named >> at & 1}
-
-
-def _loaded_event(common: dict[str, Any], source: _Bytes) -> Event:
-    """One of resources and of what is needed of them."""
-    match source.byte() % 4:
-        case 0:
-            return SpuJoined(
-                **common,
-                spu_id=source.number(7),
-                rack=source.one_of((None, "a", "b", "c")),
-                capacity=12,
-                resources=_amounts(source),
-            )
-        case 1:
-            return TopicCreate(
-                **common,
-                topic=_topic(source.byte()),
-                partitions=source.number(6),
-                replication_factor=source.number(4),
-                on_shortage=source.one_of(tuple(OnShortage)),
-                demand=_amounts(source),
-                leader_demand=_amounts(source),
-            )
-        case 2:
-            topic = f"t{source.byte() % 5}"
-            return TopicDemand(**common, topic=topic, demand=_amounts(source))
-        case _:
-            return ClusterRebalance(
-                **common,
-                max_moves=source.number(30),
-                max_bytes=source.one_of((None, 0, 9, 40, -1, 2**53)),
-                band_percent=source.one_of((None, 0, 5, 30, 1_000, -1, 1_001)),
-                band=source.one_of((None, 0, 1, -1, 2)),
-            )
-
-
-def _event(letter: str, common: dict[str, Any], source: _Bytes) -> Event:
-    match letter:
-        case "j":
-            return SpuJoined(
-                **common,
-                spu_id=source.number(7),
-                rack=source.one_of((None, "a", "b", "c", "")),
-                cores=1 + source.number(2),
-                capacity=source.one_of((None, 0, 1, 3, 6, 12, 40, -1, 2**31)),
-            )
-        case "u" | "o":
-            return SpuLeft(**common, spu_id=source.number(7))
-        case "x":
-            return SpuLeft(**common, spu_id=source.number(7), mode=LeaveMode.DECOMMISSION)
-        case "k":
-            change = (SpuCordon, SpuUncordon, SpuDemote, SpuUndemote)[source.byte() & 3]
-            return change(**common, spu_id=source.number(7))
-        case "t" | "n" | "q":
-            return _ruled_event(letter, common, source)
-        case "l":
-            return _loaded_event(common, source)
-        case "d":
-            kind = source.byte()
-            forget = TopicRelease if kind & 8 else TopicDelete
-            return forget(**common, topic=f"t{kind % 5}")
-        case "g":
-            topic = f"t{source.byte() % 5}"
-            return TopicGrow(**common, topic=topic, partitions=source.number(20))
-        case "a":
-            rows = [
-                tuple(source.number(7) for _ in range(source.byte() % 5))
-                for _ in range(source.byte() % 4)
-            ]
-            return TopicAdopted(
-                **common,
-                topic=_topic(source.byte()),
-                replicas=tuple(rows),
-                policy=source.one_of((None, *Policy)),
-                pinned=source.byte() & 1 == 1,
-            )
-        case "f":
-            topic, factor = f"t{source.byte() % 5}", source.number(6)
-            return TopicReplication(**common, topic=topic, replication_factor=factor)
-        case "b":
-            return ClusterRebalance(**common, max_moves=source.number(30))
-        case "m":
-            lists = [
-                [source.number(7) for _ in range(1 + source.byte() % 3)]
-                for _ in range(source.byte() % 4)
-            ]
-            replicas = [{"id": place, "replicas": ids} for place, ids in enumerate(lists)]
-            topic = _topic(source.byte())
-            return TopicCreate(**common, topic=topic, replicas=replicas)
-    flags = source.byte()
-    return TopicCreate(
-        **common,
-        topic=_topic(source.byte()),
-        partitions=source.number(16),
-        replication_factor=source.number(4),
-        policy=source.one_of((None, *Policy)),
-        ignore_rack=flags & 1 == 1,
-        validate_only=flags & 14 == 14,
-        on_shortage=OnShortage.WAIT if flags & 16 else OnShortage.REJECT,
-        start_index=source.number(40) if flags & 96 == 96 else None,
-        shift=source.number(9) if flags & 224 == 224 else None,
-    )
-
 
 def core(data: bytes) -> None:
     """Every event is answered, and the invariants hold after each."""
-    state, shadow = ClusterState("c1"), Shadow()
-    for event in events_of(data):
+    life, state, shadow = life_of_bytes(data), ClusterState("c1"), Shadow()
+    for event in life.events:
         is_known = is_remembered(state, event)
-        records = step(state, event, default_policy=Policy.BALANCED)
+        records = step(state, event, default_policy=life.default_policy)
         shadow.follow(state, event, records, is_known=is_known)
 
 
 def _core_seeds() -> list[bytes]:
-    joins = bytes(chain.from_iterable((0, spu_id, 1 + spu_id % 3, 0, 4) for spu_id in range(5)))
-    creates = bytes(chain.from_iterable((7, 16, topic, 4, 2, 1 + topic, 0) for topic in range(5)))
-    later = bytes((6, 1, 14, 0, 14, 8, 9, 15, 20, 13, 1, 5, 2, 11, 2, 1, 1, 2, 3, 2))
-    ruled = bytes(chain.from_iterable((20, 1, 2, spu_id, 1, 0, 1, spu_id) for spu_id in range(5)))
-    bound = bytes((21, 1, 3, 2, 1, 22, 2, 3, 1, 22, 1, 7, 0, 6, 7, 21, 2, 2, 2, 0, 144, 1, 6))
-    loaded = bytes(
-        chain.from_iterable((23, 0, spu_id, spu_id % 4, 3, 20, 30) for spu_id in range(5))
-    )
-    needing = bytes(chain.from_iterable((23, 1, topic, 3, 2, 1, 2, 4, 1, 2) for topic in range(4)))
-    measured = bytes((23, 2, 0, 3, 1, 9, 23, 3, 20, 3, 3, 23, 2, 0, 2, 40, 23, 3, 9, 0, 2, 6, 2))
-    return [
-        joins,
-        joins + creates,
-        loaded + needing + measured,
-        loaded + needing + measured + later,
-        joins + creates + later,
-        joins + creates + later + joins,
-        joins + creates + ruled + bound,
-        ruled + bound + later + joins,
-    ]
+    return [Random(number).randbytes(190) for number in range(16)]
 
 
 # Messages from Kafka.
@@ -557,11 +288,10 @@ def shard_batch(data: bytes) -> None:
     if not raws:
         return
     store, shard = DictStore(), Shard(Clusters())
-    count = len(raws)
     batch = Batch.of_rows(
         [(raw.source, 0, place, place, raw.key, raw.value) for place, raw in enumerate(raws)]
     )
-    answers, letters, joins = [0] * count, [0] * count, [False] * count
+    answers, letters = [0] * len(raws), [0] * len(raws)
     for bundle in run_batch(shard, store, batch, _OPTIONS):
         for message in Bundle(bundle).messages():
             offset = int(message.id.split(b"/")[2])
@@ -571,10 +301,7 @@ def shard_batch(data: bytes) -> None:
                 _hold(isinstance(letter, DeadLetter), f"a dead letter is {letter}")
             else:
                 answers[offset] += message.kind < MessageKind.DEAD_LETTER
-                if message.value is not None:
-                    record = decode_record(message.value)
-                    joins[offset] |= getattr(record, "change", None) is RingChange.JOINED
-    _check_each(raws, answers, letters, joins)
+    _check_each(raws, answers, letters)
     again = Clusters()
     begin(Shard(again), store)
     known = {name: state for name, state in shard.copy.items() if state.memory.count}
@@ -583,54 +310,34 @@ def shard_batch(data: bytes) -> None:
         _hold(picture(again[name]) == picture(state), f"{name} is restored as another state")
 
 
-def _check_each(raws: list[Raw], answers: list[int], letters: list[int], joins: list[bool]) -> None:
-    seen: set[tuple[str, str]] = set()
-    clusters: set[str] = set()  # with an SPU: one that has nothing remembers nothing
-    for raw, answered, dead, joined in zip(raws, answers, letters, joins, strict=True):
+def _check_each(raws: list[Raw], answers: list[int], letters: list[int]) -> None:
+    states: dict[str, ClusterState] = {}
+    for raw, answered, dead in zip(raws, answers, letters, strict=True):
         event = None
-        try:
+        with suppress(DecodeError):
             kind: EventKind = "spu" if raw.source is InputSource.SPU_EVENTS else "topic"
             event = decode_event(raw.value, kind=kind)
-        except DecodeError:
-            pass
+        said = f"{raw}: {answered} answers, {dead} dead letters"
         if event is None or raw.key != event.cluster_id.encode():
-            _hold((answered, dead) == (0, 1), f"{raw}: {answered} answers, {dead} dead letters")
-        elif (event.cluster_id, event.event_id) in seen:
-            _hold((answered, dead) == (0, 0), f"a copy, {raw}, has {answered} answers")
-        else:
-            clusters.update([event.cluster_id] if joined else [])
-            if event.cluster_id in clusters:
-                seen.add((event.cluster_id, event.event_id))
-            _hold(answered > 0 and dead == 0, f"{raw}: {answered} answers, {dead} dead letters")
+            _hold((answered, dead) == (0, 1), said)
+            continue
+        state = states.setdefault(event.cluster_id, ClusterState(event.cluster_id))
+        is_known = is_remembered(state, event)
+        _hold(dead == 0 and (answered == 0 if is_known else answered > 0), said)
+        step(state, event, default_policy=_OPTIONS.default_policy)
 
 
 def _shard_batch_seeds() -> list[bytes]:
-    events: list[Event] = [
-        SpuJoined(event_id=f"j{spu_id}", cluster_id="c1", spu_id=spu_id, rack="ab"[spu_id % 2])
-        for spu_id in range(4)
+    def packed(message: bytes, *, is_spu: bool = False) -> bytes:
+        seed = _seed_of(message)
+        return bytes((is_spu,)) + len(seed).to_bytes(2, "big") + seed
+
+    lives = [life_of(number).events[:_MESSAGES_MAX] for number in range(8)]
+    together = [
+        b"".join(packed(encode_event(each), is_spu=isinstance(each, SpuEvent)) for each in events)
+        for events in lives
     ]
-    events += [
-        TopicCreate(event_id="t", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
-        TopicGrow(event_id="g", cluster_id="c1", topic="t", partitions=5),
-        SpuLeft(event_id="l", cluster_id="c1", spu_id=0, mode=LeaveMode.DECOMMISSION),
-        SpuCordon(event_id="k", cluster_id="c1", spu_id=1),
-        ClusterRebalance(event_id="b", cluster_id="c1", max_moves=9),
-        TopicAdopted(event_id="a", cluster_id="c1", topic="a", replicas=((1, 2), (3,))),
-        TopicReplication(event_id="f", cluster_id="c1", topic="a", replication_factor=2),
-        SpuUncordon(event_id="n", cluster_id="c1", spu_id=1),
-        SpuDemote(event_id="m", cluster_id="c1", spu_id=1),
-        SpuUndemote(event_id="p", cluster_id="c1", spu_id=1),
-        TopicDelete(event_id="d", cluster_id="c1", topic="t"),
-        TopicCreate(event_id="u", cluster_id="c1", topic="t", partitions=3, replication_factor=2),
-        TopicRelease(event_id="r", cluster_id="c1", topic="t"),
-    ]
-    parts = [(isinstance(event, SpuEvent), _seed_of(encode_event(event))) for event in events]
-    packed = [bytes((is_spu,)) + len(seed).to_bytes(2, "big") + seed for is_spu, seed in parts]
-    singles = [
-        b"\x00" + len(seed).to_bytes(2, "big") + seed
-        for seed in (_seed_of(message) for message in _examples())
-    ]
-    return [b"".join(packed), b"".join(packed[:5]), *singles]
+    return [*together, *map(packed, _examples())]
 
 
 TARGETS = {

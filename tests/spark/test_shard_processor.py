@@ -53,16 +53,7 @@ EVENTS = "shard int, event binary"
 
 def events_of(batch: Batch) -> list[bytes]:
     """As the job's source gives them: a piece of one message, without the count."""
-    rows = zip(
-        batch.source.tolist(),
-        batch.partition.tolist(),
-        batch.offset.tolist(),
-        batch.time_ms.tolist(),
-        batch.keys,
-        batch.values,
-        strict=True,
-    )
-    return [batch_bytes(Batch.of_rows([row]))[8:] for row in rows]
+    return [batch_bytes(Batch.of_rows([row]))[8:] for row in batch.rows]
 
 
 class Taken:
@@ -125,7 +116,7 @@ class Query:
     def batch(self, batch: Batch) -> list[Message]:
         """What is sent of a batch."""
         columns = {
-            "shard": pa.array([LABEL] * len(batch.keys), pa.int32()),
+            "shard": pa.array([LABEL] * len(batch.rows), pa.int32()),
             "event": pa.array(events_of(batch), pa.binary()),
         }
         half = self._rows / f".{next(self._numbers)}"

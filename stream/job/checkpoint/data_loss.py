@@ -8,13 +8,14 @@ while it runs (`job/input_identity.py`).
 Rules:
 - A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
 - The error names topic, partition, the offset to be read next, what is there, and what to do.
+- Where Kafka does not answer, or a topic is missing, the error is a TopicsError.
 - A recreated topic has another id. The ids are noted in the checkpoint when the job first starts
   with them, and in each marker; of a broker that gives no ids, only offsets are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,18 +65,18 @@ class TopicReplacedError(InputError):
 
     def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
         self.topic = topic
-        lost = "Messages of the old one that were not read are lost; give the job the Kafka cluster"
-        if has_other_id:
-            super().__init__(
-                f"{topic} was deleted and recreated: {found}. {lost} it had before, or accept the "
-                f"loss on purpose and read the new one from its beginning with {SKIP}"
+        what = "deleted and recreated"
+        way = f"on purpose and read the new one from its beginning with {SKIP}"
+        if not has_other_id:
+            what += ", or set back"
+            way = (
+                f"on purpose, continue in the new one with {SKIP}, and have what it held already "
+                "sent again"
             )
-        else:
-            super().__init__(
-                f"{topic} was deleted and recreated, or set back: {found}. {lost} it had before, "
-                f"or accept the loss on purpose, continue in the new one with {SKIP}, and have "
-                "what it held already sent again"
-            )
+        super().__init__(
+            f"{topic} was {what}: {found}. Messages of the old one that were not read are lost; "
+            f"give the job the Kafka cluster it had before, or accept the loss {way}"
+        )
 
 
 class PartitionsGoneError(InputError):
@@ -117,17 +118,14 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
     topics = sorted({*inputs.following, *ids})
     if not topics:
         return
-    with DiagnosedAdmin(settings.connection().client()) as admin:
-        described = _described(admin, topics)
-        require_same_ids(ids, {topic: id_of(each) for topic, each in described.items()})
-        for topic, parts in inputs.following.items():
-            there = {each.id for each in described[topic].partitions}
-            gone = tuple(each.partition for each in parts if each.partition not in there)
-            if gone:
-                raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
-        places, ends = _by_place(inputs.following), _by_place(inputs.begun)
-        spans = input_spans(admin, places)
-    for (topic, partition), offset in sorted(places.items()):
+    ids_now, spans = inputs_now(settings, topics)
+    require_same_ids(ids, ids_now)
+    for topic, parts in inputs.following.items():
+        there = {partition for name, partition in spans if name == topic}
+        if gone := tuple(each.partition for each in parts if each.partition not in there):
+            raise PartitionsGoneError(topic=topic, gone=gone, found=len(there))
+    ends = _by_place(inputs.begun)
+    for (topic, partition), offset in sorted(_by_place(inputs.following).items()):
         last = max(offset, ends.get((topic, partition), offset))
         first, end = spans[topic, partition]
         if end < last:
@@ -138,12 +136,7 @@ def check_inputs(settings: Settings, inputs: InputPositions) -> None:
 
 
 def require_same_topics(before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that topics still have the ids that they had.
-
-    Raises:
-        TopicReplacedError: one has another.
-        TopicsError: one is missing.
-    """
+    """Check that topics still have the ids that they had."""
     require_same_ids(before, now)
     if missing := sorted(before.keys() - now):
         raise _missing(missing, "the broker does not know them")
@@ -155,56 +148,45 @@ def input_topics(settings: Settings) -> list[str]:
 
 
 def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
-    """Kafka's ids of topics; without those of a broker that gives none.
-
-    Raises:
-        TopicsError: a topic is missing, or Kafka does not answer.
-    """
+    """Kafka's ids of topics; without those of a broker that gives none."""
     with DiagnosedAdmin(client) as admin:
         described = _described(admin, topics)
     found = {topic: id_of(each) for topic, each in described.items()}
     return {topic: each for topic, each in found.items() if each is not None}
 
 
-def input_spans(
-    admin: AdminClient, places: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], tuple[int, int]]:
-    """The first offset and the end of each partition, by topic and number.
-
-    Raises:
-        TopicsError: Kafka does not answer.
-    """
-    asked = list(places)
-    try:
-        earliest, latest = (
-            list_offsets(admin, asked, spec, seconds=REQUEST_SECONDS_MAX)
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-        )
-    except KafkaException as reason:
-        raise TopicsError(
-            f"the offsets of the input topics are not known: {reason.args[0].str()}; check that "
-            "all of Kafka's brokers run"
-        ) from reason
-    return {place: (earliest[place], latest[place]) for place in earliest}
+def inputs_now(
+    settings: Settings, topics: list[str]
+) -> tuple[dict[str, str | None], dict[tuple[str, int], tuple[int, int]]]:
+    """Kafka's ids of topics; the first offset and the end of each of their partitions."""
+    with DiagnosedAdmin(settings.connection().client()) as admin:
+        described = _described(admin, topics)
+        places = [
+            (topic, part.id) for topic, found in described.items() for part in found.partitions
+        ]
+        try:
+            first, end = (
+                list_offsets(admin, places, spec, seconds=REQUEST_SECONDS_MAX)
+                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+            )
+        except KafkaException as reason:
+            raise TopicsError(
+                f"the offsets of the input topics are not known: {reason.args[0].str()}; check "
+                "that all of Kafka's brokers run"
+            ) from reason
+    ids = {topic: id_of(found) for topic, found in described.items()}
+    return ids, {place: (first[place], end[place]) for place in places}
 
 
 def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
-    """Check that the topics that are there still have the ids that they had, where these are known.
-
-    Raises:
-        TopicReplacedError: one has another.
-    """
+    """Check that the topics that are there have the ids that they had, where these are known."""
     for topic in renewed_topics(before, now):
         found = f"its id is {now[topic]}, and was {before[topic]}"
         raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
 
 
 def _described(admin: AdminClient, topics: list[str]) -> dict[str, Any]:
-    """What Kafka says of topics.
-
-    Raises:
-        TopicsError: a topic is missing, or Kafka does not answer.
-    """
+    """What Kafka says of topics."""
     try:
         futures = admin.describe_topics(
             TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX

@@ -30,6 +30,7 @@ RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint
 STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
 STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
 SHARDS_AT_FIRST: Final = 1  # of a new checkpoint where the settings do not say
+UTF8: Final = "UTF-8"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
@@ -101,9 +102,6 @@ def make_private(checkpoint: str, *, alone: bool) -> None:
     Args:
         alone: whether this user is the only one who writes there. The executors of a Spark cluster
             may be another one; then its rights are the cluster's matter.
-
-    Raises:
-        FolderError: others can write there.
     """
     if alone and is_local(checkpoint):
         private_folder(local_path(checkpoint))
@@ -118,55 +116,46 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
         Py4JJavaError: a file cannot be read.
     """
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
-    lines = read_lines(files, f"{checkpoint}/metadata")
-    newest = max(batches_in(files, f"{checkpoint}/offsets"), default=None)
-    offsets = None if newest is None else read_lines(files, f"{checkpoint}/offsets/{newest}")
-    if lines is None and newest is not None:
-        reason = f"it is missing, but there are offsets of batch {newest}"
+    metadata = read_lines(files, f"{checkpoint}/metadata")
+    begun = batches_in(files, f"{checkpoint}/offsets")
+    offsets = read_lines(files, f"{checkpoint}/offsets/{begun[-1]}") if begun else None
+    if metadata is None and begun:
+        reason = f"it is missing, but there are offsets of batch {begun[-1]}"
         raise damaged(what="metadata", reason=reason)
-    committed = max(batches_in(files, f"{checkpoint}/commits"), default=None)
-    if committed is not None:
-        if newest is None:
+    if done := batches_in(files, f"{checkpoint}/commits"):
+        if not begun:
             reason = "they are missing, but there are batches in commits"
             raise damaged(what="offsets", reason=reason)
-        _check_state_format(files, checkpoint, f"commits/{committed}")
+        commit = f"commits/{done[-1]}"
+        # In format 1 the names of the state's files are versions alone, without ids.
+        if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
+            raise CheckpointFormatError(
+                f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
+                "format 1, which this release sets; start the release that wrote it, with the "
+                f"Spark options it had, or {RECOVER}"
+            )
     path = "metadata"
     try:
-        found_id = None if lines is None else str(json.loads(lines[0])["id"])
+        found_id = None if metadata is None else str(json.loads(metadata[0])["id"])
         # The offsets file: version, then a line of JSON with the settings that belong to the state.
-        path = f"offsets/{newest}"
+        path = f"offsets/{begun[-1]}" if begun else "offsets"
         found = None if offsets is None else int(json.loads(offsets[1])["conf"][SHUFFLE_PARTITIONS])
     except (ValueError, KeyError, IndexError, TypeError) as reason:
         raise damaged(what=path, reason=f"it is no file of a streaming query: {reason}") from reason
     return Checkpoint(id=found_id, shards=found)
 
 
-def _check_state_format(files: Files, checkpoint: str, commit: str) -> None:
-    """Whether the names of the state's files are versions alone, without ids that Spark noted."""
-    if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
-        raise CheckpointFormatError(
-            f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
-            "format 1, which this release sets; start the release that wrote it, with the Spark "
-            f"options it had, or {RECOVER}"
-        )
-
-
 def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
-    """How far the input had been read when a batch ended, as Spark noted it before the batch.
-
-    Raises:
-        CheckpointDamagedError: there is no such note, or it cannot be understood.
-        Py4JJavaError: it cannot be read.
-    """
+    """How far the input had been read when a batch ended, as Spark noted it before the batch."""
     path = f"offsets/{batch}"
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint, what=path)
     lines = read_lines(files, f"{checkpoint}/{path}")
     if lines is None:
         raise damaged(reason="it is missing, and the next batch begins there")
-    positions: Positions = {}
+    positions: dict[str, tuple[PartitionPosition, ...]] = {}
     try:
         for line in lines[2:]:  # A line a source, after the version and the settings.
-            positions = {**positions, **positions_from_json(json.loads(line))}
+            positions |= positions_from_json(json.loads(line))
     except (ValueError, AttributeError, TypeError) as reason:
         raise damaged(reason=f"it is no file of offsets: {reason}") from reason
     if not positions:
@@ -174,7 +163,9 @@ def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
     return positions
 
 
-def positions_from_json(offsets: Mapping[str, Mapping[str, int]]) -> Positions:
+def positions_from_json(
+    offsets: Mapping[str, Mapping[str, int]],
+) -> dict[str, tuple[PartitionPosition, ...]]:
     """From next offsets by topic and partition, as Spark writes them."""
     return {
         topic: tuple(
@@ -198,9 +189,6 @@ def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> 
 
     Args:
         wanted: as the settings say.
-
-    Raises:
-        ShardsChangedError: the checkpoint has another number.
     """
     found = checkpoint.shards
     if found is None:
@@ -214,13 +202,27 @@ def read_lines(files: Files, path: str) -> list[str] | None:
     """The lines of a small text file; None: there is none."""
     if isinstance(files, LocalFiles):
         return files.lines(path)
-    system, place = _file_system(files, path)
+    text = _taken(files, path, lambda jvm, it: jvm.org.apache.commons.io.IOUtils.toString(it, UTF8))
+    return None if text is None else text.splitlines()
+
+
+def sha256_of(files: Files, path: str) -> str | None:
+    """The SHA-256 of a file, hexadecimal; None: there is none."""
+    if isinstance(files, LocalFiles):
+        return files.sha256(path)
+    return _taken(
+        files, path, lambda jvm, it: jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(it)
+    )
+
+
+def _taken(spark: SparkSession, path: str, take: Callable[[Any, Any], Any]) -> str | None:
+    """What is taken, with a function of Java's, from the contents of a file."""
+    system, place = _file_system(spark, path)
     stream = _if_there(lambda: system.open(place))
     if stream is None:
         return None
     with closing(stream):
-        text = _java(files).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    return str(text).splitlines()
+        return str(take(spark.sparkContext._jvm, stream))
 
 
 def write_text(files: Files, path: str, text: str) -> None:
@@ -229,15 +231,13 @@ def write_text(files: Files, path: str, text: str) -> None:
         files.write(path, text)
         return
     system, place = _file_system(files, path)
-    if is_on_s3(path):  # An object is there when its stream is closed; a rename is a copy.
-        with closing(system.create(place, True)) as stream:
-            stream.write(bytearray(text, "utf-8"))
-        return
-    half = place.suffix(".half")
-    with closing(system.create(half, True)) as stream:
-        stream.write(bytearray(text, "utf-8"))
-    system.delete(place, False)
-    system.rename(half, place)
+    # An object of S3 is there when its stream is closed, and a rename of it is a copy.
+    written = place if is_on_s3(path) else place.suffix(".half")
+    with closing(system.create(written, True)) as stream:
+        stream.write(bytearray(text, UTF8))
+    if written is not place:
+        system.delete(place, False)
+        system.rename(written, place)
 
 
 def list_names(files: Files, folder: str) -> list[str] | None:
@@ -252,7 +252,7 @@ def list_names(files: Files, folder: str) -> list[str] | None:
 def put_file(spark: SparkSession, file: Path, path: str) -> None:
     """Copy a file of this machine to any place; what is there is replaced."""
     system, place = _file_system(spark, path)
-    source = _java(spark).org.apache.hadoop.fs.Path(file.absolute().as_uri())
+    _, source = _file_system(spark, file.absolute().as_uri())
     system.copyFromLocalFile(False, True, source, place)
 
 
@@ -263,18 +263,6 @@ def remove(files: Files, path: str) -> None:
         return
     system, place = _file_system(files, path)
     system.delete(place, True)
-
-
-def sha256_of(files: Files, path: str) -> str | None:
-    """The SHA-256 of a file, hexadecimal; None: there is none."""
-    if isinstance(files, LocalFiles):
-        return files.sha256(path)
-    system, place = _file_system(files, path)
-    stream = _if_there(lambda: system.open(place))
-    if stream is None:
-        return None
-    with closing(stream):
-        return str(_java(files).org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream))
 
 
 def batches_in(files: Files, log: str) -> list[int]:
@@ -295,10 +283,7 @@ def _if_there(look: Callable[[], Any]) -> Any | None:
         raise
 
 
-def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    place = _java(spark).org.apache.hadoop.fs.Path(path)
+def _file_system(spark: Any, path: str) -> tuple[Any, Any]:
+    """Hadoop's file system of a place, and the place as it names it."""
+    place = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
     return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
-
-
-def _java(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm

@@ -33,28 +33,21 @@ NOTE: Final = "input-topics"
 def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:
     """What the next batch of a checkpoint begins with; empty before the first one is done, unless
     that begins where a recovery says.
-
-    Raises:
-        CheckpointDamagedError: a file that it is read from is missing or wrong.
-        Py4JJavaError: a file cannot be read.
     """
-    begun = batches_in(files, f"{checkpoint}/offsets")
-    done = batches_in(files, f"{checkpoint}/commits")
     ids = _read_ids(files, checkpoint)
-    first: Positions = {}
+    following: Positions = {}
     if recovery is not None:
-        first, ids = recovery.positions, {**recovery.topic_ids, **ids}
+        following, ids = recovery.positions, {**recovery.topic_ids, **ids}
+    begun = batches_in(files, f"{checkpoint}/offsets")
     if not begun:
-        return InputPositions(following=first, begun=first, ids=ids)
+        return InputPositions(following=following, begun=following, ids=ids)
     newest = begun[-1]
     until = read_positions(files, checkpoint, newest)
-    if newest in done:
-        return InputPositions(following=until, begun=until, ids=ids)
-    if newest == 0:  # Without a recovery it begins where the topics began when it was planned.
-        return InputPositions(following=first, begun=until, ids=ids)
-    return InputPositions(
-        following=read_positions(files, checkpoint, newest - 1), begun=until, ids=ids
-    )
+    if newest in batches_in(files, f"{checkpoint}/commits"):
+        following = until
+    elif newest > 0:  # Batch 0 begins where the topics began, or where a recovery says.
+        following = read_positions(files, checkpoint, newest - 1)
+    return InputPositions(following=following, begun=until, ids=ids)
 
 
 def note_topics(
@@ -64,10 +57,6 @@ def note_topics(
 
     Args:
         known: ids that were noted, here or in a marker.
-
-    Raises:
-        TopicsError: Kafka does not answer, or a topic is missing.
-        Py4JJavaError: it cannot be written.
     """
     topics = input_topics(settings)
     ids = dict(known)

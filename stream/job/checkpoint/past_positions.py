@@ -8,13 +8,10 @@ from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.job.checkpoint.data_loss import input_spans, topic_ids
+from spu_assigner.stream.job.checkpoint.data_loss import input_topics, inputs_now
 from spu_assigner.stream.job.checkpoint.files import Positions
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topic_ids import renewed_topics
-from spu_assigner.stream.kafka.topics import INPUTS
 
 GAPS_REPORTED_MAX: Final = 5  # gaps in one message
 
@@ -72,15 +69,11 @@ def retained_positions(
 
     Raises:
         LostInputError: some had to be moved, and were not to be.
-        TopicsError, ClientError: Kafka cannot be reached, or the topics are missing.
+        TopicsError: Kafka cannot be reached, or the topics are missing.
     """
-    connection = settings.connection()
-    counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
-    places = [(topic, number) for topic, count in counts.items() for number in range(count)]
-    ids_now = topic_ids(connection.client(), list(counts))
+    known, spans = inputs_now(settings, input_topics(settings))
+    ids_now = {topic: found for topic, found in known.items() if found is not None}
     renewed = renewed_topics(ids, ids_now)
-    with DiagnosedAdmin(connection.client()) as admin:
-        spans = input_spans(admin, places)
     kept: dict[str, tuple[PartitionPosition, ...]] = {}
     skipped: list[Skipped] = []
     for topic, parts in positions.items():

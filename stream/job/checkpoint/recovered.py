@@ -83,11 +83,7 @@ class Recovery:
 def pending_recovery(
     files: Files, place: str, checkpoint: Checkpoint, *, query: str, prefix: str
 ) -> Recovery | None:
-    """What the first batch of this checkpoint begins with; None: it was not recovered, or has run.
-
-    Raises:
-        RecoveryError: it is not whole, or of another query.
-    """
+    """What the first batch of a checkpoint begins with; None: it was not recovered, or has run."""
     if batches_in(files, f"{place}/commits"):
         return None
     lines = read_lines(files, f"{place}/{NOTE_FILE}")

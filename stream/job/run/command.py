@@ -9,7 +9,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -31,10 +30,9 @@ from spu_assigner.stream.kafka.config.settings import FLAGS, Settings
 if TYPE_CHECKING:
     from spu_assigner.stream.common.interrupts import Interrupts
     from spu_assigner.stream.job.lifecycle import Job
-    from spu_assigner.stream.job.run.launch import Running
+    from spu_assigner.stream.job.run.launch import Launch
 
 LOOK_SECONDS: Final = 0.5  # between looks at the query
-PROGRESS_SECONDS: Final = 10.0  # between lines of progress, while there is any
 
 
 @click.command()
@@ -62,7 +60,7 @@ def run(
     starts a Kafka broker of its own. Users, TLS, memory and the rest are settings without an
     option: docs/settings.md.
     """
-    from spu_assigner.stream.job.run.launch import LaunchPlan, launched
+    from spu_assigner.stream.job.run.launch import Launch
 
     if once and not demo:
         raise click.UsageError("--once goes with --demo")
@@ -81,22 +79,24 @@ def run(
         home = None
         if not is_named:
             home = data or (stack.enter_context(_temporary_home()) if demo else HOME)
-            settings = _at_home(settings, home)
-        plan = LaunchPlan(
+            if settings.checkpoint == Settings().checkpoint:  # It belongs to the broker's data.
+                settings = replace(settings, checkpoint=str(home / "checkpoint"))
+        launch = Launch(
             settings=settings,
             home=home,
             spark_log=_spark_log_folder(settings.checkpoint, home or HOME) / "spark.log",
             create_topics=create_topics or demo or not is_named,
-            demo_prefix=_demo_prefix(home, data) if demo else None,
+            # Ids of clusters are new in each run, where the topics may hold earlier runs.
+            demo_prefix=f"demo-{uuid.uuid4().hex[:6]}." if demo else None,
             short_lived=once,
         )
-        running = stack.enter_context(launched(plan))
-        _print_addresses(running)
-        status = _finish_demo(running) if running.play is not None else 0
+        stack.enter_context(launch.up())
+        _print_addresses(launch)
+        status = _finish_demo(launch)
         if once:
             return status
-        _print_how_to_produce(running.settings)
-        _wait(running.job, running.interrupts)
+        _print_how_to_produce(launch.settings)
+        _wait(launch.job, launch.interrupts)
     return 0
 
 
@@ -129,53 +129,43 @@ def _temporary_home() -> Iterator[Path]:
             raise
 
 
-def _at_home(settings: Settings, home: Path) -> Settings:
-    """The checkpoint belongs to the broker's data, so it is beside them unless it is named."""
-    if settings.checkpoint != Settings().checkpoint:
-        return settings
-    return replace(settings, checkpoint=str(home / "checkpoint"))
-
-
-def _demo_prefix(home: Path | None, data: Path | None) -> str:
-    """Ids of clusters are new in each run, where the topics may hold earlier runs."""
-    is_fresh = home is not None and data is None
-    return "" if is_fresh else f"demo-{uuid.uuid4().hex[:6]}."
-
-
-def _finish_demo(running: Running) -> int:
+def _finish_demo(launch: Launch) -> int:
     """Wait for the answers, print the comparison; returns the exit status."""
     from spu_assigner.stream.job.run.demo import report
 
-    if running.play is None:
+    if launch.play is None:
         return 0
 
     def check() -> None:
-        running.interrupts.check()
+        launch.interrupts.check()
         # Reports why it ended; a query that is restarted has not.
-        if not running.job.query.isActive and running.job.await_termination(LOOK_SECONDS):
+        if not launch.job.query.isActive and launch.job.await_termination(LOOK_SECONDS):
             raise QueryEndedError(
                 "the query was stopped from outside; start the command again to play the rest"
             )
 
-    found = running.play.gather(check)
-    running.say("every message is answered")
-    return 0 if report(running.play.examples, found) else 1
+    found = launch.play.gather(check)
+    launch.say("every message is answered")
+    return 0 if report(launch.play.examples, found) else 1
 
 
 class QueryEndedError(AssignerError):
     """Somebody stopped the query."""
 
 
-def _print_addresses(running: Running) -> None:
-    settings = running.settings
-    if running.job.ui_url is not None:
-        click.echo(f"Spark UI    {running.job.ui_url}")
-    if running.job.metrics_url is not None:
-        click.echo(f"metrics     {running.job.metrics_url}")
-    click.echo(f"query       {settings.query_name}, {running.job.shards} shards")
-    click.echo(f"checkpoint  {settings.checkpoint}")
-    for whose, log in running.logs.items():
-        click.echo(f"{whose + ' log':<10}  {log}")
+def _print_addresses(launch: Launch) -> None:
+    job, settings = launch.job, launch.settings
+    lines = {
+        "Spark UI": job.ui_url,
+        "metrics": job.metrics_url,
+        "query": f"{settings.query_name}, {job.shards} shards",
+        "checkpoint": settings.checkpoint,
+        "Spark log": launch.spark_log,
+        "broker log": launch.broker_log,
+    }
+    for name, value in lines.items():
+        if value is not None:
+            click.echo(f"{name:<10}  {value}")
 
 
 def _print_how_to_produce(settings: Settings) -> None:
@@ -203,17 +193,10 @@ def _program() -> str:
 
 
 def _wait(job: Job, interrupts: Interrupts) -> None:
-    """Until Ctrl-C, or until the query ends; a line of progress now and then."""
-    reported, said, restarts = 0, time.monotonic(), 0
+    """Until Ctrl-C, or until the query ends."""
+    restarts = 0
     while not job.await_termination(LOOK_SECONDS):
         interrupts.check()
         if job.restarts > restarts:
             restarts = job.restarts
             click.echo("query restarted: a process that was fenced had planned a batch")
-        last, events = job.sink.last, job.sink.events - reported
-        if last is not None and events and time.monotonic() - said >= PROGRESS_SECONDS:
-            click.echo(
-                f"batch {last.batch}: {events} events since the last line, "
-                f"{last.count} messages in the last"
-            )
-            reported, said = reported + events, time.monotonic()

@@ -1,23 +1,26 @@
 """The demonstration: the scenario through Kafka, and what came back beside the documents' tables.
 
-`Play` sends events and gathers their answers, `compare` compares, `show` prints, `report` does both
-for all. Nothing depends on timing: the end is reached when every event is answered.
+    python -m spu_assigner.stream.job.run.demo
+
+`run --demo` starts a job for it; this program plays it to a job that runs, as a step of the
+container stack, with the settings of the environment. Nothing depends on timing: the end is reached
+when every event is answered.
 """
 
 from __future__ import annotations
 
 import sys
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.job.run.scenario import Example, ScenarioStep
+from spu_assigner.stream.job.run.scenario import Example, ScenarioStep, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,48 +30,38 @@ if TYPE_CHECKING:
 ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
 UNANSWERED_NAMED: Final = 8
 WIDTH: Final = 120  # of tables, where there is no terminal to ask
-_INTO_RING: Final = (RingChange.JOINED, RingChange.RESTORED)
-_OUT_OF_RING: Final = (RingChange.LEFT, RingChange.SATURATED)
 
 
 class DemoError(AssignerError):
     """The demonstration could not be played to its end."""
 
 
+DemoAnswer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
+
+
 @dataclass(slots=True)
 class DemoAnswers:
     """What came back from Kafka."""
 
-    statuses: dict[str, list[TopicStatus]] = field(default_factory=lambda: defaultdict(list))
-    maps: dict[str, list[ReplicaMap]] = field(default_factory=lambda: defaultdict(list))
-    ring: dict[str, list[RingEvent]] = field(default_factory=lambda: defaultdict(list))
-    letters: dict[str, list[DeadLetter]] = field(default_factory=lambda: defaultdict(list))
+    by_event: dict[str, list[DemoAnswer]] = field(default_factory=lambda: defaultdict(list))
     members: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     tombstones: set[str] = field(default_factory=set)  # cluster/topic
 
-    def take(self, answer: ReplicaMap | TopicStatus | RingEvent) -> None:
+    def take(self, event_id: str, answer: DemoAnswer) -> None:
         """Keep one answer, by the event that caused it."""
-        match answer:
-            case TopicStatus():
-                self.statuses[answer.cause].append(answer)
-            case ReplicaMap():
-                self.maps[answer.cause].append(answer)
-            case RingEvent():
-                self.ring[answer.cause].append(answer)
-                if answer.resource is not None:
-                    pass  # It stays where it is.
-                elif answer.change in _INTO_RING:
-                    self.members[answer.cluster_id].add(answer.spu_id)
-                elif answer.change in _OUT_OF_RING:
-                    self.members[answer.cluster_id].discard(answer.spu_id)
+        self.by_event[event_id].append(answer)
+        if isinstance(answer, RingEvent) and answer.resource is None:
+            if answer.change in (RingChange.JOINED, RingChange.RESTORED):
+                self.members[answer.cluster_id].add(answer.spu_id)
+            elif answer.change in (RingChange.LEFT, RingChange.SATURATED):
+                self.members[answer.cluster_id].discard(answer.spu_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """One thing found beside what was expected."""
 
     what: str  # a topic, or what was asked
-    partition: int | None = None  # of replica lists
+    partition: int | None  # of replica lists
     found: str
     expected: str
     note: str = ""
@@ -76,14 +69,6 @@ class Row:
     @property
     def is_equal(self) -> bool:
         return self.found == self.expected
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """One example, compared: its ring at the end, its replica lists, its answers."""
-
-    example: Example
-    rows: tuple[Row, ...]
 
 
 class Play:
@@ -97,7 +82,6 @@ class Play:
         from spu_assigner.stream.kafka.client import Reader, Sender
 
         self.examples = examples
-        self._steps = [*_steps(examples, joins=True), *_steps(examples, joins=False)]
         self._awaited = Awaited()
         self._found = DemoAnswers()
         self._events_by_place: dict[tuple[str, int, int], str] = {}
@@ -105,14 +89,11 @@ class Play:
         self._sender = Sender(connection, self._sent)
 
     def send(self) -> int:
-        """Send everything, all joins before all requests; returns the number of messages.
-
-        Raises:
-            DemoError: something could not be sent.
-        """
+        """Send everything, all joins before all requests; returns the number of messages."""
         from spu_assigner.stream.kafka.topics import TOPIC_EVENTS
 
-        for cluster_id, step in self._steps:
+        steps = [(each.cluster_id, step) for each in self.examples for step in each.steps]
+        for cluster_id, step in sorted(steps, key=lambda step: not step[1].is_join):
             if isinstance(step.event, bytes):
                 self._awaited.expect_id(step.event_id)
                 self._sender.send_raw(
@@ -122,24 +103,21 @@ class Play:
                 self._awaited.expect(step.event)
                 self._sender.send(step.event)
         self._sender.flush()
-        return len(self._steps)
+        return len(steps)
 
     def gather(self, check: Callable[[], None]) -> DemoAnswers:
-        """Wait until everything is answered; `check` is called meanwhile and may raise.
-
-        Raises:
-            DemoError: something was not answered in time; it says what.
-        """
+        """Wait until everything is answered; `check` is called meanwhile and may raise."""
         with self._reader as reader:
             is_whole = self._awaited.wait(
                 reader, seconds=ANSWER_SECONDS_MAX, report=self._received, check=check
             )
         if not is_whole:
             missing = self._awaited.unanswered
-            named = ", ".join(missing[:UNANSWERED_NAMED])
             raise DemoError(
-                f"{len(missing)} of {len(self._steps)} messages were not answered within "
-                f"{ANSWER_SECONDS_MAX:.0f} s: {named}; check that the job runs on the same topics"
+                f"{len(missing)} of {sum(len(each.steps) for each in self.examples)} messages were "
+                f"not answered within {ANSWER_SECONDS_MAX:.0f} s: "
+                f"{', '.join(missing[:UNANSWERED_NAMED])}; check that the job runs on the same "
+                "topics"
             )
         return self._found
 
@@ -163,116 +141,106 @@ class Play:
             self._found.tombstones.add(received.key)
         elif isinstance(answer, DeadLetter):
             place = (answer.source_topic, answer.source_partition, answer.source_offset)
-            self._found.letters[self._events_by_place[place]].append(answer)
+            self._found.take(self._events_by_place[place], answer)
         else:
-            self._found.take(answer)
+            self._found.take(answer.cause, answer)
 
 
-def _steps(examples: Iterable[Example], *, joins: bool) -> list[tuple[str, ScenarioStep]]:
-    return [
-        (example.cluster_id, step)
-        for example in examples
-        for step in example.steps
-        if step.is_join == joins
-    ]
-
-
-def compare(example: Example, found: DemoAnswers) -> Comparison:
-    """Compare what came back with what the documents say."""
+def compare(example: Example, found: DemoAnswers) -> list[Row]:
+    """What came back beside what the documents say: the ring at its end, lists and answers."""
     members = sorted(found.members[example.cluster_id])
-    rows = [Row(what="ring", found=_ids(members), expected=_ids(example.ring))]
+    rows = [Row("ring", None, _ids(members), _ids(example.ring))]
     for step in example.steps:
+        if step.is_join:  # It shows in the ring.
+            continue
+        given = found.by_event[step.event_id]
         if step.replicas is not None:
-            rows += _list_rows(step, found)
-        if not step.is_join:  # These show in the ring.
-            answer = _found_answer(example, step, found)
-            expected, note = step.answer or "", _note(step, found)
-            rows.append(Row(what=step.topic, found=answer, expected=expected, note=note))
-    return Comparison(example=example, rows=tuple(rows))
+            lists = zip_longest(
+                _lists_found(step, given),
+                _described(step.replicas, step.cores),
+                fillvalue="nothing",
+            )
+            rows += [Row(step.topic, number, *both) for number, both in enumerate(lists)]
+        has_tombstone = f"{example.cluster_id}/{step.topic}" in found.tombstones
+        notes = (each.message for each in given if isinstance(each, TopicStatus | DeadLetter))
+        rows.append(
+            Row(
+                step.topic,
+                None,
+                _answer_found(step, given, has_tombstone=has_tombstone),
+                step.answer or "",
+                next(filter(None, notes), ""),
+            )
+        )
+    return rows
 
 
-def _list_rows(step: ScenarioStep, found: DemoAnswers) -> list[Row]:
-    """Row by row: the map of an assigned request, or the one in a validated one's status."""
-    given: list[tuple[ReplicaLists | None, ReplicaLists | None]]
-    if step.answer == Status.VALIDATED:
-        given = [(status.replicas, None) for status in found.statuses[step.event_id]]
-    else:
-        given = [(answer.replicas, answer.cores) for answer in found.maps[step.event_id]]
-    both = given[0] if len(given) == 1 else (None, None)
-    lists = [None if each is None else each.tolist() for each in both]
-    pairs = zip_longest(
-        _described(*lists), _described(step.replicas, step.cores), fillvalue="nothing"
-    )
-    return [
-        Row(what=step.topic, partition=partition, found=one, expected=other)
-        for partition, (one, other) in enumerate(pairs)
-    ]
+def _lists_found(step: ScenarioStep, given: Sequence[DemoAnswer]) -> list[str]:
+    """Those of the map of an assigned request, or of a validated one's status."""
+    kind = TopicStatus if step.answer == Status.VALIDATED else ReplicaMap
+    match [each for each in given if isinstance(each, kind)]:
+        case [ReplicaMap() | TopicStatus() as one] if one.replicas is not None:
+            cores = one.cores if isinstance(one, ReplicaMap) else None
+            return _described(one.replicas.tolist(), None if cores is None else cores.tolist())
+    return []
 
 
-def _described(replicas: list[list[int]] | None, cores: list[list[int]] | None) -> list[str]:
-    rows = [str(row) for row in replicas or ()]
-    on_cores = [f" on cores {row}" for row in cores or ()] or [""] * len(rows)
-    return [f"{row}{core}" for row, core in zip(rows, on_cores, strict=False)]
+def _described(replicas: list[list[int]], cores: list[list[int]] | None) -> list[str]:
+    if cores is None:
+        return [str(row) for row in replicas]
+    return [f"{row} on cores {on}" for row, on in zip(replicas, cores, strict=False)]
 
 
-def _found_answer(example: Example, step: ScenarioStep, found: DemoAnswers) -> str:
+def _answer_found(step: ScenarioStep, given: Sequence[DemoAnswer], *, has_tombstone: bool) -> str:
     """In the words of the scenario; whatever is missing or double shows."""
-    statuses = found.statuses[step.event_id]
-    is_gone = f"{example.cluster_id}/{step.topic}" in found.tombstones
+    statuses = [each for each in given if isinstance(each, TopicStatus)]
     is_forgotten = any(each.status in (Status.DELETED, Status.RELEASED) for each in statuses)
-    maps = len(found.maps[step.event_id])
+    maps = sum(isinstance(each, ReplicaMap) for each in given)
     is_mapped = step.replicas is not None and step.answer != Status.VALIDATED
     texts = [
-        *(f"dead letter {letter.code}" for letter in found.letters[step.event_id]),
+        *(f"dead letter {each.code}" for each in given if isinstance(each, DeadLetter)),
         *(f"{each.status} {each.code or ''}".rstrip() for each in statuses),
         *["a map"] * (maps - is_mapped),
-        *["tombstone"] * (is_gone and is_forgotten),
-        *(f"SPU {event.spu_id} {event.change}" for event in found.ring[step.event_id]),
+        *["tombstone"] * (has_tombstone and is_forgotten),
+        *(f"SPU {each.spu_id} {each.change}" for each in given if isinstance(each, RingEvent)),
     ]
     return ", ".join(texts) or "nothing"
-
-
-def _note(step: ScenarioStep, found: DemoAnswers) -> str:
-    messages = [
-        *(status.message for status in found.statuses[step.event_id]),
-        *(letter.message for letter in found.letters[step.event_id]),
-    ]
-    return next((message for message in messages if message), "")
 
 
 def _ids(ids: Iterable[int]) -> str:
     return " ".join(map(str, ids)) or "empty"
 
 
-def report(examples: Iterable[Example], found: DemoAnswers) -> bool:
+def report(played: Iterable[Example], found: DemoAnswers) -> bool:
     """Print every example, compared, and a summary; whether nothing differs."""
     from rich.console import Console
 
-    comparisons = [compare(example, found) for example in examples]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    for comparison in comparisons:
-        show(comparison, console)
+    rows: list[Row] = []
+    for example in played:
+        own = compare(example, found)
+        show(example, own, console)
+        rows += own
     console.print()
-    console.print(summarise(comparisons))
-    return is_equal(comparisons)
+    console.print(summarise(rows))
+    return all(row.is_equal for row in rows)
 
 
-def show(comparison: Comparison, console: Console) -> None:
+def show(example: Example, rows: Iterable[Row], console: Console) -> None:
     """Print one example as a table: what came back beside what was expected."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    example = comparison.example
     console.print(f"\n[bold]{escape(example.title)}[/bold]")
     console.print(escape(f"cluster {example.cluster_id}; {example.source}"))
-    table = Table(box=box.SIMPLE)
     expected = "expected" if "hand" in example.source else "document"
-    for title in ("topic", "partition", "on Kafka", expected, ""):
-        table.add_column(title, overflow="fold")
+    table = Table("topic", "partition", "on Kafka", expected, "", box=box.SIMPLE)
+    for column in table.columns:
+        column.overflow = "fold"
     good, bad = ("equal", "DIFFERS") if console.options.ascii_only else ("✓", "✗ differs")
     last = ""
-    for row in comparison.rows:
+    for row in rows:
         what, last = "" if row.what == last else row.what, row.what
         found = f"{row.found}\n{row.note}" if row.note else row.found
         partition = "" if row.partition is None else str(row.partition)
@@ -281,9 +249,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(table)
 
 
-def summarise(comparisons: Sequence[Comparison]) -> str:
+def summarise(rows: Sequence[Row]) -> str:
     """One line: everything is equal, or what differs."""
-    rows = [row for comparison in comparisons for row in comparison.rows]
     lists = sum(row.partition is not None for row in rows)
     wrong = sum(not row.is_equal for row in rows)
     total = f"{lists} replica lists and {len(rows) - lists} rings and answers"
@@ -292,6 +259,23 @@ def summarise(comparisons: Sequence[Comparison]) -> str:
     return f"All {total} are equal to what was expected."
 
 
-def is_equal(comparisons: Iterable[Comparison]) -> bool:
-    """Whether nothing differs."""
-    return all(row.is_equal for comparison in comparisons for row in comparison.rows)
+def main() -> int:
+    """Play to a job that runs; exit status 0 if every map and every answer is as expected."""
+    from spu_assigner.stream.kafka.config.settings import Settings
+    from spu_assigner.stream.kafka.topic_admin import check_topics
+
+    try:
+        connection = Settings.load().connection()
+        check_topics(connection.client(), prefix=connection.prefix)
+        play = Play(connection, examples(f"play-{uuid.uuid4().hex[:6]}."))
+        sent = f"{play.send()} messages sent to Kafka, waiting for their answers"
+        print(sent, file=sys.stderr)
+        found = play.gather(lambda: None)
+    except AssignerError as error:
+        print(f"spu-assigner: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0 if report(play.examples, found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

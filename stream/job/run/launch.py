@@ -36,95 +36,79 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
-    """What is to be started."""
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """What is to be started, and what has been."""
 
     settings: Settings
     home: Path | None  # of an embedded broker; None: the settings' broker
     spark_log: Path
     create_topics: bool
     demo_prefix: str | None  # None: no demonstration
-    short_lived: bool = False  # it ends with the demonstration
-
-
-@dataclass(slots=True, kw_only=True)
-class Running:
-    """What has been started."""
-
-    settings: Settings
-    logs: dict[str, Path]  # by whose they are
-    say: Callable[[str], None]  # with the time since the start
+    short_lived: bool  # it ends with the demonstration
+    broker_log: Path | None = None
     job: Job = field(init=False)
     interrupts: Interrupts = field(init=False)
     play: Play | None = None
+    begun: float = field(default_factory=time.monotonic)
 
+    def say(self, what: str) -> None:
+        """Print a line with the time since the start."""
+        click.echo(f"{time.monotonic() - self.begun:5.1f} s  {what}")
 
-@contextmanager
-def launched(plan: LaunchPlan) -> Iterator[Running]:
-    """Everything up, and down again at the end.
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """Everything up, and down again at the end."""
+        with ExitStack() as stack:
+            if self.home is None:  # A missing broker or topic is known in an instant: before Spark.
+                self._prepare_kafka(stack)
+                spark = self._start_spark(stack)
+            else:
+                with ThreadPoolExecutor(1) as executor:
+                    preparing = executor.submit(self._prepare_kafka, stack)
+                    spark = self._start_spark(stack)
+                    preparing.result()
+            self.say("Spark started")
+            self.interrupts.check()
+            self.job = start_query(spark, self.settings)
+            stack.callback(_end, self.job.stop, self.interrupts)
+            self.say("query started")
+            self.interrupts.check()
+            try:
+                yield
+            except SparkGoneError:
+                self.interrupts.check()  # A signal to the whole group has ended the JVM too.
+                raise
 
-    Raises:
-        AssignerError: something cannot be started, or does not fit together.
-    """
-    begun = time.monotonic()
+    def _prepare_kafka(self, stack: ExitStack) -> None:
+        """Broker, topics, and the demonstration's messages."""
+        if self.home is not None:
+            broker = EmbeddedBroker(self.home / "broker", preferred_port=DEFAULT_PORT)
+            servers = stack.enter_context(broker).bootstrap_servers
+            stack.enter_context(announced(servers))
+            self.broker_log = broker.log_path
+            self.settings = replace(self.settings, bootstrap_servers=servers)
+            self.say(f"Kafka broker at {servers}")
+        connection = self.settings.connection()
+        if self.create_topics:
+            made = create_topics(connection.client(), prefix=connection.prefix)
+            self.say(f"topics: {len(made.created)} created, {len(made.unchanged)} were there")
+        if self.home is None:
+            check_early(self.settings)
+        if self.demo_prefix is not None:
+            self.play = Play(connection, examples(self.demo_prefix))
+            self.say(f"scenario: {self.play.send()} messages sent to Kafka")
 
-    def say(what: str) -> None:
-        click.echo(f"{time.monotonic() - begun:5.1f} s  {what}")
-
-    running = Running(settings=plan.settings, logs={"Spark": plan.spark_log}, say=say)
-    with ExitStack() as stack:
-        if plan.home is None:  # A missing broker or topic is known in an instant: before Spark.
-            _prepare_kafka(plan, running, stack)
-            spark = _start_spark(plan, running, stack)
-        else:
-            with ThreadPoolExecutor(1) as executor:
-                preparing = executor.submit(_prepare_kafka, plan, running, stack)
-                spark = _start_spark(plan, running, stack)
-                preparing.result()
-        say("Spark started")
-        running.interrupts.check()
-        running.job = start_query(spark, running.settings)
-        stack.callback(_end, running.job.stop, running.interrupts)
-        say("query started")
-        running.interrupts.check()
-        try:
-            yield running
-        except SparkGoneError:
-            running.interrupts.check()  # A signal to the whole group has ended the JVM too.
-            raise
-
-
-def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None:
-    """Broker, topics, and the demonstration's messages."""
-    if plan.home is not None:
-        broker = stack.enter_context(
-            EmbeddedBroker(plan.home / "broker", preferred_port=DEFAULT_PORT)
-        )
-        stack.enter_context(announced(broker.bootstrap_servers))
-        running.logs["broker"] = broker.log_path
-        running.settings = replace(plan.settings, bootstrap_servers=broker.bootstrap_servers)
-        running.say(f"Kafka broker at {broker.bootstrap_servers}")
-    connection = running.settings.connection()
-    if plan.create_topics:
-        report = create_topics(connection.client(), prefix=connection.prefix)
-        running.say(f"topics: {len(report.created)} created, {len(report.unchanged)} were there")
-    if plan.home is None:
-        check_early(running.settings)
-    if plan.demo_prefix is not None:
-        running.play = Play(connection, examples(plan.demo_prefix))
-        running.say(f"scenario: {running.play.send()} messages sent to Kafka")
-
-
-def _start_spark(plan: LaunchPlan, running: Running, stack: ExitStack) -> SparkSession:
-    jars = ensure_jars(plan.settings.checkpoint)
-    with _stderr_to(plan.spark_log):
-        spark = build_session(
-            plan.settings, java=ensure_java(), jars=jars, short_lived=plan.short_lived
-        )
-    running.interrupts = Interrupts(lambda: _send_stderr_to(plan.spark_log))
-    stack.callback(_end, spark.stop, running.interrupts)
-    return spark
+    def _start_spark(self, stack: ExitStack) -> SparkSession:
+        settings = self.settings
+        jars = ensure_jars(settings.checkpoint)
+        with _stderr_to(self.spark_log):
+            spark = build_session(
+                settings, java=ensure_java(), jars=jars, short_lived=self.short_lived
+            )
+        self.interrupts = Interrupts(lambda: _send_stderr_to(self.spark_log))
+        stack.callback(_end, spark.stop, self.interrupts)
+        return spark
 
 
 def _end(stop: Callable[[], None], interrupts: Interrupts) -> None:

@@ -21,9 +21,9 @@ class ScenarioStep:
 
     event_id: str  # of raw bytes too: a name for them
     event: Event | bytes  # bytes: sent as they are, to topic-events, with the cluster as key
-    answer: str | None  # None: of a join, which shows in the ring
-    replicas: list[list[int]] | None  # one replica list for each partition
-    cores: list[list[int]] | None  # parallel to replicas
+    answer: str | None = None  # None: of a join, which shows in the ring
+    replicas: list[list[int]] | None = None  # one replica list for each partition
+    cores: list[list[int]] | None = None  # parallel to replicas
 
     @property
     def is_join(self) -> bool:
@@ -32,13 +32,11 @@ class ScenarioStep:
     @property
     def topic(self) -> str:
         """The topic that is requested; a name for what requests none."""
-        match self.event:
-            case bytes():
-                return "bytes"
-            case BaseTopicEvent():
-                return self.event.topic
-            case _:
-                return self.event.cluster_id
+        if isinstance(self.event, bytes):
+            return "bytes"
+        if isinstance(self.event, BaseTopicEvent):
+            return self.event.topic
+        return self.event.cluster_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,36 +53,30 @@ class Example:
 def examples(prefix: str = "") -> list[Example]:
     """All examples; ids start with `prefix`, so that they can be played again."""
     text = Path(__file__).with_name("scenario.yaml").read_text("utf-8")
-    return [_example(prefix + given["cluster_id"], given) for given in yaml.safe_load(text)]
+    return [_example(prefix, **given) for given in yaml.safe_load(text)]
 
 
-def _example(cluster_id: str, given: dict[str, Any]) -> Example:
-    joins = [
+def _example(
+    prefix: str,
+    *,
+    joins: list[dict[str, Any]],
+    requests: list[dict[str, Any]],
+    cluster_id: str,
+    **said: Any,
+) -> Example:
+    cluster_id = prefix + cluster_id
+    events = [
         {"event": {"type": "spu_joined", **join, "spu_id": spu_id}}
-        for join in given["joins"]
+        for join in joins
         for spu_id in join.pop("spu_ids")
     ]
-    steps = enumerate([*joins, *given["requests"]], 1)
-    return Example(
-        cluster_id=cluster_id,
-        title=given["title"],
-        source=given["source"],
-        steps=[_step(cluster_id, f"{cluster_id}.{number}", step) for number, step in steps],
-        ring=given["ring"],
-    )
-
-
-def _step(cluster_id: str, event_id: str, given: dict[str, Any]) -> ScenarioStep:
-    event: Event | bytes
-    if "bytes" in given:
-        event = given["bytes"].encode()
-    else:
-        ids = {"cluster_id": cluster_id, "event_id": event_id}
-        event = event_from_json(json.dumps({**given["event"], **ids}))
-    return ScenarioStep(
-        event_id=event_id,
-        event=event,
-        answer=given.get("answer"),
-        replicas=given.get("replicas"),
-        cores=given.get("cores"),
-    )
+    steps = []
+    for number, step in enumerate([*events, *requests], 1):
+        ids = {"cluster_id": cluster_id, "event_id": f"{cluster_id}.{number}"}
+        event: Event | bytes
+        if "bytes" in step:
+            event = step.pop("bytes").encode()
+        else:
+            event = event_from_json(json.dumps({**step.pop("event"), **ids}))
+        steps.append(ScenarioStep(event_id=ids["event_id"], event=event, **step))
+    return Example(cluster_id=cluster_id, steps=steps, **said)

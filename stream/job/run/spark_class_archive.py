@@ -10,7 +10,7 @@ makes it has started, broker, JVM and shard servers, ends with it.
 
 from __future__ import annotations
 
-import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,30 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.child_processes import run_to_end
-from spu_assigner.stream.local.jvm.build_cache import cache_home, locked, put_in_place, scratch
+from spu_assigner.stream.local.jvm.build_cache import cache_home, made_once
 from spu_assigner.stream.local.jvm.java import Java
-from spu_assigner.stream.local.jvm.spark_class_archive import (
-    ARCHIVE,
-    archive_folder,
-    package_key,
-    pyspark_folder,
-)
+from spu_assigner.stream.local.jvm.spark_class_archive import ARCHIVE, archive_folder
 
 if TYPE_CHECKING:
     from spu_assigner.stream.job.lifecycle import Job
 
 MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
-PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s
-LOG: Final = "spark_class_archive.log"  # in the cache, of the last run that made none
-PACKAGE_NOTE: Final = "pyspark-folder"  # names the folder that the archive is of, and its jars
-_WITHOUT: Final = "Spark starts without an archive of its classes"
-_MARK: Final = "spark_image: "  # before the reason that the run gives itself
-_OWN: Final = re.compile(rf"^{_MARK}(.+)$", re.MULTILINE)
-_RAISED: Final = re.compile(r"^Traceback .*\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
-_OF_JVM: Final = re.compile(r"\[(?:warning|error) *\]\[cds[^]]*\] *(.+)$", re.MULTILINE)
+ARCHIVES_MAX: Final = 4  # in the cache: each environment that is made anew needs another
+LOG: Final = "spark_class_archive.log"  # in the cache, of the last run
 
 
 def ensure_spark_image(
@@ -61,46 +49,44 @@ def ensure_spark_image(
         environ: the environment to find the cache with; this process's by default.
         report: is called when it has to be made, and with why it could not be.
     """
-    home, folder = cache_home(environ), archive_folder(java, jars, environ)
-    if folder.is_dir():
-        return True
-    with locked(home):
-        if folder.is_dir():  # Another process may have made it while this one waited.
-            return True
-        _remove_orphans(folder.parent)
-        if problem := _unable(java):
-            report(f"{_WITHOUT}: {problem}")
-            return True
+    folder = archive_folder(java, jars, environ)
+
+    def make(scratch: Path) -> Path:
         report("running the job once, so that Spark starts in half the time from now on (30 s)")
-        with scratch(home) as made:
-            archive = made / "image" / ARCHIVE
-            archive.parent.mkdir()
-            if problem := _run(archive, home / LOG, environ):
-                report(f"{_WITHOUT}: {problem}; its log is {home / LOG}")
-                return False
-            (home / LOG).unlink()
-            note = archive.parent / PACKAGE_NOTE
-            note.write_text("\n".join(package_key(pyspark_folder())), encoding="utf-8")
-            put_in_place(archive.parent, folder)
+        archive = scratch / "image" / ARCHIVE
+        archive.parent.mkdir()
+        _run(archive, environ)
+        return archive.parent
+
+    if folder.exists():
+        return True
+    if not _has_own_archive(java):
+        report(
+            "Spark starts without an archive of its classes: this Java has no archive of its own "
+            f"classes, on which others are built; `{java.executable} -Xshare:dump` makes it"
+        )
+        return True
+    try:
+        made_once(cache_home(environ), folder, make)
+    except subprocess.SubprocessError as reason:
+        report(f"Spark starts without an archive of its classes: {reason}")
+        return False
+    archives = sorted(folder.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+    for old in archives[:-ARCHIVES_MAX]:
+        shutil.rmtree(old, ignore_errors=True)
     return True
 
 
-def _remove_orphans(images: Path) -> None:
-    """Archives of environments that are gone or were recreated; each takes 100 MB."""
-    for image in images.iterdir() if images.is_dir() else ():
-        note = image / PACKAGE_NOTE
-        if not note.is_file():
-            continue
-        package, *jars = note.read_text(encoding="utf-8").splitlines()
-        if [package, *jars] != package_key(Path(package)):
-            for path in (image / ARCHIVE, note):
-                path.unlink(missing_ok=True)
-            image.rmdir()
+def _has_own_archive(java: Java) -> bool:
+    """A Java that was put together by jlink has none."""
+    command = [str(java.executable), "-Xshare:on", "-version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _run(archive: Path, log: Path, environ: Mapping[str, str] | None) -> str | None:
-    """Make it in a process of its own; None, or what went wrong."""
+def _run(archive: Path, environ: Mapping[str, str] | None) -> None:
+    """Make it in a process of its own."""
     module = "spu_assigner.stream.job.run.spark_class_archive"
+    log = cache_home(environ) / LOG
     try:
         with log.open("wb") as output:
             status = run_to_end(
@@ -109,50 +95,16 @@ def _run(archive: Path, log: Path, environ: Mapping[str, str] | None) -> str | N
                 seconds_max=MAKE_SECONDS_MAX,
                 environ=environ,
             )
-    except subprocess.TimeoutExpired:
-        return (
+    except subprocess.TimeoutExpired as reason:
+        raise subprocess.SubprocessError(
             f"the run that makes it did not end within {MAKE_SECONDS_MAX:.0f} s and was ended; "
-            "when the machine has less to do, `python -m spu_assigner.stream.setup` tries again"
+            "when the machine has less to do, `python -m spu_assigner.stream.setup` tries again; "
+            f"its log is {log}"
+        ) from reason
+    if status != 0 or not archive.is_file():
+        raise subprocess.SubprocessError(
+            f"the run that makes it ended with status {status}; its log is {log}"
         )
-    except OSError as reason:
-        return str(reason)
-    if status == 0 and archive.is_file():
-        return None
-    said = log.read_text(encoding="utf-8", errors="replace")
-    return cause_in(said) or f"the run that makes it ended with status {status}"
-
-
-def cause_in(log: str) -> str | None:
-    """Why the run made no archive: our own word, else an exception's, else the JVM's.
-
-    The end of a log is no cause: Spark still logs while it is being stopped.
-    """
-    for pattern in (_OWN, _RAISED, _OF_JVM):
-        if found := pattern.findall(log):
-            return str(found[-1]).strip()
-    return None
-
-
-def _unable(java: Java) -> str | None:
-    """Why this Java can make no archive at all; None: it can."""
-    command = [str(java.executable), "-Xshare:on", "-version"]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS_MAX,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as reason:
-        return f"{java.executable} does not run ({reason})"
-    if done.returncode == 0:
-        return None
-    return (
-        "this Java has no archive of its own classes, on which others are built; "
-        f"`{java.executable} -Xshare:dump` makes it"
-    )
 
 
 def _make(archive: Path) -> None:
@@ -188,15 +140,5 @@ def _require_active(job: Job) -> None:
         job.await_termination()  # raises why
 
 
-def main() -> int:
-    """`python -m spu_assigner.stream.job.run.spark_class_archive ARCHIVE`; its exit status."""
-    try:
-        _make(Path(sys.argv[1]))
-    except AssignerError as reason:
-        print(f"{_MARK}{reason}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    _make(Path(sys.argv[1]))

@@ -8,32 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+import msgspec
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import (
     Answer,
-    ChainEntry,
-    Entry,
     EntryGone,
     EntryKind,
     ReplicaMap,
     RingEvent,
-    SeenEntry,
-    SpuChanged,
     TopicStatus,
-    Waiting,
 )
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
-from spu_assigner.schemas.messages.codec import (
-    EventKind,
-    decode_event,
-    encode_record,
-)
+from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.job.shard.bundle import (
     SOURCE_TOPICS,
@@ -41,17 +32,11 @@ from spu_assigner.stream.job.shard.bundle import (
     InputSource,
     MessageKind,
 )
-from spu_assigner.stream.job.shard.clusters import MAP, Clusters, entry_name, state_key
+from spu_assigner.stream.job.shard.clusters import Clusters, entry_name, map_key, state_key
 from spu_assigner.stream.job.shard.figures import figures_of
-from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard, Write
-from spu_assigner.stream.job.shard.tally import (
-    MEASURED_MAX,
-    REQUESTS,
-    Answered,
-    RequestKind,
-    Tally,
-)
+from spu_assigner.stream.job.shard.tally import EARLIER, MEASURED_MAX, REQUESTS, Answered, Tally
 from spu_assigner.stream.kafka.topics import TOPICS
 
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written
@@ -61,36 +46,20 @@ SOURCE_KINDS: Final[dict[int, EventKind]] = {
     InputSource.SPU_EVENTS: "spu",
     InputSource.TOPIC_EVENTS: "topic",
 }
-KINDS_GONE: Final = {
+STATE_KINDS: Final = {
     EntryKind.SPU: MessageKind.SPU_STATE,
     EntryKind.WAITING: MessageKind.WAITING_STATE,
     EntryKind.CHAINS: MessageKind.CHAIN_STATE,
     EntryKind.SEEN: MessageKind.SEEN_STATE,
 }
-_ENTRY_KINDS: Final[dict[type[Entry], MessageKind]] = {
-    SpuChanged: MessageKind.SPU_STATE,
-    Waiting: MessageKind.WAITING_STATE,
-    ChainEntry: MessageKind.CHAIN_STATE,
-    SeenEntry: MessageKind.SEEN_STATE,
-}
-
-_REPLICA_MAP: Final = MessageKind.REPLICA_MAP.value  # plain numbers are looked up and packed faster
-_TOPIC_STATUS: Final = MessageKind.TOPIC_STATUS.value
-_RING_EVENT: Final = MessageKind.RING_EVENT.value
-_TOPIC_RELEASED: Final = MessageKind.TOPIC_RELEASED.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a shard needs of the settings."""
 
     topic_prefix: str
     default_policy: Policy
     wire: Wire
-
-
-def _nothing() -> None:
-    """Nobody wants to know whether events are still decided."""
 
 
 class ShardBatch:
@@ -102,84 +71,36 @@ class ShardBatch:
         self._options = options
         self._reserved_names = own_names(options.topic_prefix)
         self._bundler = Bundler()
-        self._wire = options.wire
-        self._topics = {
-            source: options.topic_prefix + topic for source, topic in SOURCE_TOPICS.items()
-        }
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
         self._answers: Counter[Answered] = Counter()
         self._repeated = 0
         self._dead_letters: Counter[str] = Counter()
 
-    def apply(self, batch: Batch, alive: Callable[[], None] = _nothing) -> Iterator[bytes]:
+    def apply(self, batch: Batch, alive: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """Answer every message; gives bundles as they fill, the last one when all are answered.
 
         `alive` is called between two messages.
         """
-        sources, partitions = batch.source.tolist(), batch.partition.tolist()
-        offsets, times = batch.offset.tolist(), batch.time_ms.tolist()
-        keys, values, bundler = batch.keys, batch.values, self._bundler
-        leads: dict[tuple[int, int], bytes] = {}  # of the ids of an input partition's events
-        for index in batch.order():
+        full = self._bundler.full
+        for row in batch.ordered():
             alive()
-            source, value, time_ms = sources[index], values[index], times[index]
-            partition = source, partitions[index]
-            lead = leads.get(partition)
-            if lead is None:
-                lead = leads[partition] = b"%b/%d/" % (self._topics[source].encode(), partition[1])
-            place = b"%b%d/" % (lead, offsets[index])
             try:
-                self._answer(source, keys[index], value, place, time_ms)
+                self._answer(row)
             except DecodeError as error:
-                letter = DeadLetter.of_value(
-                    value,
-                    source_topic=self._topics[source],
-                    source_partition=partitions[index],
-                    source_offset=offsets[index],
-                    source_timestamp_ms=time_ms,
-                    code=error.code,
-                    message=error.message,
-                )
-                # Any key may have come, as large as a message; a dead letter has a limit too.
-                key = keys[index]
-                key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
-                data = encode_record(letter, wire=self._wire)
-                bundler.put(MessageKind.DEAD_LETTER, place + b"0", key, data, time_ms)
-                self._dead_letters[str(error.code)] += 1
-            if bundler.full:
-                yield from bundler.take_full()
+                self._put_dead_letter(row, error)
+            while full:
+                yield full.pop(0)
         self._put_state()
-        yield from bundler.take_full()
-        yield bundler.close(batch.ranges(), self._tally(len(sources)).to_bytes())
+        yield from full
+        yield self._bundler.close(batch.ranges(), self._tally(len(batch.rows)).to_bytes())
 
-    def _tally(self, events: int) -> Tally:
-        """What the batch came to, when all is answered."""
-        unmeasured = self._clusters.unmeasured
-        unmeasured |= dict.fromkeys(self._touched)
-        names = list(islice(unmeasured, MEASURED_MAX))
-        for name in names:
-            del unmeasured[name]
-        states = {name: self._clusters.of(name) for name in names}
-        shares = {name: each.ledger.largest_shares() for name, each in states.items()}
-        self._clusters.forget_empty({**dict.fromkeys(self._touched), **states})
-        return Tally(
-            events=events,
-            answers=self._answers,
-            dead_letters=self._dead_letters,
-            repeated=self._repeated,
-            clusters={name: figures_of(each) for name, each in states.items()},
-            shares={name: by_resource for name, by_resource in shares.items() if by_resource},
-            cluster_count=len(self._clusters),
-        )
-
-    def _answer(
-        self, source: int, key: bytes | None, value: bytes | None, place: bytes, time_ms: int
-    ) -> None:
+    def _answer(self, row: Row) -> None:
         """Decide one message.
 
         Raises:
             DecodeError: it is no event under its own key; nothing has changed.
         """
+        source, _, _, time_ms, key, value = row
         if key is None:
             raise DecodeError(
                 DeadLetterCode.KEY_MISSING, "the message has no key; expected its cluster_id"
@@ -200,41 +121,91 @@ class ShardBatch:
         if not records:
             self._repeated += 1
             return
+        place = self._place(row)
         answered = answers(records)  # The other changes are published at the batch's end.
         for ordinal, answer in enumerate(answered):
             self._put(event, answer, key, b"%b%d" % (place, ordinal), time_ms)
         self._touched[cluster_id] = (place, len(answered), time_ms)
 
+    def _place(self, row: Row) -> bytes:
+        """What the ids of an event's answers begin with."""
+        return f"{self._topic(row[0])}/{row[1]}/{row[2]}/".encode()
+
+    def _topic(self, source: int) -> str:
+        return self._options.topic_prefix + SOURCE_TOPICS[InputSource(source)]
+
     def _put(self, event: Event, answer: Answer, key: bytes, event_id: bytes, time_ms: int) -> None:
         """Pack one of the answers to an event."""
-        put, wire = self._bundler.put, self._wire
+        data: bytes | None = None
         match answer:
             case ReplicaMap():
-                name = b"%b/%b" % (key, answer.topic.encode())
-                data = None if answer.replicas is None else encode_record(answer, wire=wire)
-                self.entries[MAP + name] = data
-                kind = _TOPIC_RELEASED if answer.is_released else _REPLICA_MAP
-                put(kind, event_id, name, data, time_ms)
+                key = b"%b/%b" % (key, answer.topic.encode())
+                if answer.replicas is not None:
+                    data = encode_record(answer, wire=self._options.wire)
+                self.entries[map_key(key)] = data
+                released = answer.is_released
+                kind = MessageKind.TOPIC_RELEASED if released else MessageKind.REPLICA_MAP
             case TopicStatus():
-                name = b"%b/%b" % (key, answer.topic.encode())
-                put(_TOPIC_STATUS, event_id, name, encode_record(answer, wire=wire), time_ms)
+                key = b"%b/%b" % (key, answer.topic.encode())
+                data = encode_record(answer, wire=self._options.wire)
+                kind = MessageKind.TOPIC_STATUS
                 self._answers[_answered(event, answer)] += 1
             case RingEvent():
-                put(_RING_EVENT, event_id, key, encode_record(answer, wire=wire), time_ms)
+                data = encode_record(answer, wire=self._options.wire)
+                kind = MessageKind.RING_EVENT
+        self._bundler.put(kind, event_id, key, data, time_ms)
+
+    def _put_dead_letter(self, row: Row, error: DecodeError) -> None:
+        source, partition, offset, time_ms, key, value = row
+        letter = DeadLetter.of_value(
+            value,
+            source_topic=self._topic(source),
+            source_partition=partition,
+            source_offset=offset,
+            source_timestamp_ms=time_ms,
+            code=error.code,
+            message=error.message,
+        )
+        # Any key may have come, as large as a message; a dead letter has a limit too.
+        key = None if key is None else key[:DEAD_LETTER_KEY_SIZE_MAX]
+        data = encode_record(letter, wire=self._options.wire)
+        self._bundler.put(MessageKind.DEAD_LETTER, self._place(row) + b"0", key, data, time_ms)
+        self._dead_letters[str(error.code)] += 1
 
     def _put_state(self) -> None:
         """Pack what `assigner-state` is to say of clusters that changed, in the order of names."""
         for cluster_id in sorted(self._touched):
-            place, ordinal, time_ms = self._touched[cluster_id]
-            for entry in self._clusters.of(cluster_id).take_entries():
-                key = f"{cluster_id}/{entry_name(entry)}".encode()
-                if isinstance(entry, EntryGone):
-                    kind, value = KINDS_GONE[entry.kind], None
-                else:
-                    kind, value = _ENTRY_KINDS[type(entry)], encode_record(entry, wire=self._wire)
+            place, ordinals, time_ms = self._touched[cluster_id]
+            entries = self._clusters.of(cluster_id).take_entries()
+            for ordinal, entry in enumerate(entries, ordinals):
+                kind, name = entry_name(entry)
+                key = f"{cluster_id}/{kind}/{name}".encode()
+                value = None
+                if not isinstance(entry, EntryGone):
+                    value = encode_record(entry, wire=self._options.wire)
                 self.entries[state_key(key)] = value
-                self._bundler.put(kind, b"%b%d" % (place, ordinal), key, value, time_ms)
-                ordinal += 1
+                event_id = b"%b%d" % (place, ordinal)
+                self._bundler.put(STATE_KINDS[kind], event_id, key, value, time_ms)
+
+    def _tally(self, events: int) -> Tally:
+        """What the batch came to, when all is answered."""
+        unmeasured = self._clusters.unmeasured
+        unmeasured |= dict.fromkeys(self._touched)
+        names = list(islice(unmeasured, MEASURED_MAX))
+        for name in names:
+            del unmeasured[name]
+        states = {name: self._clusters.of(name) for name in names}
+        shares = {name: each.ledger.largest_shares() for name, each in states.items()}
+        self._clusters.forget_empty({**self._touched, **states})
+        return Tally(
+            events=events,
+            answers=self._answers,
+            dead_letters=self._dead_letters,
+            repeated=self._repeated,
+            clusters={name: figures_of(each) for name, each in states.items()},
+            shares={name: by_resource for name, by_resource in shares.items() if by_resource},
+            cluster_count=len(self._clusters),
+        )
 
 
 def own_names(prefix: str) -> frozenset[str]:
@@ -244,8 +215,7 @@ def own_names(prefix: str) -> frozenset[str]:
 
 def _answered(event: Event, status: TopicStatus) -> Answered:
     """What an answer counts as."""
-    is_its_own = status.cause == event.event_id
-    request = REQUESTS[type(event)] if is_its_own else RequestKind.EARLIER
+    request = REQUESTS[type(event)] if status.cause == event.event_id else EARLIER
     return request, status.status, "" if status.code is None else status.code.value
 
 
@@ -253,7 +223,7 @@ def process(
     shard: Shard[Clusters],
     batch: Batch,
     options: Options,
-    alive: Callable[[], None] = _nothing,
+    alive: Callable[[], None] = lambda: None,
 ) -> Iterator[bytes | Write]:
     """A shard's part of a batch: gives bundles, and what is to be written to the state.
 

@@ -2,11 +2,10 @@
 
 A row of Spark's costs more than a message's decision, so a shard puts the messages of a batch into
 bundles: bytes, of about 256 KiB. The last bundle of a shard also says what the shard has read, and
-what that came to. Layout, numbers big-endian:
+what that came to (`job/shard/tally.py`). Layout, numbers big-endian:
 
-    bundle  = format u8, messages u32, size u32 of the body, size u32 of the tally (0: none),
-              tally (`job/shard/tally.py`), body:
-              ranges u32, ranges * (source u8, partition i32, first, last, count i64), messages
+    bundle  = format u8, messages u32, sizes u32 of summary and messages, summary, messages
+    summary = ranges of the input and tally, in msgpack
     message = kind u8, id size u16, key size i32 (-1: none), value size i32 (-1: none),
               broker time i64 in ms, id, key, value
 
@@ -17,20 +16,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+import msgspec
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.kafka import topics
 from spu_assigner.stream.kafka.cloud_events import TOPIC_RELEASED
 
 BUNDLE_SIZE: Final = 256 * 1024  # bytes; a larger message has a bundle of its own
 
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _HEADER: Final = struct.Struct(">BIII")
-_COUNT: Final = struct.Struct(">I")
-_READ: Final = struct.Struct(">Biqqq")
 _MESSAGE: Final = struct.Struct(">BHiiq")
 
 
@@ -84,8 +81,7 @@ class Message(NamedTuple):
     time_ms: int  # the broker's, of the event that caused it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRange:
+class SourceRange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a shard, or a batch, has read of one input partition."""
 
     source: InputSource
@@ -95,16 +91,15 @@ class SourceRange:
     count: int
 
 
+_SUMMARY: Final = msgspec.msgpack.Decoder(tuple[list[SourceRange], bytes])
+
+
 def message_bytes(message: Message) -> tuple[bytes, bytes]:
     """What a digest is taken over, as lead and value."""
     kind, event_id, key, value, time_ms = message
-    lead = _MESSAGE.pack(
-        kind,
-        len(event_id),
-        -1 if key is None else len(key),
-        -1 if value is None else len(value),
-        time_ms,
-    )
+    key_size = -1 if key is None else len(key)
+    value_size = -1 if value is None else len(value)
+    lead = _MESSAGE.pack(kind, len(event_id), key_size, value_size, time_ms)
     return lead + event_id + (key or b""), value or b""
 
 
@@ -112,7 +107,7 @@ class Bundler:
     """Packs messages, in the order they are added."""
 
     def __init__(self) -> None:
-        self.full: list[bytes] = []  # bundles that nobody has taken yet
+        self.full: list[bytes] = []  # bundles, which the caller takes out
         self._parts: list[bytes] = []
         self._size = 0
         self._count = 0
@@ -120,36 +115,21 @@ class Bundler:
     def put(
         self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
     ) -> None:
-        """Add a message, in its parts: there are many."""
-        id_size = len(event_id)
-        if key is None or value is None:
-            lead, value = message_bytes(Message(kind, event_id, key, value, time_ms))
-            self._parts += (lead, value)
-            self._size += len(lead) + len(value)
-        else:
-            key_size, value_size = len(key), len(value)
-            lead = _MESSAGE.pack(kind, id_size, key_size, value_size, time_ms)
-            self._parts += (lead, event_id, key, value)
-            self._size += _MESSAGE.size + id_size + key_size + value_size
+        """Add a message."""
+        lead, content = message_bytes(Message(kind, event_id, key, value, time_ms))
+        self._parts += (lead, content)
+        self._size += len(lead) + len(content)
         self._count += 1
         if self._size >= BUNDLE_SIZE:
             self.full.append(self.close(()))
 
-    def take_full(self) -> list[bytes]:
-        """The bundles that are full, which are the caller's then."""
-        full, self.full = self.full, []
-        return full
-
     def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
         """The last bundle, with what was read, and what that came to."""
-        lead = _COUNT.pack(len(ranges)) + b"".join(
-            _READ.pack(each.source, each.partition, each.first, each.last, each.count)
-            for each in ranges
-        )
-        body = b"".join((lead, *self._parts))
-        count, self._count = self._count, 0
-        self._parts, self._size = [], 0
-        return b"".join((_HEADER.pack(_FORMAT, count, len(body), len(tally)), tally, body))
+        summary = msgspec.msgpack.encode((ranges, tally))
+        header = _HEADER.pack(_FORMAT, self._count, len(summary), self._size)
+        bundle = b"".join((header, summary, *self._parts))
+        self._parts, self._size, self._count = [], 0, 0
+        return bundle
 
 
 class Bundle:
@@ -163,44 +143,27 @@ class Bundle:
         Raises:
             InvariantError: it was not made by this release's `Bundler`.
         """
-        form, self.count, size, tally_size = _HEADER.unpack_from(data)
+        form, self.count, summary_size, size = _HEADER.unpack_from(data)
         if form != _FORMAT:
             raise InvariantError(f"a bundle has format {form}; expected {_FORMAT}")
-        body = memoryview(data)[_HEADER.size + tally_size :]
-        self.tally = data[_HEADER.size : _HEADER.size + tally_size]  # none: not the shard's last
-        if len(body) != size:
-            raise InvariantError(f"a bundle has {len(body)} bytes; its header says {size}")
-        (count,) = _COUNT.unpack_from(body)
-        end = _COUNT.size + count * _READ.size
-        self.ranges = [
-            SourceRange(
-                source=InputSource(source), partition=partition, first=first, last=last, count=read
-            )
-            for source, partition, first, last, read in _READ.iter_unpack(body[_COUNT.size : end])
-        ]
-        self.digestible = bytes(body[end:])
+        end = _HEADER.size + summary_size
+        if len(data) != end + size:
+            raise InvariantError(f"a bundle has {len(data)} bytes; its header says {end + size}")
+        self.ranges, self.tally = _SUMMARY.decode(data[_HEADER.size : end])
+        self.digestible = data[end:]
 
     def messages(self) -> Iterator[Message]:
         """The messages, in the order they were added."""
-        return map(Message._make, self.fields())
-
-    def fields(self) -> Iterator[tuple[int, bytes, bytes | None, bytes | None, int]]:
-        """The same as plain tuples, which cost half: the sink goes through all of a batch."""
         data, position, end = self.digestible, 0, len(self.digestible)
-        unpack, lead = _MESSAGE.unpack_from, _MESSAGE.size
         while position < end:
-            kind, id_size, key_size, value_size, time_ms = unpack(data, position)
-            position += lead
-            event_id = data[position : position + id_size]
-            position += id_size
-            key = value = None
-            if key_size >= 0:
-                key = data[position : position + key_size]
-                position += key_size
-            if value_size >= 0:
-                value = data[position : position + value_size]
-                position += value_size
-            yield kind, event_id, key, value, time_ms
+            kind, id_size, key_size, value_size, time_ms = _MESSAGE.unpack_from(data, position)
+            start = position + _MESSAGE.size
+            key_start = start + id_size
+            value_start = key_start + max(key_size, 0)
+            position = value_start + max(value_size, 0)
+            key = None if key_size < 0 else data[key_start:value_start]
+            value = None if value_size < 0 else data[value_start:position]
+            yield Message(kind, data[start:key_start], key, value, time_ms)
 
 
 def merged_ranges(ranges: Iterable[SourceRange]) -> list[SourceRange]:

@@ -7,7 +7,7 @@ clusters that no event touches take the least memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, assert_never
 
 from spu_assigner.core.base.errors import InvariantError
@@ -25,26 +25,27 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.job.shard.state_log import pack_entry, read_entries, unpack_entries
 
-MAP: Final = b"m"  # what precedes the key of a replica map in the state,
-ENTRY: Final = b"s"  # and that of an entry of assigner-state
+_MAP: Final = b"m"  # what precedes the key of a replica map in the state,
+_ENTRY: Final = b"s"  # and that of an entry of assigner-state
 _FORGOTTEN: Final = b"/chains/all"  # its tombstone is that of the cluster: each has the entry
 
 
 def map_key(key: bytes) -> bytes:
     """The key in a shard's state of a message of `replica-map`."""
-    return MAP + key
+    return _MAP + key
 
 
 def state_key(key: bytes) -> bytes:
     """The key in a shard's state of a message of `assigner-state`."""
-    return ENTRY + key
+    return _ENTRY + key
 
 
 def entry_key(record: ReplicaMap | Entry) -> bytes:
     """The key in a shard's state under which a record belongs."""
     if isinstance(record, ReplicaMap):
         return map_key(f"{record.cluster_id}/{record.topic}".encode())
-    return state_key(f"{record.cluster_id}/{entry_name(record)}".encode())
+    kind, name = entry_name(record)
+    return state_key(f"{record.cluster_id}/{kind}/{name}".encode())
 
 
 def output_key(record: ReplicaMap | Entry) -> bytes:
@@ -52,19 +53,19 @@ def output_key(record: ReplicaMap | Entry) -> bytes:
     return entry_key(record)[1:]
 
 
-def entry_name(entry: Entry | EntryGone) -> str:
-    """The key of an entry's message, without the cluster."""
+def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
+    """What stands after the cluster in the key of an entry's message."""
     match entry:
         case SpuChanged():
-            return f"{EntryKind.SPU}/{entry.spu_id}"
+            return EntryKind.SPU, str(entry.spu_id)
         case Waiting():
-            return f"{EntryKind.WAITING}/{entry.topic}"
+            return EntryKind.WAITING, entry.topic
         case ChainEntry():
-            return "chains/all"
+            return EntryKind.CHAINS, "all"
         case SeenEntry():
-            return f"seen/{entry.block}"
+            return EntryKind.SEEN, str(entry.block)
         case EntryGone():
-            return f"{entry.kind}/{entry.name}"
+            return entry.kind, entry.name
     assert_never(entry)
 
 
@@ -76,11 +77,15 @@ class Clusters(Mapping[str, ClusterState]):
     """
 
     def __init__(self) -> None:
-        self._unread: dict[str, bytearray] = {}  # entries, later ones for earlier ones
-        self._states = _Decoded(self._unread)
-        # A cluster's state; empty if nothing is known of it.
-        self.of: Callable[[str], ClusterState] = self._states.__getitem__
+        self._states: dict[str, ClusterState | bytearray] = {}  # bytes: entries, not yet decoded
         self.unmeasured: dict[str, None] = {}  # changed since their figures were reported
+
+    def of(self, cluster_id: str) -> ClusterState:
+        """A cluster's state; empty if nothing is known of it."""
+        state = self._states.get(cluster_id, b"")
+        if not isinstance(state, ClusterState):
+            state = self._states[cluster_id] = _decoded(cluster_id, bytes(state))
+        return state
 
     def restore(self, key: bytes, value: bytes | None) -> None:
         """Take over one message that rebuilds state."""
@@ -88,56 +93,40 @@ class Clusters(Mapping[str, ClusterState]):
             _named(key)  # Before it is put aside: a tombstone has nothing to be checked by later.
         cluster_id = key[1 : key.find(b"/")].decode()
         state = self._states.get(cluster_id)
-        if state is not None:
+        if isinstance(state, ClusterState):
             _restore(state, key, value)
-            return
-        unread = self._unread.get(cluster_id)
-        if value is None and (unread is None or key.endswith(_FORGOTTEN)):
-            self._unread.pop(cluster_id, None)
-            return
-        if unread is None:
-            unread = self._unread[cluster_id] = bytearray()
-        unread += pack_entry(key, value)
+        elif value is None and (state is None or key.endswith(_FORGOTTEN)):
+            self._states.pop(cluster_id, None)
+        else:
+            if state is None:
+                state = self._states[cluster_id] = bytearray()
+            state += pack_entry(key, value)
 
     def forget_empty(self, names: Iterable[str]) -> None:
         """Keep nothing of those of these clusters that have no SPU, topic or waiting request."""
         for name in names:
             state = self._states.get(name)
-            if state is not None and state.is_empty:
+            if isinstance(state, ClusterState) and state.is_empty:
                 del self._states[name]
 
     def clear(self) -> None:
         """Be empty."""
         self._states.clear()
-        self._unread.clear()
         self.unmeasured.clear()
 
     def __getitem__(self, cluster_id: str) -> ClusterState:
-        if cluster_id not in self:
+        if cluster_id not in self._states:
             raise KeyError(cluster_id)
         return self.of(cluster_id)
 
     def __contains__(self, cluster_id: object) -> bool:
-        return cluster_id in self._states or cluster_id in self._unread
+        return cluster_id in self._states
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._states, *self._unread])  # Looking one up moves it.
+        return iter(self._states)
 
     def __len__(self) -> int:
-        return len(self._states) + len(self._unread)
-
-
-class _Decoded(dict[str, ClusterState]):
-    """The states that were looked up; looking up another one decodes it."""
-
-    def __init__(self, unread: dict[str, bytearray]) -> None:
-        super().__init__()
-        self._unread = unread
-
-    def __missing__(self, cluster_id: str) -> ClusterState:
-        state = self[cluster_id] = _decoded(cluster_id, self._unread.get(cluster_id))
-        self._unread.pop(cluster_id, None)
-        return state
+        return len(self._states)
 
 
 def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
@@ -156,15 +145,14 @@ def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
     return clusters
 
 
-def _decoded(cluster_id: str, packed: bytearray | None) -> ClusterState:
+def _decoded(cluster_id: str, packed: bytes) -> ClusterState:
     state = ClusterState(cluster_id)
-    if packed is not None:
-        latest = dict(unpack_entries(bytes(packed)))
-        # Maps last: their SPUs are known then, which saves a look at each.
-        for key in sorted(latest, key=lambda key: key[:1] == MAP):
-            value = latest[key]
-            if value is not None:
-                _restore(state, key, value)
+    latest = dict(unpack_entries(packed))
+    # Maps last: their SPUs are known then, which saves a look at each.
+    for key in sorted(latest, key=lambda key: key.startswith(_MAP)):
+        value = latest[key]
+        if value is not None:
+            _restore(state, key, value)
     return state
 
 

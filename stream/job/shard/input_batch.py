@@ -8,121 +8,80 @@ then partition, then offset.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.stream.job.shard.bundle import InputSource, SourceRange
 
 _COUNT: Final = struct.Struct("<q")
-_SIX: Final = ("source", "partition", "offset", "time_ms", "key size", "value size")
-Longs = NDArray[np.int64]
+_COLUMNS: Final = 6  # source, partition, offset, time, size of the key, size of the value
+_FIRST: Final = itemgetter(0)
+_PARTITION: Final = itemgetter(0, 1)
+_PLACE: Final = itemgetter(0, 1, 2)
+
 # Source, partition, offset, the broker's time in ms, key, value.
 Row = tuple[int, int, int, int, bytes | None, bytes | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """Messages of one shard, in any order, column by column."""
+    """Messages of one shard."""
 
-    source: Longs
-    partition: Longs
-    offset: Longs
-    time_ms: Longs
-    keys: list[bytes | None]
-    values: list[bytes | None]
+    rows: list[Row]  # by source, partition and offset
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Row]) -> Self:
-        longs = np.array([row[:4] for row in rows], dtype=np.int64).reshape(len(rows), 4)
-        return cls(
-            source=longs[:, 0],
-            partition=longs[:, 1],
-            offset=longs[:, 2],
-            time_ms=longs[:, 3],
-            keys=[row[4] for row in rows],
-            values=[row[5] for row in rows],
-        )
+    def of_rows(cls, rows: Iterable[Row]) -> Self:
+        """From rows in any order."""
+        return cls(sorted(rows, key=_PLACE))
 
     @classmethod
-    def of_bytes(cls, pieces: Sequence[bytes]) -> Self:
+    def of_bytes(cls, pieces: Iterable[bytes]) -> Self:
         """From what Spark's step sends, in any number of pieces.
 
         A piece is little-endian: how many rows, i64; their source, partition, offset, time_ms, size
         of the key and size of the value (-1: none), each a column of i64; then key and value of
         each row.
         """
-        columns = [np.empty((len(_SIX), 0), dtype=np.int64)]
-        keys: list[bytes | None] = []
-        values: list[bytes | None] = []
+        rows: list[Row] = []
         for piece in pieces:
             (count,) = _COUNT.unpack_from(piece)
-            end = _COUNT.size + 8 * len(_SIX) * count
-            longs = np.frombuffer(piece[_COUNT.size : end], dtype="<i8").reshape(len(_SIX), count)
-            columns.append(longs)
-            for key_size, value_size in zip(longs[4].tolist(), longs[5].tolist(), strict=True):
-                start = end
-                if key_size < 0:
-                    keys.append(None)
-                else:
-                    end += key_size
-                    keys.append(piece[start:end])
-                start = end
-                if value_size < 0:
-                    values.append(None)
-                else:
-                    end += value_size
-                    values.append(piece[start:end])
-        source, partition, offset, time_ms, *_ = np.concatenate(columns, axis=1)
-        return cls(
-            source=source,
-            partition=partition,
-            offset=offset,
-            time_ms=time_ms,
-            keys=keys,
-            values=values,
-        )
+            longs = np.frombuffer(piece, "<i8", count=_COLUMNS * count, offset=_COUNT.size)
+            end = _COUNT.size + longs.nbytes
+            for *place, key_size, value_size in longs.reshape(_COLUMNS, count).T.tolist():
+                start, middle = end, end + max(key_size, 0)
+                end = middle + max(value_size, 0)
+                key = None if key_size < 0 else piece[start:middle]
+                value = None if value_size < 0 else piece[middle:end]
+                rows.append((*place, key, value))
+        return cls.of_rows(rows)
 
-    def order(self) -> list[int]:
-        """The indices of the messages in the order to apply them."""
-        merged = merge_order(
-            source=self.source, partition=self.partition, offset=self.offset, time_ms=self.time_ms
-        )
-        order: list[int] = merged.tolist()
-        return order
+    def ordered(self) -> list[Row]:
+        """The messages in the order to apply them."""
+        timed = [
+            (time_ms, row)
+            for _, rows in groupby(self.rows, _PARTITION)
+            for own in [list(rows)]
+            for time_ms, row in zip(accumulate((row[3] for row in own), max), own, strict=True)
+        ]
+        timed.sort(key=_FIRST)  # It is stable: rows of one time stay as they are.
+        return [row for _, row in timed]
 
     def ranges(self) -> list[SourceRange]:
         """What was read of each input partition."""
-        places = self.source << 32 | self.partition
         found = []
-        for place in np.unique(places).tolist():
-            offsets = self.offset[places == place]
+        for (source, partition), rows in groupby(self.rows, _PARTITION):
+            offsets = [row[2] for row in rows]
             found.append(
                 SourceRange(
-                    source=InputSource(place >> 32),
-                    partition=place & 0xFFFFFFFF,
-                    first=int(offsets.min()),
-                    last=int(offsets.max()),
+                    source=InputSource(source),
+                    partition=partition,
+                    first=offsets[0],
+                    last=offsets[-1],
                     count=len(offsets),
                 )
             )
         return found
-
-
-def merge_order(*, source: Longs, partition: Longs, offset: Longs, time_ms: Longs) -> Longs:
-    """The indices of the messages in the order to apply them; arrays of one length, any order."""
-    if len(offset) == 1:
-        return np.zeros(1, dtype=np.int64)
-    by_place = np.lexsort((offset, partition, source))
-    source, partition = source[by_place], partition[by_place]
-    effective = time_ms[by_place]
-    changes = np.flatnonzero((np.diff(source) != 0) | (np.diff(partition) != 0)) + 1
-    starts = [0, *changes.tolist()]
-    ends = [*starts[1:], len(effective)]
-    for start, end in zip(starts, ends, strict=True):
-        np.maximum.accumulate(effective[start:end], out=effective[start:end])
-    # A stable sort keeps what was sorted by place: source, partition, offset.
-    merged: Longs = by_place[np.argsort(effective, kind="stable")]
-    return merged

@@ -10,7 +10,7 @@ writes, is one state. The values are kept as they came; they are decoded cluster
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
@@ -19,7 +19,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.stream.job.shard.clusters import entry_key, map_key, output_key, state_key
+from spu_assigner.stream.job.shard.clusters import map_key, output_key, state_key
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
@@ -68,20 +68,13 @@ class UnsoundError(PublishedError):
         )
 
 
-class LatestValue(NamedTuple):
-    """The latest value of a key, and where it is."""
-
-    data: bytes
-    partition: int
-    offset: int
-
-
 class PublishedState:
     """The latest values, by cluster and by their keys in a shard's state."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._clusters: dict[str, dict[bytes, LatestValue]] = {}
+        # Topic, value, partition, offset.
+        self._clusters: dict[str, dict[bytes, tuple[str, bytes, int, int]]] = {}
         self.messages = 0  # read, with those that later ones outdate
 
     @property
@@ -96,25 +89,28 @@ class PublishedState:
             DamagedOutputError: the key is none of the job's.
         """
         self.messages += 1
-        cluster_id, slash, _ = key.partition(b"/")
-        try:
-            name = cluster_id.decode("ascii")
-        except UnicodeDecodeError:
-            name = ""
-        if not name or not slash:
-            raise self._damaged(topic, key, place, "a key that is none of the job's")
+        name, slash, _ = key.partition(b"/")
+        if not name or not slash or not name.isascii():
+            raise DamagedOutputError(
+                topic=topic_name(topic, prefix=self._prefix),
+                partition=place[0],
+                offset=place[1],
+                key=key,
+                fault="a key that is none of the job's",
+            )
+        cluster_id = name.decode()
         stored = map_key(key) if topic == REPLICA_MAP else state_key(key)
         if value is not None:
-            self._clusters.setdefault(name, {})[stored] = LatestValue(value, *place)
-        elif name in self._clusters:
-            self._clusters[name].pop(stored, None)
-            if not self._clusters[name]:
-                del self._clusters[name]
+            self._clusters.setdefault(cluster_id, {})[stored] = (topic, value, *place)
+        elif cluster_id in self._clusters:
+            self._clusters[cluster_id].pop(stored, None)
+            if not self._clusters[cluster_id]:
+                del self._clusters[cluster_id]
 
     def entries(self, cluster_id: str) -> Iterator[tuple[bytes, bytes]]:
         """A cluster's entries as a shard's state has them."""
-        for key, value in self._clusters[cluster_id].items():
-            yield key, value.data
+        for key, (_, value, _, _) in self._clusters[cluster_id].items():
+            yield key, value
 
     def restored(self, cluster_id: str) -> ClusterState:
         """A cluster's state, checked.
@@ -123,44 +119,21 @@ class PublishedState:
             DamagedOutputError: a value does not decode, or does not belong under its key.
             UnsoundError: the values contradict each other.
         """
-        state = self.unchecked(cluster_id)
+        state = ClusterState(cluster_id)
+        for stored, (topic, value, partition, offset) in self._clusters.get(cluster_id, {}).items():
+            record = _record(
+                value,
+                ReplicaMap if topic == REPLICA_MAP else Entry,
+                output_key,
+                topic=topic_name(topic, prefix=self._prefix),
+                partition=partition,
+                offset=offset,
+                key=stored[1:],
+            )
+            state.restore(record)
         for fault in faults(state):
             raise UnsoundError(cluster_id=cluster_id, fault=fault)
         return state
-
-    def unchecked(self, cluster_id: str) -> ClusterState:
-        """A cluster's state as its values say, which may be of two batches if the job writes.
-
-        Raises:
-            DamagedOutputError: a value does not decode, or does not belong under its key.
-        """
-        state = ClusterState(cluster_id)
-        for stored, value in self._clusters.get(cluster_id, {}).items():
-            state.restore(self._record(stored, value))
-        return state
-
-    def _record(self, stored: bytes, value: LatestValue) -> ReplicaMap | Entry:
-        topic = REPLICA_MAP if stored == map_key(stored[1:]) else ASSIGNER_STATE
-        place = value.partition, value.offset
-        try:
-            record = decode_record(value.data)
-        except DecodeError as reason:
-            raise self._damaged(topic, stored[1:], place, f"no record: {reason}") from reason
-        if not isinstance(record, ReplicaMap | Entry):
-            found = f"a {type(record).__name__}; expected a map or an entry of the state"
-            raise self._damaged(topic, stored[1:], place, found)
-        if entry_key(record) != stored:
-            found = f"what belongs under {output_key(record)!r}"
-            raise self._damaged(topic, stored[1:], place, found)
-        return record
-
-    def _damaged(
-        self, topic: str, key: bytes, place: tuple[int, int], found: str
-    ) -> DamagedOutputError:
-        name = topic_name(topic, prefix=self._prefix)
-        return DamagedOutputError(
-            topic=name, partition=place[0], offset=place[1], key=key, fault=found
-        )
 
 
 def read_published(connection: Connection, *, held_seconds: float | None = None) -> PublishedState:
@@ -242,22 +215,35 @@ def checked_record(
     Raises:
         DamagedOutputError: the value is none of these, or belongs under another key.
     """
-    value, key = message.value(), message.key() or b""
+    value = message.value()
     if value is None:
         return None
-    try:
-        record = decode_record(value)
-    except DecodeError as reason:
-        fault = f"no record: {reason}"
-    else:
-        if isinstance(record, kind) and key_of(record) == key:
-            return record
-        fault = f"a {type(record).__name__} that does not belong there"
-    raise DamagedOutputError(
+    record: _Record = _record(
+        value,
+        kind,
+        key_of,
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),
-        key=key,
-        fault=fault,
+        key=message.key() or b"",
         writer=writer,
     )
+    return record
+
+
+def _record(
+    value: bytes, kind: Any, key_of: Callable[[Any], bytes], *, key: bytes, **place: Any
+) -> Any:
+    """The record that a value is, checked; `place` is what else a `DamagedOutputError` says."""
+    try:
+        record = decode_record(value)
+    except DecodeError as reason:
+        raise DamagedOutputError(key=key, fault=f"no record: {reason}", **place) from reason
+    if not isinstance(record, kind):
+        expected = getattr(kind, "__name__", "a map or an entry of the state")
+        fault = f"a {type(record).__name__}; expected {expected}"
+        raise DamagedOutputError(key=key, fault=fault, **place)
+    if key_of(record) != key:
+        fault = f"what belongs under {key_of(record)!r}"
+        raise DamagedOutputError(key=key, fault=fault, **place)
+    return record

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import json
 import os
 import signal
 import socket
@@ -38,14 +37,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.core.base.events import Policy
-from spu_assigner.schemas.messages.wire import Wire
+import msgspec
 from spu_assigner.stream.common.private_files import MASK, private_folder
 from spu_assigner.stream.job.shard.batch import Options, process
 from spu_assigner.stream.job.shard.clusters import Clusters
@@ -69,7 +66,6 @@ TASK_SECONDS_MAX: Final = 600
 # Of a server that was asked. No event takes longer than some seconds, and `/live` reports a job
 # without a sign of life after half of this: who watches it may act before.
 SILENCE_SECONDS_MAX: Final = 600.0
-END_SECONDS_MAX: Final = 5.0  # to leave by way of every `finally`
 TASKS_MAX: Final = 64  # that may wait to be accepted: attempts of one task, mostly one
 Spilled = Callable[[Iterator[bytes | Write]], Iterator[bytes | Write]]
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
@@ -81,7 +77,7 @@ def options_to_json(options: Options, *, spills: bool) -> str:
     Args:
         spills: whether large answers may go by files: the driver is on this machine.
     """
-    return json.dumps({**asdict(options), "spills": spills})
+    return msgspec.json.encode((options, spills)).decode()
 
 
 def serve(label: int, folder: Path, options: Options, *, spills: bool) -> None:
@@ -110,17 +106,14 @@ def _end_with_input(folder: Path, label: int) -> None:
     """End this process when its standard input ends, also in the middle of a decision."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
-    main_thread = threading.main_thread().ident
-    if main_thread is not None:
-        signal.pthread_kill(main_thread, signal.SIGTERM)
-    time.sleep(END_SECONDS_MAX)
-    _remove_traces(folder, label)  # It is in a call that no signal ends.
-    os._exit(1)
+    _remove_traces(folder, label)
+    os._exit(0)
 
 
 def _remove_traces(folder: Path, label: int) -> None:
     remove_left(folder, label)
     with suppress(OSError):
+        (folder / str(label)).unlink(missing_ok=True)
         (folder / f"{label}.lock").unlink()
         folder.rmdir()  # if this was the last one
 
@@ -148,17 +141,17 @@ def _limited(task: Connection) -> Connection:
     return task
 
 
-class _Pulse:
+def _pulse(task: Connection) -> Callable[[], None]:
     """Sends a sign of life at most once in `ALIVE_SECONDS`; called between events."""
+    due = time.monotonic() + ALIVE_SECONDS
 
-    def __init__(self, task: Connection) -> None:
-        self._task = task
-        self._due = time.monotonic() + ALIVE_SECONDS
+    def alive() -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            task.send_bytes(ALIVE)  # Fails if the task was ended: nobody waits any more.
+            due = time.monotonic() + ALIVE_SECONDS
 
-    def __call__(self) -> None:
-        if time.monotonic() >= self._due:
-            self._task.send_bytes(ALIVE)  # Fails if the task was ended: nobody waits any more.
-            self._due = time.monotonic() + ALIVE_SECONDS
+    return alive
 
 
 def _answer(task: Connection, shard: Shard[Clusters], options: Options, spilled: Spilled) -> None:
@@ -171,7 +164,7 @@ def _answer(task: Connection, shard: Shard[Clusters], options: Options, spilled:
         segments = (task.recv_bytes() for _ in needed)
         shard.take(segments)
         batch = Batch.of_bytes(pieces)
-        for part in spilled(process(shard, batch, options, alive=_Pulse(task))):
+        for part in spilled(process(shard, batch, options, alive=_pulse(task))):
             if isinstance(part, bytes):
                 task.send_bytes(BUNDLE + part)
             else:
@@ -187,38 +180,23 @@ def _answer(task: Connection, shard: Shard[Clusters], options: Options, spilled:
         task.send_bytes(DONE)
 
 
-def _given() -> tuple[Path, Options, bool]:
-    """What comes on standard input: the folder on a line, then `options_to_json`'s on another.
-
-    It is read byte by byte: what reads ahead would wait for the end.
-    """
-    lines = []
-    for _ in range(2):
-        line = bytearray()
-        while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
-            line += byte
-        lines.append(line.decode())
-    given = json.loads(lines[1])
-    spills = given.pop("spills")
-    options = Options(
-        topic_prefix=given["topic_prefix"],
-        default_policy=Policy(given["default_policy"]),
-        wire=Wire(given["wire"]),
-    )
-    return Path(lines[0]), options, spills
+def _line() -> bytes:
+    """A line of standard input, read byte by byte: what reads ahead would wait for the end."""
+    line = b""
+    while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
+        line += byte
+    return line
 
 
 def main() -> None:
-    """`python -m spu_assigner.stream.job.shard.server LABEL`, with what `_given` reads."""
-
-    def end(_number: int, _frame: object) -> None:
-        sys.exit(0)  # by way of every `finally`
-
+    """`python -m spu_assigner.stream.job.shard.server LABEL`; on standard input it is given the
+    folder on a line, then `options_to_json`'s on another."""
     os.umask(MASK)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of every `finally`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which then ends this
-    folder, options, spills = _given()
+    folder = Path(_line().decode())
+    options, spills = msgspec.json.decode(_line(), type=tuple[Options, bool])
     serve(int(sys.argv[1]), folder, options, spills=spills)
 
 

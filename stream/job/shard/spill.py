@@ -22,9 +22,8 @@ import secrets
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.shard.state_log import Write
@@ -39,8 +38,7 @@ class SpillError(AssignerError):
     """A shard's bundles cannot be written to a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(NamedTuple):
     """Where a bundle is, and what it must be."""
 
     path: Path
@@ -48,18 +46,13 @@ class Note:
     size: int
     digest: bytes
 
-    def to_bytes(self) -> bytes:
-        lead = _NOTE.pack(_FORM, self.position, self.size, self.digest)
-        return lead + str(self.path).encode()
-
 
 def read_note(data: bytes) -> Note | None:
     """The note that a row holds in a bundle's place; None: it is the bundle."""
     if data[0] != _FORM:
         return None
     _, position, size, digest = _NOTE.unpack_from(data)
-    path = Path(data[_NOTE.size :].decode())
-    return Note(path=path, position=position, size=size, digest=digest)
+    return Note(Path(data[_NOTE.size :].decode()), position, size, digest)
 
 
 def digest_of(bundle: bytes) -> bytes:
@@ -75,24 +68,18 @@ def spill(
     Raises:
         SpillError: a bundle cannot be written; the file is gone.
     """
-    size = 0
+    size = position = 0
     path = folder / f"{label}-{secrets.token_hex(8)}.spill"
     file: IO[bytes] | None = None
     try:
-        for bundle in parts:
-            if not isinstance(bundle, bytes):
-                yield bundle
-                continue
-            size += len(bundle)
-            if size <= size_max:
-                yield bundle
+        for part in parts:
+            size += len(part) if isinstance(part, bytes) else 0
+            if not isinstance(part, bytes) or size <= size_max:
+                yield part
                 continue
             try:
                 file = file or path.open("xb")
-                position = file.tell()
-                file.write(
-                    bundle
-                )  # All of it, or an error: a raw file writes what there is room for.
+                file.write(part)  # All of it, or an error: a raw file writes what fits.
                 file.flush()
             except OSError as reason:
                 raise SpillError(
@@ -100,9 +87,8 @@ def spill(
                     f"({reason.strerror}); make room in {folder.parent}, or name another folder "
                     "with TMPDIR, and start the job again to repeat the batch"
                 ) from reason
-            yield Note(
-                path=path, position=position, size=len(bundle), digest=digest_of(bundle)
-            ).to_bytes()
+            yield _NOTE.pack(_FORM, position, len(part), digest_of(part)) + str(path).encode()
+            position += len(part)
     except BaseException:  # The task failed, or was ended: nobody will read the file.
         path.unlink(missing_ok=True)
         raise

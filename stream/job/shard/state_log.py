@@ -38,7 +38,6 @@ _NO_TOKEN: Final = bytes(_TOKEN_SIZE)  # of a shard that nothing was written to
 _HEAD: Final = struct.Struct(">B16sQQI")  # format, token, first segment, end, size of the entries
 _SEGMENT: Final = struct.Struct(">BI")  # format, size of the entries
 _ENTRY: Final = struct.Struct(">Ii")  # size of the key, of the value (-1: none)
-_INLINE: Final = 2**40  # stands for a segment's number while an entry is inline
 _SIZE_BITS: Final = 32
 
 Entries = Mapping[bytes, bytes | None]  # None: the key is gone
@@ -78,10 +77,9 @@ class Shard(Generic[CopyT]):
         self._token: bytes | None = None  # None: the copy is not to be trusted
         self._first = self._end = 0  # segments first … end - 1 exist
         self._inline: dict[bytes, bytes | None] = {}  # the entries in the head
-        self._index: dict[bytes, int] = {}  # key: segment and size of its valid entry
+        self._index: dict[bytes, int] = {}  # of valid entries in segments: number and size, packed
         self._sizes: dict[int, int] = {}  # of each segment
-        self._stored_size = 0  # of all segments
-        self._valid_size = 0  # of the valid entries in them
+        self._valid_size = 0  # of the entries in the index
         self._written_size = 0  # of the segments that the batch has written
         self._is_loading = False  # whether the segments of this batch are all there are
         self._cleaned: list[tuple[int, bytes]] = []  # segments that this batch writes again
@@ -97,50 +95,49 @@ class Shard(Generic[CopyT]):
         if self._is_loading:
             self.copy.clear()
             self._first, self._end, self._inline = first, end, inline
-            self._index, self._sizes = {}, {}
-            self._stored_size = self._valid_size = 0
+            self._index, self._sizes, self._valid_size = {}, {}, 0
         else:
             end = self._end_of_cleaning()
         self._written_size = 0
         return range(first, end)
 
     def take(self, segments: Iterable[bytes]) -> None:
-        """Take over the segments that `begin` has named, in their order.
-
-        Raises:
-            ShardDamagedError: one is not what was written.
-        """
+        """Take over the segments that `begin` has named, in their order."""
+        numbered = enumerate(segments, self._first)
+        self._cleaned = [] if self._is_loading else list(numbered)
         if not self._is_loading:
-            self._cleaned = list(enumerate(segments, self._first))
             return
-        restore = self.copy.restore
-        self._cleaned = []
         # In the order in which they were written, one by one: the shard is never here twice.
-        for number, data in enumerate(segments, self._first):
+        for number, data in numbered:
             entries = _read_segment(number, data)
-            self._add_segment(number, len(data), dict(entries))
+            self._sizes[number] = len(data)
+            self._note(dict(entries), number)
             for key, value in entries:
-                restore(key, value)
-        self._note(self._inline, _INLINE)
+                self.copy.restore(key, value)
+        self._note(self._inline, None)
         for key, value in self._inline.items():
-            restore(key, value)
+            self.copy.restore(key, value)
 
     def write_ahead(self, entries: Entries) -> Iterator[Write]:
         """Write a part of what a large batch changes, before its end."""
-        written, self._inline = {**self._inline, **entries}, {}
-        valid = {}
+        written: dict[bytes, bytes | None] = {}
         for number, data in self._cleaned:
             for key, value in _read_segment(number, data):
                 # A tombstone is no longer needed: what it outdates was dropped.
                 if value is not None and self._index.get(key, -1) >> _SIZE_BITS == number:
-                    valid[key] = value
-            self._stored_size -= self._sizes.pop(number)
+                    written[key] = value
+            del self._sizes[number]
             self._first = number + 1
             yield segment_key(number), None
         self._cleaned = []
-        for piece in _pieces({**valid, **written} if valid else written):
-            data = _SEGMENT.pack(_FORMAT, len(packed := _pack_entries(piece))) + packed
-            self._add_segment(self._end, len(data), piece)
+        written |= self._inline
+        written |= entries
+        self._inline = {}
+        for piece in _pieces(written):
+            packed = _pack_entries(piece)
+            data = _SEGMENT.pack(_FORMAT, len(packed)) + packed
+            self._sizes[self._end] = len(data)
+            self._note(piece, self._end)
             self._written_size += len(data)
             yield segment_key(self._end), data
             self._end += 1
@@ -148,27 +145,20 @@ class Shard(Generic[CopyT]):
     def commit(self, entries: Entries) -> Iterator[Write]:
         """Write what a batch changed, or the rest of it, and trust the copy, which must hold these
         changes already."""
-        if self._fits_inline(entries):
-            self._note(entries, _INLINE)
-            self._inline.update(entries)
-        else:
+        size = sum(_size(*entry) for each in (self._inline, entries) for entry in each.items())
+        if self._cleaned or size > INLINE_SIZE_MAX:
             yield from self.write_ahead(entries)
-        token = os.urandom(_TOKEN_SIZE)
-        inline = _pack_entries(self._inline)
+        else:
+            self._note(entries, None)
+            self._inline.update(entries)
+        token, inline = os.urandom(_TOKEN_SIZE), _pack_entries(self._inline)
         yield HEAD, _HEAD.pack(_FORMAT, token, self._first, self._end, len(inline)) + inline
         self._token = token
-
-    def _fits_inline(self, entries: Entries) -> bool:
-        return (
-            not self._cleaned
-            and len(entries) * _ENTRY.size <= INLINE_SIZE_MAX  # Else they need not be looked at.
-            and _size_of(self._inline) + _size_of(entries) <= INLINE_SIZE_MAX
-        )
 
     def _end_of_cleaning(self) -> int:
         """The segment after the oldest ones that this batch is to clean."""
         allowance = min(CLEANED_SIZE + 2 * self._written_size, CLEANED_SIZE_MAX)
-        outdated = self._stored_size - 2 * self._valid_size - SLACK_SIZE
+        outdated = sum(self._sizes.values()) - 2 * self._valid_size - SLACK_SIZE
         number = self._first
         while number < self._end and outdated > 0 and allowance > 0:
             outdated -= self._sizes[number]
@@ -176,30 +166,14 @@ class Shard(Generic[CopyT]):
             number += 1
         return number
 
-    def _add_segment(self, number: int, size: int, entries: Entries) -> None:
-        self._sizes[number] = size
-        self._stored_size += size
-        self._note(entries, number)
-
-    def _note(self, entries: Entries, segment: int) -> None:
-        """Note where the valid entry of each key is now."""
-        index = self._index
-        valid = self._valid_size
-        place = segment << _SIZE_BITS
-        counted = segment != _INLINE
+    def _note(self, entries: Entries, segment: int | None) -> None:
+        """Note where the valid entry of each key is now; None: in the head."""
         for key, value in entries.items():
-            before = index.get(key)
-            if before is not None and before >> _SIZE_BITS != _INLINE:
-                valid -= before & 0xFFFFFFFF
-            if value is None:
-                if before is not None:
-                    del index[key]
-                continue
-            size = _ENTRY.size + len(key) + len(value)
-            index[key] = place | size
-            if counted:
-                valid += size
-        self._valid_size = valid
+            self._valid_size -= self._index.pop(key, 0) & 0xFFFFFFFF
+            if segment is not None and value is not None:
+                size = _size(key, value)
+                self._index[key] = segment << _SIZE_BITS | size
+                self._valid_size += size
 
 
 def first_writes(entries: Entries) -> Iterator[Write]:
@@ -241,31 +215,23 @@ def _pieces(entries: Entries) -> Iterator[Entries]:
             yield piece
             piece, size = {}, 0
         piece[key] = value
-        size += _ENTRY.size + len(key) + len(value or b"")
+        size += _size(key, value)
     if piece:
         yield piece
 
 
-def _size_of(entries: Entries) -> int:
-    return sum(_ENTRY.size + len(key) + len(value or b"") for key, value in entries.items())
+def _size(key: bytes, value: bytes | None) -> int:
+    """Of an entry that is packed."""
+    return _ENTRY.size + len(key) + len(value or b"")
 
 
 def pack_entry(key: bytes, value: bytes | None) -> bytes:
     """An entry's bytes, as they lie in a segment."""
-    if value is None:
-        return _ENTRY.pack(len(key), -1) + key
-    return b"%b%b%b" % (_ENTRY.pack(len(key), len(value)), key, value)
+    return _ENTRY.pack(len(key), -1 if value is None else len(value)) + key + (value or b"")
 
 
 def _pack_entries(entries: Entries) -> bytes:
-    pack = _ENTRY.pack
-    parts: list[bytes] = []
-    for key, value in entries.items():
-        if value is None:
-            parts += (pack(len(key), -1), key)
-        else:
-            parts += (pack(len(key), len(value)), key, value)
-    return b"".join(parts)
+    return b"".join(pack_entry(key, value) for key, value in entries.items())
 
 
 def unpack_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
@@ -273,14 +239,10 @@ def unpack_entries(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     position, end = 0, len(data)
     while position < end:
         key_size, value_size = _ENTRY.unpack_from(data, position)
-        position += _ENTRY.size
-        key = data[position : position + key_size]
-        position += key_size
-        if value_size < 0:
-            yield key, None
-            continue
-        yield key, data[position : position + value_size]
-        position += value_size
+        middle = position + _ENTRY.size + key_size
+        key = data[middle - key_size : middle]
+        position = middle + max(value_size, 0)
+        yield key, None if value_size < 0 else data[middle:position]
 
 
 def _read_segment(number: int, data: bytes) -> list[tuple[bytes, bytes | None]]:
@@ -299,11 +261,7 @@ def _read_head(data: bytes | None) -> tuple[bytes, int, int, dict[bytes, bytes |
 
 
 def _checked_numbers(form: struct.Struct, data: bytes) -> tuple[Any, ...]:
-    """What a piece begins with: its format first, the size of its entries last.
-
-    Raises:
-        ShardFormatError, ShardDamagedError: it is of another format or size.
-    """
+    """What a piece begins with: its format first, the size of its entries last."""
     if data[0] != _FORMAT:
         raise ShardFormatError(
             f"a shard's state has format {data[0]}, this release reads {_FORMAT}; "

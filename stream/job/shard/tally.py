@@ -10,73 +10,25 @@ comes with the shard's next batches.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import (
-    ClusterRebalance,
-    Event,
-    SpuCordon,
-    SpuDemote,
-    SpuJoined,
-    SpuLeft,
-    SpuUncordon,
-    SpuUndemote,
-    TopicAdopted,
-    TopicConstraints,
-    TopicCreate,
-    TopicDelete,
-    TopicDemand,
-    TopicGrow,
-    TopicRelease,
-    TopicReplication,
-)
-from spu_assigner.core.base.structs import FastStrEnum
+from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted
 from spu_assigner.stream.job.shard.figures import Figures
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
-
-class RequestKind(FastStrEnum):
-    """What an answer is to."""
-
-    CREATE = "create"
-    DELETE = "delete"
-    RELEASE = "release"
-    ADOPT = "adopt"
-    GROW = "grow"
-    REPLICATION = "replication"
-    DEMAND = "demand"
-    CONSTRAINTS = "constraints"
-    REBALANCE = "rebalance"
-    JOIN = "join"
-    LEAVE = "leave"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    DEMOTE = "demote"
-    UNDEMOTE = "undemote"
-    EARLIER = "earlier"  # something that had to wait: the event at hand made room for it
-
-
-REQUESTS: Final[Mapping[type[Event], RequestKind]] = {
-    TopicCreate: RequestKind.CREATE,
-    TopicDelete: RequestKind.DELETE,
-    TopicRelease: RequestKind.RELEASE,
-    TopicAdopted: RequestKind.ADOPT,
-    TopicGrow: RequestKind.GROW,
-    TopicReplication: RequestKind.REPLICATION,
-    TopicDemand: RequestKind.DEMAND,
-    TopicConstraints: RequestKind.CONSTRAINTS,
-    ClusterRebalance: RequestKind.REBALANCE,
-    SpuJoined: RequestKind.JOIN,
-    SpuLeft: RequestKind.LEAVE,
-    SpuCordon: RequestKind.CORDON,
-    SpuUncordon: RequestKind.UNCORDON,
-    SpuDemote: RequestKind.DEMOTE,
-    SpuUndemote: RequestKind.UNDEMOTE,
+# What an answer is to, a label of metrics: the event's name without what it is about.
+REQUESTS: Final[Mapping[type[Event], str]] = {
+    **{each: re.sub("^(Spu|Topic|Cluster)", "", each.__name__).lower() for each in get_args(Event)},
+    SpuJoined: "join",
+    SpuLeft: "leave",
+    TopicAdopted: "adopt",
 }
+EARLIER: Final = "earlier"  # something that had to wait: the event at hand made room for it
 Answered = tuple[str, str, str]  # request, status, code or ""
 
 
@@ -98,11 +50,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Tally:
-        """The tally that the bytes are.
-
-        Raises:
-            InvariantError: they were not made by this release.
-        """
+        """The tally that the bytes are."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
         except msgspec.DecodeError as reason:

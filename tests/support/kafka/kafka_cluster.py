@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -116,11 +115,9 @@ class KafkaCluster:
         """The JVM's process id; None while the broker is stopped."""
         return self._broker(broker_id).pid
 
-    def log_path(self, broker_id: int) -> Path:
-        """Everything the broker, or a controller, says."""
-        if broker_id in self._controllers:
-            return self._controllers[broker_id].log_path
-        return self._broker(broker_id).log_path
+    def log_path(self, node_id: int) -> Path:
+        """Everything a broker or a controller says."""
+        return (self._controllers.get(node_id) or self._broker(node_id)).log_path
 
     def begin(self) -> Self:
         """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
@@ -129,21 +126,16 @@ class KafkaCluster:
             BrokerError: one does not come up; the message says why and names its log.
             JavaError, JarError: what they run on cannot be had.
         """
-        if self._brokers:
-            raise BrokerError(f"the cluster already runs on {self.bootstrap_servers}")
         for tries in range(1, START_TRIES_MAX + 1):
             self._prepare()
             try:
                 self._begin_all()
-            except BrokerError as reason:
-                self.close()
-                if tries == START_TRIES_MAX or "in use" not in str(reason):
-                    raise
-            except BaseException:  # Ctrl-C too: no process may be left behind.
-                self.close()
-                raise
-            else:
                 break
+            except BaseException as reason:  # Ctrl-C too: no process may be left behind.
+                self.close()
+                is_taken = isinstance(reason, BrokerError) and "in use" in str(reason)
+                if tries == START_TRIES_MAX or not is_taken:
+                    raise
         return self
 
     def start(self, broker_id: int) -> None:
@@ -172,18 +164,6 @@ class KafkaCluster:
             yield
         finally:
             self.start(broker_id)
-
-    @contextmanager
-    def controller_stopped(self) -> Iterator[None]:
-        """The only controller is away inside: brokers serve records, and nothing is changed."""
-        self._require_begun()
-        [controller] = self._controllers.values()
-        controller.stop()
-        try:
-            yield
-        finally:
-            controller.start()
-            self.wait_seen()
 
     @contextmanager
     def active_controller_killed(self) -> Iterator[int]:
@@ -278,14 +258,9 @@ class KafkaCluster:
         self._running.clear()
 
     def __enter__(self) -> Self:
-        return self if self._brokers else self.begin()
+        return self.begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _prepare(self) -> None:
@@ -349,19 +324,13 @@ class KafkaCluster:
     def _begin_all(self) -> None:
         """The controllers first: without them a broker waits before it says anything."""
         self._require_begun()
-        with ThreadPoolExecutor(max(len(self._brokers), len(self._controllers))) as pool:
-            for started in [pool.submit(each.start) for each in self._controllers.values()]:
-                started.result()
-            for started in [pool.submit(broker.start) for broker in self._brokers.values()]:
-                started.result()
+        with ThreadPoolExecutor() as pool:
+            for nodes in (self._controllers, self._brokers):
+                list(pool.map(lambda node: node.start(), nodes.values()))
         self._running = set(self._brokers)
         self.wait_seen()
 
     def _end(self, broker_id: int, how: Callable[[], None]) -> None:
-        if broker_id not in self._running:
-            raise BrokerError(f"broker {broker_id} is stopped already")
-        if self.running == (broker_id,):
-            raise BrokerError(f"broker {broker_id} is the last; another one has to run first")
         self._running.discard(broker_id)
         how()
         self.wait_seen()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 from spu_assigner.stream.kafka.topics import TOPICS
 
 PATIENCE_SECONDS = 240.0  # milliseconds on an idle machine
@@ -53,9 +55,6 @@ class OneTopic:
 
     def id(self) -> str | None:
         """Kafka's of the topic; None: the broker knows of none."""
-        try:
-            with AdminClient(self._client) as admin:
-                (found,) = admin.describe_topics(TopicCollection([self.name])).values()
-                return str(found.result().topic_id)
-        except KafkaException:
-            return None
+        with AdminClient(self._client) as admin, suppress(KafkaException):
+            return ask_topic_ids(admin, [self.name], seconds=PATIENCE_SECONDS)().get(self.name)
+        return None

@@ -14,7 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from spu_assigner.stream.kafka.retry import ask_leaders
+from spu_assigner.stream.kafka.retry import ask_leaders, list_offsets
 from spu_assigner.stream.kafka.topics import JOB_TOPICS
 
 SETTLED_SECONDS_MAX = 240.0  # a commit's markers are written in milliseconds
@@ -76,26 +76,18 @@ def settled(
     names = list(topics)
     deadline = time.monotonic() + seconds
 
-    def places(left: float) -> list[TopicPartition]:
+    def places(left: float) -> list[tuple[str, int]]:
         there = admin.list_topics(timeout=min(left, ANSWER_SECONDS_MAX)).topics
         if missing := [name for name in names if name not in there]:
             # One broker knows of a new topic before another.
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"no {missing}"))
-        return [TopicPartition(name, number) for name in names for number in there[name].partitions]
+        return [(name, number) for name in names for number in there[name].partitions]
 
     def ends(level: IsolationLevel) -> dict[tuple[str, int], int]:
-        def asked(left: float) -> dict[tuple[str, int], int]:
-            found = admin.list_offsets(
-                dict.fromkeys(wanted, OffsetSpec.latest()),
-                isolation_level=level,
-                request_timeout=min(left, ANSWER_SECONDS_MAX),
-            )
-            return {
-                (place.topic, place.partition): future.result().offset
-                for place, future in found.items()
-            }
-
-        return ask_leaders(admin, asked, seconds=deadline - time.monotonic())
+        seconds_left = deadline - time.monotonic()
+        return list_offsets(
+            admin, wanted, OffsetSpec.latest(), seconds=seconds_left, isolation=level
+        )
 
     wanted = ask_leaders(admin, places, seconds=seconds)
     written = ends(IsolationLevel.READ_UNCOMMITTED)

@@ -6,6 +6,7 @@ are made by the `openssl` command.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -45,16 +46,6 @@ _RESOURCES = {
     Resource.GROUP: ResourceType.GROUP,
     Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
     Resource.CLUSTER: ResourceType.BROKER,
-}
-_OPERATIONS = {
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-    "Create": AclOperation.CREATE,
-    "Alter": AclOperation.ALTER,
-    "Delete": AclOperation.DELETE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "AlterConfigs": AclOperation.ALTER_CONFIGS,
 }
 _ANY = AclBindingFilter(
     ResourceType.ANY,
@@ -209,7 +200,7 @@ def allow(admin: AdminClient, given: Mapping[str, Iterable[Acl]]) -> None:
             ResourcePatternType.LITERAL,
             f"User:{user}",
             "*",
-            _OPERATIONS[acl.operation],
+            AclOperation[re.sub("(?<=[a-z])(?=[A-Z])", "_", acl.operation).upper()],
             AclPermissionType.ALLOW,
         )
         for user, acls in given.items()

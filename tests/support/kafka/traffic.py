@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.streaming.query import StreamingQuery
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, SpuEvent
@@ -22,6 +15,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.retry import list_offsets
 from support.kafka.reading import committed, outputs, settled
 
 PATIENCE_SECONDS = 240.0  # a first batch takes 5 s on two idle cores
@@ -59,38 +53,22 @@ class Kafka:
 
         What was committed together with them is then seen on each.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline, name = time.monotonic() + PATIENCE_SECONDS, self._prefix + topic
         messages: list[Message] = []
-        with self._ends(topic) as end:
+        with AdminClient({"bootstrap.servers": self._servers, "log_level": 0}) as admin:
+            partitions = admin.list_topics(name, timeout=10).topics[name].partitions
+            places = [(name, number) for number in partitions]
+
+            def end() -> int:
+                latest = OffsetSpec.latest()
+                return sum(list_offsets(admin, places, latest, seconds=PATIENCE_SECONDS).values())
+
             # Only what may be enough is read: a job takes its time to begin.
             while end() < count or len(messages := self.read(topic)) < count:
                 job.await_termination(0.1)  # raises if the query has ended
                 assert time.monotonic() < deadline, f"{topic}: {len(messages)} of {count}"
         settled(self._servers, outputs(self._prefix))
         return messages
-
-    @contextmanager
-    def _ends(self, topic: str) -> Iterator[Callable[[], int]]:
-        """How many messages a topic has at most: its offsets."""
-        name = self._prefix + topic
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "tests"})
-        try:
-            places = [
-                TopicPartition(name, number)
-                for number in consumer.list_topics(name, timeout=10).topics[name].partitions
-            ]
-
-            def end() -> int:
-                try:
-                    return sum(consumer.get_watermark_offsets(each, 10)[1] for each in places)
-                except KafkaException as reason:
-                    if reason.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
-                        raise
-                    return 0  # A broker has gone; the client asks for the new leader meanwhile.
-
-            yield end
-        finally:
-            consumer.close()
 
     def maps(self) -> dict[bytes, list[list[int]]]:
         """The current replica lists by key."""

@@ -42,7 +42,7 @@ from spu_assigner.schemas.messages.wire import (
     Wire,
 )
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.shard.batch import KINDS_GONE, SOURCE_KINDS
+from spu_assigner.stream.job.shard.batch import SOURCE_KINDS, STATE_KINDS
 from spu_assigner.stream.job.shard.bundle import KINDS, SOURCE_TOPICS, MessageKind
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.kafka.cloud_events import Headers, marker_headers, output_headers
@@ -150,7 +150,7 @@ def _carried(topic: str) -> Iterator[_Carried]:
             yield _Carried(type_name=of_maps, kind=kind, is_tombstone=True)
         elif name == topic:
             yield _Carried(type_name=type_name, kind=kind)
-            if kind is MessageKind.REPLICA_MAP or kind in KINDS_GONE.values():
+            if kind is MessageKind.REPLICA_MAP or kind in STATE_KINDS.values():
                 yield _Carried(type_name=type_name, kind=kind, is_tombstone=True)
     if topic in (ASSIGNER_COMMITS, ASSIGNER_AUDIT):
         yield _Carried(type_name="CommitMarker")

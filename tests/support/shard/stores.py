@@ -105,12 +105,8 @@ def batch_of(events: Iterable[Event], first: int = 0, *, time_ms: int = TIME_MS)
 
 def batch_bytes(batch: Batch) -> bytes:
     """What `Batch.of_bytes` reads, in one piece."""
-    sizes = [
-        [-1 if each is None else len(each) for each in column]
-        for column in (batch.keys, batch.values)
-    ]
-    columns = [batch.source, batch.partition, batch.offset, batch.time_ms, *sizes]
-    pairs = zip(batch.keys, batch.values, strict=True)
-    body = b"".join((key or b"") + (value or b"") for key, value in pairs)
-    count = len(batch.keys).to_bytes(8, "little")
-    return count + np.array(columns, dtype="<i8").tobytes() + body
+    sizes = [[-1 if each is None else len(each) for each in row[4:]] for row in batch.rows]
+    longs = [(*row[:4], *own) for row, own in zip(batch.rows, sizes, strict=True)]
+    body = b"".join((key or b"") + (value or b"") for *_, key, value in batch.rows)
+    columns = np.array(longs, dtype="<i8").reshape(-1, 6).T
+    return len(longs).to_bytes(8, "little") + columns.tobytes() + body

@@ -26,11 +26,10 @@ from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.metrics import watcher
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import TopicsError
-from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
@@ -76,9 +75,8 @@ def spark(
 ) -> Iterator[SparkSession]:
     """One session for all tests here."""
     flags = {"checkpoint": str(tmp_path_factory.mktemp("x")), "ui_port": 0, "master": "local[2]"}
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
-    session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
+    settings = Settings.load(flags=flags, environ={})
+    session = build_session(settings, java=java, jars=ensure_jars(settings.checkpoint))
     yield session
     session.stop()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -76,16 +75,6 @@ def call(store: S3Server, *arguments: str, **environ: str) -> subprocess.Complet
         env={**os.environ, **store.environ, **environ},
         check=False,
     )
-
-
-@pytest.mark.long("a driver is killed, and a second one starts Spark again")
-def test_a_job_that_is_killed_in_its_first_batches_is_resumed(trial: Trial) -> None:
-    """In short: a new checkpoint, answers, a batch that Spark has not noted, and the next start."""
-    trial.start(Failpoint.AFTER_COMMIT, ahead=2)
-    assert trial.die() == -signal.SIGKILL
-    assert trial.sent_and_not_noted(at_least=1) == 1
-    trial.start(command=SHORT)
-    trial.check()
 
 
 @pytest.mark.long("commands start Spark to look at a checkpoint")
@@ -160,17 +149,6 @@ def test_a_driver_killed_in_a_batch_is_resumed_from_s3(
     trial.check()
     status, report = audit(broker.bootstrap_servers, PREFIX, "--strict")
     assert (status, report["findings"]) == (0, [])
-
-
-@pytest.mark.long("the driver is killed and started several times")
-def test_a_driver_killed_at_any_moment_is_resumed_from_s3(trial: Trial) -> None:
-    trial.ensure()
-    end = time.monotonic() + random.SystemRandom().uniform(0.0, 3.0)
-    while time.monotonic() < end:
-        trial.send(5)
-    trial.kill()
-    trial.start(command=SHORT)
-    trial.check()
 
 
 @pytest.mark.long("a job waits for its store, which stands still for seconds")

@@ -18,7 +18,7 @@ def test_a_scenario_without_topics_is_refused(kafka: SharedBroker, topic_prefix:
         "SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "spu_assigner.stream.job.run.play"],
+        [sys.executable, "-m", "spu_assigner.stream.job.run.demo"],
         env={**os.environ, **place},
         stdin=subprocess.DEVNULL,
         capture_output=True,

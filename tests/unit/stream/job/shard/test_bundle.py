@@ -57,12 +57,6 @@ def test_what_was_packed_comes_back(sent: list[Message]) -> None:
     assert [each for data in bundles for each in Bundle(data).ranges] == ranges
 
 
-def test_a_message_larger_than_a_bundle_has_one_of_its_own() -> None:
-    """A map may have 8 MiB."""
-    sent = [Message(0, b"e", b"k", bytes(8 * 1024 * 1024), 1), Message(0, b"f", b"k", b"", 1)]
-    assert [Bundle(data).count for data in pack(sent, [])] == [1, 1]
-
-
 def test_the_digest_is_the_same_wherever_bundles_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another release may pack otherwise, and must know the batch again."""
     sent = [Message(0, b"e%d" % number, b"k", bytes(100), 1) for number in range(500)]

@@ -112,12 +112,3 @@ def test_a_record_under_another_clusters_key_is_refused() -> None:
     clusters = restored([(key.replace(b"c1", b"c2"), value)])
     with pytest.raises(InvariantError, match="the state holds a record of 'c1' under"):
         clusters.of("c2")
-
-
-def test_nothing_is_left_after_a_clear() -> None:
-    """What is put aside belongs to the state that was read then."""
-    clusters = restored([*life("c1")[1], *life("c2")[1]])
-    clusters.of("c1")
-    clusters.clear()
-    assert dict(clusters) == {}
-    assert clusters.of("c2").topics == {}

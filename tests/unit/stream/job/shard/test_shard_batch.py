@@ -8,11 +8,9 @@ from typing import get_args
 import pytest
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
 from spu_assigner.core.base.errors import InvariantError
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuId
-from spu_assigner.core.base.records import SpuChanged, Wait, Waiting
-from spu_assigner.schemas.messages.codec import decode_record, encode_record
+from spu_assigner.core.base.events import Event, OnShortage, Policy, SpuId
 from spu_assigner.stream.job.shard import batch as shard_batch_module
-from spu_assigner.stream.job.shard.bundle import Message, MessageKind
+from spu_assigner.stream.job.shard.bundle import Message
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.state_log import Entries, Shard, Write
 from spu_assigner.stream.job.shard.tally import REQUESTS
@@ -20,28 +18,6 @@ from support.events.builders import Events
 from support.model.pictures import picture
 from support.shard.one_shard import OneShard
 from support.shard.stores import begin
-
-WAITING = Waiting(
-    cluster_id="c1",
-    topic="t",
-    sequence=0,
-    kind=Wait.CREATE,
-    cause="e1",
-    policy=Policy.FLUVIO,
-    partitions=2,
-    replication_factor=3,
-)
-SPU = SpuChanged(
-    cluster_id="c1",
-    spu_id=7,
-    online=False,
-    rack=None,
-    cores=1,
-    capacity=9,
-    labels=(),
-    registration=0,
-    core_weights=(2,),
-)
 
 
 def sent(shard: OneShard, *events: Event) -> list[Message]:
@@ -54,46 +30,6 @@ def reloaded(shard: OneShard) -> Clusters:
     clusters = Clusters()
     begin(Shard(clusters), shard.store)
     return clusters
-
-
-def state_messages(messages: list[Message], kind: MessageKind) -> dict[bytes | None, object]:
-    """Entries of a kind by key; None: a tombstone."""
-    return {
-        each.key: None if each.value is None else decode_record(each.value)
-        for each in messages
-        if each.kind == kind
-    }
-
-
-def test_a_waiting_create_is_kept_until_it_is_served() -> None:
-    """Another worker goes on with it after a crash, and the topic holds no served request."""
-    shard, events = OneShard(), Events()
-    answers = sent(
-        shard,
-        events.join(0),
-        events.create("t", 2, 2, on_shortage=OnShortage.WAIT, policy=Policy.FLUVIO),
-    )
-    found = state_messages(answers, MessageKind.WAITING_STATE)
-    assert list(found) == [b"c1/waiting/t"]
-    waiting = found[b"c1/waiting/t"]
-    assert isinstance(waiting, Waiting)
-    assert (waiting.topic, waiting.kind, waiting.partitions) == ("t", Wait.CREATE, 2)
-    assert reloaded(shard)["c1"].waiting == {"t": waiting}
-    answers = sent(shard, events.join(1))
-    assert state_messages(answers, MessageKind.WAITING_STATE) == {b"c1/waiting/t": None}
-    assert MessageKind.REPLICA_MAP in {message.kind for message in answers}
-    again = reloaded(shard)["c1"]
-    assert again.waiting == {}
-    assert list(again.topics) == ["t"]
-
-
-def test_a_decommissioned_spu_that_holds_nothing_leaves_a_tombstone() -> None:
-    """It is forgotten, in the state and in the topic."""
-    shard, events = OneShard(), Events()
-    sent(shard, *events.joins(0, 7))
-    answers = sent(shard, events.leave(7, mode=LeaveMode.DECOMMISSION))
-    assert state_messages(answers, MessageKind.SPU_STATE)[b"c1/spu/7"] is None
-    assert sorted(reloaded(shard)["c1"].spus) == [0]
 
 
 def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,19 +56,6 @@ def test_a_batch_of_large_maps_is_written_piece_by_piece(monkeypatch: pytest.Mon
     assert picture(reloaded(shard)["c1"]) == picture(shard.clusters["c1"])
 
 
-def test_entries_and_their_tombstones_are_taken_over_in_the_order_they_were_written() -> None:
-    """A load meets tombstones after what they outdate."""
-    clusters = Clusters()
-    clusters.restore(b"sc1/waiting/t", encode_record(WAITING))
-    clusters.restore(b"sc1/spu/7", encode_record(SPU))
-    assert clusters["c1"].waiting == {"t": WAITING}
-    assert list(clusters["c1"].spus) == [7]
-    clusters.restore(b"sc1/waiting/t", None)
-    clusters.restore(b"sc1/spu/7", None)
-    assert clusters["c1"].waiting == {}
-    assert list(clusters["c1"].spus) == []
-
-
 @pytest.mark.parametrize("key", [b"sc1/other/0", b"sc1", b"xc1/t", b"mc1"])
 def test_a_tombstone_of_what_cannot_go_is_refused(key: bytes) -> None:
     """Who wrote it is not this program."""
@@ -141,9 +64,11 @@ def test_a_tombstone_of_what_cannot_go_is_refused(key: bytes) -> None:
 
 
 def test_each_kind_of_event_is_counted_under_a_name_of_its_own() -> None:
-    """An answer to an event without one would end the job."""
+    """Dashboards and alerts go by them."""
     assert set(REQUESTS) == set(get_args(Event))
-    assert len(set(REQUESTS.values())) == len(REQUESTS)
+    labels = "adopt constraints cordon create delete demand demote grow join leave rebalance"
+    labels += " release replication uncordon undemote"
+    assert " ".join(sorted(REQUESTS.values())) == labels
 
 
 def test_a_shard_keeps_what_spus_have_and_what_topics_need() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -102,49 +101,17 @@ def test_a_java_without_an_archive_of_its_own_classes_is_named_at_once(
     ]
 
 
-WORKER = "Streaming TransformWithStateInPandas Python worker Completed execution of batch 3"
-TRACEBACK = """Traceback (most recent call last):
-  File "x.py", line 1, in <module>
-    start()
-OSError: [Errno 28] No space left on device
-"""
-
-
-@pytest.mark.parametrize(
-    ("log", "cause"),
-    [
-        (f"spark_image: the broker did not start\n{WORKER}\n", "the broker did not start"),
-        (f"{WORKER}\n{TRACEBACK}{WORKER}\n", "OSError: [Errno 28] No space left on device"),
-        (
-            f"[0.017s][warning][cds] -XX:ArchiveClassesAtExit is unsupported\n{WORKER}\n",
-            "-XX:ArchiveClassesAtExit is unsupported",
-        ),
-        (f"[9.1s][warning][cds,dynamic] Unable to write\n{WORKER}\n", "Unable to write"),
-        (f"{WORKER}\n", None),
-        ("", None),
-    ],
-)
-def test_the_cause_of_a_failure_is_not_the_last_line_of_a_log(log: str, cause: str | None) -> None:
-    """Spark's workers go on to report while they are stopped."""
-    assert spark_image.cause_in(log) == cause
-
-
-def test_archives_of_environments_that_are_gone_are_removed(
+def test_no_more_archives_are_kept_than_some_environments_need(
     java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = tmp_path / "cache" / "spark"
-    for name in ("gone", "renewed", "there"):
-        (images / name).mkdir(parents=True)
-        (images / name / "classes.jsa").write_bytes(b"")
-        package = tmp_path / name
-        jar = package / "jars" / "spark.jar"
-        jar.parent.mkdir(parents=True)
-        jar.write_bytes(b"")
-        os.utime(jar, (1, 1))
-        note = "\n".join(lookup.package_key(package))
-        (images / name / "pyspark-folder").write_text(note)
-    shutil.rmtree(tmp_path / "gone")
-    os.utime(tmp_path / "renewed" / "jars" / "spark.jar", (2, 2))
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    spark_image.ensure_spark_image(java, JARS, environ)
-    assert [path.name for path in images.iterdir()] == ["there"]
+    """Each takes 100 MB, and an environment that is made anew needs another."""
+    images = lookup.archive_folder(java, JARS, environ).parent
+    for number in range(5):
+        (images / str(number)).mkdir(parents=True)
+        os.utime(images / str(number), (number, number))
+    monkeypatch.setattr(spark_image, "_run", lambda archive, environ: archive.touch())
+    assert spark_image.ensure_spark_image(java, JARS, environ)
+    assert lookup.jvm_options(java, JARS, environ)
+    kept = {path.name for path in images.iterdir()}
+    assert kept > {"2", "3", "4"}
+    assert len(kept) == spark_image.ARCHIVES_MAX
