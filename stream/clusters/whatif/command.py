@@ -10,7 +10,12 @@ from typing import Any, Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
-from spu_assigner.stream.kafka.config.command_options import FILE, json_option, settings_options
+from spu_assigner.stream.kafka.config.command_options import (
+    FILE,
+    cluster_option,
+    json_option,
+    settings_options,
+)
 
 WIDTH: Final = 120  # of the tables, where there is no terminal to ask
 
@@ -43,12 +48,7 @@ def _failure(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
     callback=_failure,
     help="rack=NAME[,…] or spu=ID[,…]; or every case: any-1-rack, any-1-spu.",
 )
-@click.option(
-    "--cluster",
-    "cluster_id",
-    metavar="ID",
-    help="The cluster; may be left out where there is one alone.",
-)
+@cluster_option("The cluster.")
 @click.option(
     "--events", metavar="FILE", type=FILE, help="Events as for `simulate`, instead of Kafka."
 )
@@ -64,7 +64,7 @@ def _failure(_ctx: click.Context, _parameter: click.Parameter, value: str) -> st
 def whatif(
     *,
     fail: str,
-    cluster_id: str | None,
+    cluster_id: str,
     events: Path | None,
     policy: str,
     is_json: bool,
@@ -76,14 +76,11 @@ def whatif(
     one; a partition whose online replicas all fail is lost.
 
     If the failure lasts, each failed replica is to be re-created on another SPU: shown are the free
-    slots of those that take new replicas, and how many SPUs to add at least.
-
-    Where topics need other resources, new leaders may need more of them: shown are the dominant
-    share of each SPU before and after the failover, which SPUs it puts over capacity, and of each
-    resource what it takes to re-create the replicas, what is left, and the least SPUs to add.
+    slots and resources of those that take new replicas, and how many SPUs to add at least; and
+    which SPUs new leaders put over the capacity of a resource.
 
     With any-… the bad cases are counted and the worst is shown: the most partitions lost, then the
-    most replicas without a slot, SPUs over capacity, leaders lost, and so on.
+    most replicas without a slot, and so on.
 
     Read from the job's topics in Kafka, unless --events is given.
 
@@ -94,9 +91,9 @@ def whatif(
     from spu_assigner.stream.clusters.whatif.sources import of_events, of_kafka
 
     if events is None:
-        state, place = of_kafka(cluster_id=cluster_id, **broker)
+        state, place = of_kafka(cluster_id, **broker)
     else:
-        state, place = of_events(events, cluster_id, Policy(policy))
+        state, place = of_events(events, cluster_id, Policy(policy)), str(events)
     report = whatif_report(state, fail, source=place)
     if is_json:
         click.echo(json.dumps(report, ensure_ascii=False))
