@@ -23,7 +23,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
@@ -162,39 +162,6 @@ def decide_brokers(
         },
         left_alone=left_alone,
     )
-
-
-def crowded(
-    events: Sequence[Announcement], held: Mapping[int, int]
-) -> Mapping[int, tuple[int, int]]:
-    """Of the brokers that join with too little room: replicas that Kafka holds there, capacity.
-
-    Too little is less than twice what is there: as many replicas again would fill the SPU. Who
-    joins with a capacity of 0 is to take nothing, and has enough.
-
-    Args:
-        held: replicas by broker, as the watched cluster has them now.
-    """
-    return {
-        event.spu_id: (held.get(event.spu_id, 0), capacity)
-        for event in events
-        if isinstance(event, SpuJoined)
-        and (capacity := event.capacity or 0)
-        and 2 * held.get(event.spu_id, 0) > capacity
-    }
-
-
-def declares(announced: Mapping[int, Announced], resource: str) -> bool:
-    """Whether an SPU that is online was announced with so much of a resource."""
-    return any(
-        known.online and known.described is not None and resource in known.described.resources
-        for known in announced.values()
-    )
-
-
-def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
-    """The Kafka clusters whose brokers our SPUs were announced to be."""
-    return sorted({each.kafka_cluster for each in announced.values() if each.kafka_cluster})
 
 
 def _why_not(

@@ -14,7 +14,6 @@ import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
 from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
-from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -190,6 +189,7 @@ def follow(
     """
     # Heavy: `--help` needs none of it.
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
+    from spu_assigner.stream.clusters.follow.report import FollowOutput
     from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
 
     if given["place_new"] and (given["once"] or not topics):
@@ -285,6 +285,7 @@ def adopt(
     time. With --dry-run: 0 nothing to do; 2 something to do; 1 the rest.
     """
     from spu_assigner.stream.clusters.follow.loop import adopt_topics
+    from spu_assigner.stream.clusters.follow.report import FollowOutput
     from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
     options = FollowOptions(

@@ -1,7 +1,7 @@
 """Sends events, and gathers what the job answers to each.
 
     with EventExchange(connection, seconds=60, check=check) as exchange:
-        exchange.run(events, progress.update)
+        exchange.run(events)
         exchange.accepted, exchange.rejected
 
 The time to wait starts again with each answer: a backlog of a job that works is waited for.
@@ -56,12 +56,8 @@ class EventExchange:
     def __exit__(self, *_: object) -> None:
         self._reader.__exit__(None, None, None)
 
-    def run(self, events: Sequence[Event], report: Callable[[int], None]) -> bool:
-        """Send and wait; whether all were answered in time.
-
-        Args:
-            report: called with the number of answers that have come since it was called last.
-        """
+    def run(self, events: Sequence[Event]) -> bool:
+        """Send and wait; whether all were answered in time."""
         self._open = {event.event_id: event for event in events}
         for event in events:
             try:
@@ -74,8 +70,7 @@ class EventExchange:
             before = len(self._open)
             for received in self._reader.poll():
                 self._take(received)
-            if answered := before - len(self._open):
-                report(answered)
+            if len(self._open) < before:
                 deadline = time.monotonic() + self._seconds
             elif time.monotonic() > deadline:
                 return False

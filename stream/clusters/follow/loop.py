@@ -8,7 +8,7 @@ decide.
 Rules of `adopt`: it waits for the answers, and what was sent is what a second look is compared
 with: a topic that others changed or deleted meanwhile is reported, and the next run takes it as it
 is then. A run that was killed is repeated: what it adopted is as mapped, and what was not answered
-is sent with the same id.
+is sent again, which changes nothing twice.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from spu_assigner.stream.clusters.follow.kafka import (
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
 from spu_assigner.stream.clusters.follow.session import FollowSession
-from spu_assigner.stream.clusters.follow.watched import ClusterSnapshot, WatchedCluster
-from spu_assigner.stream.clusters.plan.model import TargetError, TopicReason
+from spu_assigner.stream.clusters.follow.watched import WatchedCluster
+from spu_assigner.stream.clusters.moves.reassigning import MovesError
+from spu_assigner.stream.clusters.plan.model import TargetError
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
@@ -65,53 +67,31 @@ def adopt_topics(
         watched = stack.enter_context(closing(WatchedCluster(target)))
         look = watched.first_look()
         options = options.of(look.kafka_cluster, _own_topics(events))
-        session = stack.enter_context(
-            closing(FollowSession(events, watched, target, options, output))
-        )
-        # Before the maps are read: what they do not show yet is answered after it was made.
+        session = FollowSession(events, watched, target, options, output)
+        stack.enter_context(closing(session))
         exchange = None
         if not options.dry_run:
             exchange = stack.enter_context(
                 EventExchange(events, seconds=options.wait_seconds, check=check)
             )
-        sight = Sightings().after(look.racks, now=0.0, gap=0.0)
-        brokers = session.decide_brokers(sight)
+        brokers = session.decide_brokers(Sightings().after(look.racks, now=0.0, gap=0.0))
         joins = tuple(event for event in brokers.events if isinstance(event, SpuJoined))
         topics = session.decide_topics(joins)
         left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
-        report = AdoptReport(
-            kafka_cluster=look.kafka_cluster,
-            joins=joins,
-            topics=replace(topics, left=tuple(left)),
-        )
+        topics = replace(topics, left=tuple(left))
+        report = AdoptReport(kafka_cluster=look.kafka_cluster, joins=joins, topics=topics)
         if exchange is None:
             return report
-        if report.events:
-            report = _sent(report, exchange, output)
+        if count := len(report.events):
+            output.say(f"sends {counted(count, 'event')} and waits for answers")
+            exchange.run(report.events)
+            report = report.answered(exchange.accepted, exchange.rejected)
             adopted = [each for each in report.accepted if isinstance(each, TopicAdopted)]
             report = replace(report, changed=tuple(session.changed(adopted)))
         changed = {each.topic for each in report.changed}
-        found = {*report.topics.equal, *report.topics_of(TopicAdopted)} - changed
+        found = {*topics.equal, *report.topics_of(TopicAdopted)} - changed
         session.record(sorted(found), report.topics_of(TopicRelease))
         return report
-
-
-def _sent(report: AdoptReport, exchange: EventExchange, output: FollowOutput) -> AdoptReport:
-    """The report of events once they are answered."""
-    events = report.events
-    with output.progress(len(events)) as bar:
-        exchange.run(events, bar.update)
-    names = {join.event_id: f"SPU {join.spu_id}" for join in report.joins}
-    names |= {event.event_id: event.topic for event in report.topics.events}
-    return replace(
-        report,
-        accepted=tuple(each for each in events if each.event_id in exchange.accepted),
-        rejected=tuple(
-            TopicReason(topic=names[event_id], reason=why)
-            for event_id, why in exchange.rejected.items()
-        ),
-        unanswered=len(events) - len(exchange.accepted) - len(exchange.rejected),
-    )
 
 
 def follow_cluster(
@@ -156,7 +136,7 @@ class _Follower:
         self._target = target
         self._options = options
         self._output = output
-        self._watched = WatchedCluster(target, trusts_lists=True)
+        self._watched = WatchedCluster(target)
         self._sight = Sightings()
         self._election: LeaderElection | None = None
         self._producer: FencedProducer | None = None  # None: nothing is to be sent
@@ -192,13 +172,7 @@ class _Follower:
     def round(self) -> int | None:
         """Look and act; the exit status if this was all."""
         once = self._options.once
-        try:
-            self._see(self._watched.look())
-        except UnreachableError as reason:
-            if once:
-                raise
-            self._see(None)
-            self._output.blind(str(reason))
+        self._look()
         if self._election is not None:
             self._election.poll(0)
             if not self._election.is_mine:
@@ -217,7 +191,7 @@ class _Follower:
             if self._election is not None:
                 self._election.leave()
             return 0 if once else None
-        except (ClientError, TargetError) as reason:
+        except (ClientError, TargetError, MovesError) as reason:
             self._end_session()
             if once:
                 raise
@@ -242,15 +216,24 @@ class _Follower:
             self._election.close()
         self._watched.close()
 
-    def _see(self, look: ClusterSnapshot | None) -> None:
-        if look is not None and look.kafka_cluster != self._options.kafka_cluster:
-            raise FollowError(
-                f"the watched cluster was {self._options.kafka_cluster} and is "
-                f"{look.kafka_cluster} now; start again once you know which is meant"
-            )
-        racks: Mapping[int, str | None] = {} if look is None else look.racks
-        if racks:
-            self._output.sees()
+    def _look(self) -> None:
+        """See who is there; with `once` a cluster that cannot be seen is an error."""
+        racks: Mapping[int, str | None] = {}
+        try:
+            look = self._watched.look()
+        except UnreachableError as reason:
+            if self._options.once:
+                raise
+            self._output.blind(str(reason))
+        else:
+            if look.kafka_cluster != self._options.kafka_cluster:
+                raise FollowError(
+                    f"the watched cluster was {self._options.kafka_cluster} and is "
+                    f"{look.kafka_cluster} now; start again once you know which is meant"
+                )
+            racks = look.racks
+            if racks:
+                self._output.sees()
         gap = 3 * self._options.interval_seconds + REQUEST_SECONDS_MAX
         self._sight = self._sight.after(racks, now=time.monotonic(), gap=gap)
 
@@ -276,18 +259,13 @@ class _Follower:
         decision = session.decide_topics()
         self._output.topics(decision)
         if self._producer is not None:
-            session.record(*session.followed(decision))
+            session.record_followed(decision)
             for at in range(0, len(decision.events), PIECE_EVENTS):
                 self._producer.send(decision.events[at : at + PIECE_EVENTS])
         for event in decision.events:
             self._output.event(event)
-        moved, trouble = session.moves.take()
-        for name in moved:
-            self._output.say(f"has moved topic {name} to where the job placed it")
-        text = f"new topics are not moved now: {trouble}; retries"
-        self._output.report("moves", None if trouble is None else text)
         if self._producer is not None:
-            session.moves.start(decision.moves)
+            session.move(decision)
         return decision.is_awaited or bool(decision.events)
 
     def _begun_session(self) -> FollowSession:

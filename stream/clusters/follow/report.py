@@ -5,11 +5,9 @@ How things stand is reported when it changes, not at each look.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import click
 import msgspec
@@ -23,15 +21,13 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
+from spu_assigner.stream.clusters.follow.topic_facts import TopicEvent
+from spu_assigner.stream.clusters.follow.topics import TopicsDecision
+from spu_assigner.stream.clusters.plan.model import TopicReason
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.config.command_options import Form
-
-if TYPE_CHECKING:  # What they import is heavy, and `--help` needs none of it.
-    from click._termui_impl import ProgressBar
-    from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-    from spu_assigner.stream.clusters.follow.topics import TopicsDecision
-    from spu_assigner.stream.clusters.plan.model import TopicReason
 
 _VERBS: Final = {  # of an event that would be sent, and of one that was
     SpuJoined: ("would join", "joined"),
@@ -145,12 +141,6 @@ class FollowOutput:
             click.echo(f". {name}  is gone from Kafka; --forget-gone releases it")
         click.echo(_sum_text(report, dry_run=self._dry_run))
 
-    def progress(self, count: int) -> AbstractContextManager[ProgressBar[int]]:
-        """A bar for the answers to events; without a terminal a line, and nothing beside JSON."""
-        label = f"{self._command}: sends {counted(count, 'event')} and waits for answers"
-        hidden = self._form == "json"
-        return click.progressbar(length=count, label=label, file=sys.stderr, hidden=hidden)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptReport:
@@ -165,9 +155,25 @@ class AdoptReport:
     unanswered: int = 0
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[SpuJoined | TopicEvent, ...]:
         """All that is to be sent."""
         return (*self.joins, *self.topics.events)
+
+    def answered(self, accepted: Collection[str], rejected: Mapping[str, str]) -> AdoptReport:
+        """The same once events were answered, by their ids; of those rejected why."""
+        return replace(
+            self,
+            accepted=tuple(each for each in self.events if each.event_id in accepted),
+            rejected=tuple(
+                TopicReason(
+                    topic=f"SPU {each.spu_id}" if isinstance(each, SpuJoined) else each.topic,
+                    reason=rejected[each.event_id],
+                )
+                for each in self.events
+                if each.event_id in rejected
+            ),
+            unanswered=len(self.events) - len(accepted) - len(rejected),
+        )
 
     def topics_of(self, kind: type[TopicAdopted | TopicRelease]) -> list[str]:
         """The topics of accepted events of one kind."""
@@ -179,54 +185,42 @@ class AdoptReport:
         return not (self.topics.left or self.rejected or self.changed or self.unanswered)
 
 
+def brokers_text(ids: Sequence[int]) -> str:
+    """Some brokers, in a line."""
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"
+
+
 def _event_text(event: Event) -> str:
     match event:
-        case TopicAdopted():
-            return f"topic {event.topic}: {_size_text(event)}"
+        case TopicAdopted(replicas=lists, demand=demand):
+            lengths = sorted({len(row) for row in lists})
+            *few, most = map(str, lengths)
+            replicas = f"{', '.join(few)} or {most}" if few else most
+            size = (demand or {}).get(BYTES)
+            of_bytes = "" if size is None else f" of {bytes_text(size)}"
+            text = f"{counted(len(lists), 'partition')} of {replicas} replica"
+            return f"topic {event.topic}: {text}{'' if lengths == [1] else 's'}{of_bytes}"
         case TopicCreate():
             partitions = counted(event.partitions, "partition")
             return f"topic {event.topic}: {partitions}, {event.replication_factor} replicas of each"
         case TopicRelease():
             return f"topic {event.topic}: it is gone from Kafka"
         case SpuJoined():
-            return f"SPU {event.spu_id}: {_join_text(event)}"
+            rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
+            has = [f"{name} {amount}" for name, amount in sorted((event.resources or {}).items())]
+            known = [rack, counted(event.cores, "core"), f"{event.capacity} slots", *has]
+            return f"SPU {event.spu_id}: {', '.join(known)}"
         case _:
             return f"SPU {getattr(event, 'spu_id', '')}"
 
 
-def _size_text(event: TopicAdopted) -> str:
-    lengths = sorted({len(row) for row in event.replicas})
-    replicas = " or ".join(filter(None, [", ".join(map(str, lengths[:-1])), str(lengths[-1])]))
-    size = (event.demand or {}).get(BYTES)
-    of_bytes = "" if size is None else f" of {bytes_text(size)}"
-    partitions = counted(len(event.replicas), "partition")
-    return f"{partitions} of {replicas} replica{'' if lengths == [1] else 's'}{of_bytes}"
-
-
-def _join_text(event: SpuJoined) -> str:
-    rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
-    has = [f"{name} {amount}" for name, amount in sorted((event.resources or {}).items())]
-    return ", ".join([rack, counted(event.cores, "core"), f"{event.capacity} slots", *has])
-
-
-def brokers_text(ids: Sequence[int]) -> str:
-    """Some brokers, in a line."""
-    return f"{'broker' if len(ids) == 1 else 'brokers'} {listed(ids)}"
-
-
 def _sum_text(report: AdoptReport, *, dry_run: bool) -> str:
     topics = report.topics
-    sized = _sized(topics.adopted if dry_run else report.accepted)
-    of_bytes = ""
-    if sized["topics"]:
-        size = bytes_text(sized[BYTES])
-        of_bytes = f" ({sized['topics']:,} with their bytes: {size} in all replicas)"
+    first = f"{counted(len(report.topics_of(TopicAdopted)), 'topic')} adopted"
     if dry_run:
         nothing = "" if report.events else "nothing to do: "
         joins, adopted = counted(len(report.joins), "broker"), counted(len(topics.adopted), "topic")
-        first = f"{nothing}{joins} to join, {adopted} to adopt{of_bytes}"
-    else:
-        first = f"{counted(len(report.topics_of(TopicAdopted)), 'topic')} adopted{of_bytes}"
+        first = f"{nothing}{joins} to join, {adopted} to adopt"
     released = topics.released if dry_run else report.topics_of(TopicRelease)
     counts = (
         (len(released), "to release" if dry_run else "released"),
@@ -253,20 +247,9 @@ def _report_json(report: AdoptReport, *, dry_run: bool) -> str:
         "rejected": report.rejected,
         "changed": report.changed,
         "unanswered": report.unanswered,
-        "sized": _sized(topics.adopted if dry_run else report.accepted),
         "as_mapped": len(topics.equal),
         "pending": topics.pending,
         "left": topics.left,
         "gone": topics.gone,
     }
     return msgspec.json.encode(document).decode()
-
-
-def _sized(events: Sequence[Any]) -> dict[str, int]:
-    """How many topics say their bytes, and these in all their replicas."""
-    sizes = [
-        event.demand[BYTES] * sum(map(len, event.replicas))
-        for event in events
-        if isinstance(event, TopicAdopted) and event.demand and BYTES in event.demand
-    ]
-    return {"topics": len(sizes), BYTES: sum(sizes)}

@@ -210,9 +210,6 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
     sums = {broker: sum(map(sum, of_topics.values())) for broker, of_topics in logs.items()}
     assert sums[1] > 2_300_000
     assert sums[2] > 300_000
-    sized = json.loads(done.stdout)["sized"]
-    assert sized["topics"] == 2
-    assert 0 <= sized["disk_bytes"] - sum(sums.values()) < 6  # rounded up: 6 replicas of a third
     ledger = job.states()["c1"].ledger
     loads = {broker: ledger.used(SpuId(broker)).get("disk_bytes", 0) for broker in (1, 2, 3)}
     assert all(0 <= loads[broker] - sums.get(broker, 0) < 3 for broker in loads), (loads, sums)
@@ -232,9 +229,7 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
         f"would adopt  topic {operator.name('large')}: 1 partition of 1 replica of 2.2 MiB; it "
         "holds other bytes than revision 1 of its map says"
     )
-    assert adopt(operator).stdout.splitlines()[1:] == [
-        "1 topic adopted (1 with their bytes: 2.2 MiB in all replicas), 2 as mapped before"
-    ]
+    assert adopt(operator).stdout.splitlines()[1:] == ["1 topic adopted, 2 as mapped before"]
     assert sent(operator) == count + 1
     created = operator(
         *("produce", "topic-create", "--cluster", "c1", "--topic", operator.name("new")),

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, TopicRelease
 from spu_assigner.core.base.records import Status
-from spu_assigner.core.state.memory import event_hash
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, PublishedMaps
+from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.applied import adopted
 from spu_assigner.stream.clusters.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
@@ -83,18 +82,14 @@ def test_an_event_that_was_refused_can_be_sent_again(world: Installation) -> Non
     assert world.maps() == {"a": ((1, 9),)}
 
 
-def test_a_run_that_was_killed_sends_the_same_ids_again(world: Installation) -> None:
-    """Also where data came meanwhile; so nothing is done twice while the job has not answered."""
-    world.answer(world.events.join(1, resources=DISKS))
+def test_a_run_that_was_killed_is_repeated_and_changes_nothing_twice(world: Installation) -> None:
+    """The job has not answered yet, and gets both."""
     world.kafka("a", [[1]])
     world.kafka("b", [[2]])
-    world.bytes = {"a": 1000}
-    first = world.decide().events
-    world.bytes = {"a": 5000}
-    second = world.decide().events
-    assert [each.event_id for each in first] == [each.event_id for each in second]
-    assert len({event.event_id for event in first}) == 2
-    assert second[0].demand == {DISK: 5000}  # type: ignore[union-attr]  # an adoption
+    first, second = world.decide().events, world.decide().events
+    world.answer(*first, *second)
+    assert {each.status for each in world.statuses} == {Status.ADOPTED}
+    assert {name: each.revision for name, each in world.published.items()} == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -273,13 +268,3 @@ def test_pinned_and_policy_are_kept_unless_they_are_given(world: Installation) -
     assert (world.published["a"].policy, world.published["a"].pinned) == (Policy.KAFKA, True)
     world.adopt(pinned=False)
     assert not world.published["a"].pinned
-
-
-def test_an_id_is_looked_for_in_the_map_too(world: Installation) -> None:
-    """The job remembers some events of each topic for as long as it lives."""
-    world.kafka("a", [[1]])
-    (event,) = world.adopt().adopted
-    maps = PublishedMaps(maps=world.published)
-    assert maps.knows(event.event_id, "a")
-    assert not maps.knows(event.event_id, "b")
-    assert PublishedMaps(remembered={event_hash("x")}).knows("x", "b")

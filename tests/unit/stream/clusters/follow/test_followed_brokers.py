@@ -17,9 +17,7 @@ from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
-    crowded,
     decide_brokers,
-    followed_clusters,
 )
 from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 
@@ -273,35 +271,6 @@ def test_no_join_ends_a_cordon() -> None:
     assert life.ring == [1, 3]
     life.assigner.apply(SpuUncordon(event_id="n", cluster_id="c", spu_id=2))
     assert life.ring == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "held", "is_crowded"),
-    [
-        (6_998, 3_499, False),  # half of the default: as many topics again can come
-        (6_998, 3_500, True),
-        (10, 0, False),
-        (10, 11, True),  # more than it may ever have
-        (0, 5, False),  # it is to take nothing
-    ],
-)
-def test_a_capacity_of_which_kafka_has_used_more_than_half_is_crowded(
-    capacity: int, held: int, is_crowded: bool
-) -> None:
-    """Slots that are gone too soon are noticed when a create is refused."""
-    life = Life(replace(OPTIONS, size=Size(capacity=capacity)))
-    events = life.look({1: None, 2: None}).events
-    expected = {1: (held, capacity)} if is_crowded else {}
-    assert crowded(events, {1: held, 3: 10_000}) == expected
-
-
-def test_the_clusters_of_spus_that_are_ours_are_known() -> None:
-    """Another address for the same cluster would make all of them leave."""
-    life = Life()
-    life.play(FIRST, by_hand(3, labels={"row": "7"}))
-    assert followed_clusters(life.reader.by_spu()) == ["k"]
-    life.play(replace(OPTIONS, kafka_cluster="k2"), (without(2), 1))
-    assert followed_clusters(life.reader.by_spu()) == ["k", "k2"]
 
 
 LOOKS = st.lists(

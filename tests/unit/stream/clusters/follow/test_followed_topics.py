@@ -14,7 +14,6 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicMemory
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
-from spu_assigner.stream.clusters.plan.model import Rows
 from support.events.installation import ADOPT, Installation, rows
 
 FOLLOW = replace(ADOPT, is_adopt=False)
@@ -124,10 +123,6 @@ def placing() -> Installation:
     return world
 
 
-def targets(decision: TopicsDecision) -> Rows:
-    return tuple(move.after for move in decision.moves)
-
-
 def test_a_new_topic_is_placed_by_the_default_policy_and_moved(placing: Installation) -> None:
     """As if it had been asked for here: the four SPUs lead one of its partitions each."""
     placing.kafka("new", [[1, 2]] * 4)
@@ -144,19 +139,15 @@ def test_a_new_topic_is_placed_by_the_default_policy_and_moved(placing: Installa
     assert {row[0] for row in placed} == {1, 2, 3, 4}
     decision = placing.look()
     assert (decision.events, decision.unplaced) == ((), ())
-    assert all(move.before == (1, 2) != move.after for move in decision.moves)
-    assert {*targets(decision)} == {*placed} - {(1, 2)}
+    moves = {("new", at): row for at, row in enumerate(placed) if row != (1, 2)}
+    assert decision.moves == moves
+    placing.found["new"] = FoundTopic(rows=((1, 2, 3),), topic_id="id-of-new", reassigned=(0,))
+    assert placing.look().left == ()  # Nobody has to run `adopt`, as of what others move.
     placing.kafka("new", [list(row) for row in placed])
     decision = placing.look()
-    assert (decision.events, decision.moves, decision.equal) == ((), (), ("new", "old"))
-
-
-def test_what_is_being_moved_here_is_not_reported_as_left_alone(placing: Installation) -> None:
-    """Nobody has to run `adopt`, as the line says of what others move."""
-    placing.found["new"] = FoundTopic(rows=((1, 2, 3),), topic_id="id-of-new", reassigned=(0,))
-    assert [each.topic for each in placing.look().left] == ["new"]
-    placing.moving.add("new")
-    assert placing.look().left == ()
+    assert (decision.events, decision.moves, decision.equal) == ((), {}, ("new", "old"))
+    assert decision.moved == ("new",)
+    assert placing.look().moved == ()
 
 
 def test_a_later_process_moves_what_was_placed_and_places_nothing_that_it_finds(
@@ -169,7 +160,7 @@ def test_a_later_process_moves_what_was_placed_and_places_nothing_that_it_finds(
     placing.memory = TopicMemory()
     decision = placing.look()
     assert kinds(decision) == {"found": TopicAdopted}
-    assert targets(decision)
+    assert decision.moves
     placing.memory, placing.options = TopicMemory(), FOLLOW
     assert kinds(placing.look()) == {"new": TopicAdopted}
     assert placing.maps()["new"] == ((1, 2),) * 4
@@ -183,7 +174,7 @@ def test_a_topic_that_holds_data_is_adopted_as_it_is(placing: Installation) -> N
     assert kinds(placing.look()) == {"early": TopicAdopted, "late": TopicCreate}
     placing.written.add("late")
     decision = placing.look()
-    assert (kinds(decision), decision.moves) == ({"late": TopicAdopted}, ())
+    assert (kinds(decision), decision.moves) == ({"late": TopicAdopted}, {})
     assert placing.maps() == {"early": ((1,),) * 3, "late": ((1,),) * 3, "old": ((1, 2),)}
     assert [each.topic for each in decision.unplaced] == ["early", "late"]
     assert placing.look().events == ()
