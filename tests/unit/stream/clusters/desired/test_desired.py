@@ -287,4 +287,4 @@ def test_every_fault_of_the_file_is_a_line_and_the_status_is_1(name: str, file: 
     file.write_text("topics:\n  - name: t\n    partitions: x\n", "utf-8")
     status, _, text = call(name, file)
     heads = [line.partition(": ")[0] for line in text.splitlines()]
-    assert (status, heads) == (1, [f"{file}:3", f"{file}:2"])
+    assert (status, heads) == (1, [f"{file}:2", f"{file}:3"])
