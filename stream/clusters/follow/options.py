@@ -6,18 +6,20 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Annotated
 
+from msgspec import Meta
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import KAFKA_OWN
+from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, KAFKA_OWN
+from spu_assigner.core.base.structs import FrozenStruct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(FrozenStruct, frozen=True, kw_only=True):
     """What Kafka does not say of a broker; None: nothing was set."""
 
-    cores: int | None = None
-    capacity: int | None = None
-    resources: Mapping[str, int] = field(default_factory=dict)
+    cores: Annotated[int, Meta(ge=1, le=CORES_MAX)] | None = None
+    capacity: Annotated[int, Meta(ge=0, le=CAPACITY_MAX)] | None = None
+    resources: Mapping[str, int] = {}
 
     def over(self, other: Size) -> Size:
         """This one, and what it does not say from the other."""
@@ -64,26 +66,21 @@ class FollowOptions:
         return replace(self, kafka_cluster=kafka_cluster, own=frozenset(own))
 
     def is_meant(self, topic: str) -> bool:
-        """Whether a topic is to be looked at."""
-        if any(fnmatchcase(topic, glob) for glob in self.excluded):
-            return False
-        if self.is_reserved(topic):
-            return any(_names(glob, topic) for glob in self.globs)
-        return any(fnmatchcase(topic, glob) for glob in self.globs)
-
-    def is_reserved(self, topic: str) -> bool:
-        """Whether it is Kafka's own, or the product's."""
-        return topic.startswith(KAFKA_OWN) or topic in self.own
+        """Whether a topic is to be looked at: Kafka's own and the product's are not."""
+        return (
+            not self._is_reserved(topic)
+            and any(fnmatchcase(topic, glob) for glob in self.globs)
+            and not any(fnmatchcase(topic, glob) for glob in self.excluded)
+        )
 
     def unmatched(self, topics: Collection[str]) -> tuple[str, ...]:
         """The globs that match none of these topics: probably misspelt."""
+        names = [each for each in topics if not self._is_reserved(each)]
         return tuple(
             glob
             for glob in self.globs
-            if glob != "*" and not any(fnmatchcase(each, glob) for each in topics)
+            if glob != "*" and not any(fnmatchcase(each, glob) for each in names)
         )
 
-
-def _names(glob: str, topic: str) -> bool:
-    """Whether a glob names a reserved topic, rather than meeting it among others."""
-    return glob == topic or (glob.startswith(KAFKA_OWN) and fnmatchcase(topic, glob))
+    def _is_reserved(self, topic: str) -> bool:
+        return topic.startswith(KAFKA_OWN) or topic in self.own

@@ -184,7 +184,6 @@ class FollowSession:
                 if name in cluster.ids
                 and name not in applied.intents
                 and not applied.is_known(name, cluster.ids[name])
-                and not self._options.is_reserved(name)
             ]
 
         found = [*found]

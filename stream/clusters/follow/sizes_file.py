@@ -17,7 +17,7 @@ from typing import Annotated, Final
 
 import msgspec
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, SPU_ID_MAX
+from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.clusters.follow.options import Size
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
@@ -31,20 +31,8 @@ class SizesError(AssignerError):
     exit_status = 2
 
 
-class _Size(msgspec.Struct, forbid_unknown_fields=True):
-    cores: Annotated[int, msgspec.Meta(ge=1, le=CORES_MAX)] | None = None
-    capacity: Annotated[int, msgspec.Meta(ge=0, le=CAPACITY_MAX)] | None = None
-    resources: dict[str, int] = {}
-
-    def read(self) -> Size:
-        """The same as options have it."""
-        if (fault := amounts_fault("resources", self.resources)) is not None:
-            raise ValueError(fault)
-        return Size(cores=self.cores, capacity=self.capacity, resources=self.resources)
-
-
-class _Sizes(_Size):
-    brokers: dict[Annotated[int, msgspec.Meta(ge=0, le=SPU_ID_MAX)], _Size] = {}
+class _Sizes(Size, frozen=True, kw_only=True):
+    brokers: Mapping[Annotated[int, msgspec.Meta(ge=0, le=SPU_ID_MAX)], Size] = {}
 
 
 def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
@@ -56,7 +44,9 @@ def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
     try:
         written = tomllib.loads(read_plain_file(file, size_max=FILE_SIZE_MAX).decode())
         sizes = msgspec.convert(written, _Sizes, str_keys=True)
-        return sizes.read(), {broker: size.read() for broker, size in sizes.brokers.items()}
+        for size in (sizes, *sizes.brokers.values()):
+            if (fault := amounts_fault("resources", size.resources)) is not None:
+                raise ValueError(fault)
     except FileRefusedError as reason:
         raise SizesError(f"the file of sizes {reason}; expected a file of TOML") from reason
     except (ValueError, RecursionError) as reason:
@@ -64,3 +54,4 @@ def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
             f"the file of sizes {str(file)!r} is wrong: {reason}; expected TOML with cores, "
             "capacity and resources, and for a broker of its own size a table `[brokers.3]`"
         ) from reason
+    return Size().over(sizes), sizes.brokers

@@ -17,7 +17,7 @@ Rules:
   planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
   that it comes from and brokers that it goes to.
-- Kafka's own topics and the product's are not meant unless they are named, and never adopted.
+- Kafka's own topics and the product's are never meant.
 - A topic that was adopted, placed, or found as mapped, and is in Kafka no more is gone. `adopt`
   releases it on request; `follow` once it was gone in two looks, unless more than half of the
   topics are gone at once: that is rather a fault of the view.
@@ -39,7 +39,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spu_assigner.core.base.events import TopicAdopted, TopicRelease
-from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.messages.wire import Origin
@@ -120,9 +119,7 @@ def decide_topics(
         if not options.is_meant(name):
             continue
         known = maps.get(name)
-        if options.is_reserved(name):
-            left.append(TopicReason(topic=name, reason=_reserved_text(name)))
-        elif known is not None and _is_as_mapped(topic, known, options):
+        if known is not None and _is_as_mapped(topic, known, options):
             equal.append(name)
         elif (why := _why_pending(name, topic, known, facts)) and not options.overwrite:
             pending.append(TopicReason(topic=name, reason=why))
@@ -230,13 +227,6 @@ def _why_adopted(name: str, facts: TopicFacts, options: FollowOptions) -> str:
     if _is_as_mapped(facts.found[name], known, options):
         return f"holds other bytes than revision {known.revision} of its map says"
     return f"differs from revision {known.revision} of its map"
-
-
-def _reserved_text(name: str) -> str:
-    found = "is the product's"
-    if name.startswith(KAFKA_OWN):
-        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
-    return f"{found}, and the job takes no such name (RESERVED_NAME); leave it out"
 
 
 def _fault(topic: FoundTopic, spus: Collection[int]) -> str | None:
