@@ -16,13 +16,11 @@ Rules:
 - A join by others of an SPU that is online and ours describes it again: it stays ours, and joins
   again with the label that says so.
 - `adopt` has those join that were never announced, and does nothing else.
-- The id of an event follows from what it says and from the event before it of the same SPU, so that
-  whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
+- An event is never sent twice: whoever sends has read before what others have sent.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -98,7 +96,6 @@ def decide_brokers(
     sight: Sightings,
     options: FollowOptions,
     *,
-    origin: str,
     occurred_at: int,
 ) -> MembershipDecision:
     """What follows from the present look; nothing if it saw nothing.
@@ -106,8 +103,7 @@ def decide_brokers(
     Args:
         announced: by SPU, of all that were announced.
         sight: of the brokers.
-        origin: names the input topic; the place of what is not in it (any more) begins so.
-        occurred_at: for the events, ms since 1970.
+        occurred_at: for the events and their ids, ms since 1970; no other look has the same.
     """
     if not sight.is_clear:
         return MembershipDecision()
@@ -124,7 +120,7 @@ def decide_brokers(
         if known is None or not known.online or known.described != described:
             events.append(
                 SpuJoined(
-                    event_id=_event_id(origin, broker, known, f"joined-{_digest(described)}"),
+                    event_id=f"{MARK}/{broker}/joined/{occurred_at}",
                     cluster_id=options.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
@@ -143,7 +139,7 @@ def decide_brokers(
     held = tuple(due) if is_mass and not options.allow_mass_leave else ()
     events += [
         SpuLeft(
-            event_id=_event_id(origin, broker, announced[broker], "left"),
+            event_id=f"{MARK}/{broker}/left/{occurred_at}",
             cluster_id=options.cluster_id,
             occurred_at=occurred_at,
             spu_id=broker,
@@ -191,12 +187,3 @@ def _described(
         labels={LABEL: options.kafka_cluster},
         resources=size.resources,
     )
-
-
-def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> str:
-    return f"{MARK}/{origin if known is None else known.place}/{broker}/{what}"
-
-
-def _digest(described: Described) -> str:
-    content = {**described.fields(), "resources": sorted(described.resources.items())}
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.core.base.records import ReplicaMap
@@ -27,10 +27,8 @@ from spu_assigner.stream.kafka.config.settings import TARGET_SERVERS_VARIABLE
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import (
     GRANTING,
-    REQUEST_SECONDS_MAX,
     AccessError,
     ClientError,
-    admin_result,
     error_text,
     is_denied,
 )
@@ -205,9 +203,7 @@ class AnnouncedReader:
                 self._map_messages = opened.enter_context(
                     Reader(connection, [REPLICA_MAP], from_beginning=True)
                 )
-            begins = sum(begin for begin, _ in self._events.spans().values())
-            self.origin = f"{_topic_id(connection)}.begin-{begins}"
-            self.announced = AnnouncedOfCluster(cluster_id, origin=self.origin)
+            self.announced = AnnouncedOfCluster(cluster_id)
             # Once: what becomes of SPUs later is in their events.
             with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
                 for _, message in state.drain_messages():
@@ -234,11 +230,3 @@ class AnnouncedReader:
     def close(self) -> None:
         """End the clients."""
         self._opened.close()
-
-
-def _topic_id(connection: Connection) -> str:
-    """The beginning of the input topic's own id: one that is made again has another."""
-    name = topic_name(SPU_EVENTS, prefix=connection.prefix)
-    with DiagnosedAdmin(connection.client()) as admin:
-        asked = admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_SECONDS_MAX)
-        return str(admin_result(asked[name], f"{name} could not be described").topic_id)[:8]

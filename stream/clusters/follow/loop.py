@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.stream.client.announced import EventPosition
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import (
@@ -30,7 +31,7 @@ from spu_assigner.stream.clusters.follow.kafka import (
 )
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
-from spu_assigner.stream.clusters.follow.session import FollowSession
+from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.moves.reassigning import MovesError
 from spu_assigner.stream.clusters.plan.model import TargetError
@@ -141,7 +142,6 @@ class _Follower:
         self._election: LeaderElection | None = None
         self._producer: FencedProducer | None = None  # None: nothing is to be sent
         self._session: FollowSession | None = None  # None: it does not lead
-        self._shown: set[str] = set()  # ids of what a dry run has shown
 
     def begin(self) -> None:
         """The first look, and joining the election."""
@@ -241,13 +241,12 @@ class _Follower:
         """Decide about brokers, and send what follows."""
         decision = session.decide_brokers(self._sight)
         self._output.brokers(decision, self._sight)
-        events = [event for event in decision.events if event.event_id not in self._shown]
-        if self._producer is None:
-            self._shown.update(event.event_id for event in events)
-        elif events:
-            for event, place in self._producer.send(events):
-                session.reader.announced.take(event, place)
-        for event in events:
+        placed = [(event, EventPosition(-1, now_ms(), now_ms())) for event in decision.events]
+        if self._producer is not None and decision.events:
+            placed = self._producer.send(decision.events)
+        for event, place in placed:
+            session.reader.announced.take(event, place)  # In a dry run as if it were sent.
+        for event in decision.events:
             seconds = self._sight.missing_for(event.spu_id)
             self._output.event(event, "" if seconds is None else f": missing for {seconds:.0f} s")
         return decision

@@ -89,8 +89,7 @@ class FollowSession:
             self.reader.announced.by_spu(),
             sight,
             self._options,
-            origin=self.reader.origin,
-            occurred_at=_now_ms(),
+            occurred_at=now_ms(),
         )
 
     def decide_topics(self, joins: Sequence[SpuJoined] = ()) -> TopicsDecision:
@@ -125,7 +124,7 @@ class FollowSession:
             TopicFacts(found=self._found, maps=self.reader.maps, applied=self._applied, spus=spus),
             self._options,
             self._memory,
-            occurred_at=_now_ms(),
+            occurred_at=now_ms(),
             untouched=self._watched.untouched,
             bytes_of=self._bytes_of if any(BYTES in each for each in resources) else lambda _: {},
         )
@@ -199,7 +198,7 @@ class FollowSession:
                 topic=name,
                 topic_id=cluster.ids[name],
                 origin=Origin.FOUND,
-                recorded_at=_now_ms(),
+                recorded_at=now_ms(),
                 lists=rows_digest(cluster.rows(name)),
             )
             for name in unknown(ledger.read())
@@ -237,5 +236,5 @@ class FollowSession:
         return sizes
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -85,7 +85,7 @@ def state(
 
 
 def known(*messages: StateMessage) -> AnnouncedOfCluster:
-    found = AnnouncedOfCluster("prdo", origin="t.begin-0")
+    found = AnnouncedOfCluster("prdo")
     for message in messages:
         found.take_state(message)  # type: ignore[arg-type]  # of a message two methods are called
     return found

@@ -44,7 +44,7 @@ class Life:
     def restart(self) -> None:
         """All is forgotten but what lies in the input."""
         self.sight = Sightings()
-        self.reader = AnnouncedOfCluster("c", origin="t.begin-0")
+        self.reader = AnnouncedOfCluster("c")
         for offset, event in enumerate(self.log):
             self.reader.take(event, place(offset))
 
@@ -64,7 +64,7 @@ class Life:
 
     def decide(self) -> MembershipDecision:
         known = self.reader.by_spu()
-        return decide_brokers(known, self.sight, self.options, origin="t.begin-0", occurred_at=0)
+        return decide_brokers(known, self.sight, self.options, occurred_at=self.now)
 
     def looks(self, racks: Racks | None, count: int) -> None:
         for _ in range(count):
@@ -205,7 +205,7 @@ def test_a_decision_says_what_it_waits_for_holds_back_and_leaves_alone() -> None
 
 
 def test_a_first_join_says_the_rack_the_default_size_and_the_cluster() -> None:
-    """`adopt` sends the same, by the same id; to it, what was announced is no matter."""
+    """`adopt` sends the same; to it, what was announced is no matter."""
     options = FollowOptions(cluster_id="c", kafka_cluster="k", is_adopt=True)
     life, adopt = Life(), Life(options)
     adopt.by_hand(by_hand(2))
@@ -215,7 +215,7 @@ def test_a_first_join_says_the_rack_the_default_size_and_the_cluster() -> None:
     assert isinstance(first, SpuJoined)
     assert (first.rack, first.cores, first.capacity) == ("a", 1, 6_998)
     assert first.labels == {LABEL: "k"}
-    assert first.event_id.startswith(f"{MARK}/t.")
+    assert first.event_id.startswith(f"{MARK}/")
     assert adopt.sent == [life.sent[0], life.sent[2]]
     adopt.play((without(1), 100))
     assert len(adopt.sent) == 2
