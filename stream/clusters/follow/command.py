@@ -174,13 +174,13 @@ def follow(
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
-    A restart, or a second process, announces nothing twice; of several processes one leads. SPUs
-    that others joined, or made to leave, are left alone. While the watched cluster cannot be seen
-    nobody leaves, nor if more than half of the brokers are missing at once.
+    Of several processes one leads. SPUs that others joined, or made to leave, are left alone. While
+    the watched cluster cannot be seen nobody leaves, nor if more than half of the brokers are
+    missing at once.
 
-    With --topics, topics without a map, and those that others changed, are adopted as they are, as
-    `adopt` does it; adopted topics that were deleted in Kafka are released. With --place-new a new
-    topic is placed by the default policy instead, and moved there, while nothing was written to it.
+    With --topics, topics without a map, and those that others changed, are adopted as they are;
+    adopted topics that were deleted in Kafka are released. With --place-new a new topic is placed
+    by the default policy, and moved there, while nothing was written to it.
 
     With -o json the events go to standard output as `simulate` reads them.
 
@@ -275,11 +275,6 @@ def adopt(
 
     Left out are Kafka's own topics (`__*`), the product's, those that Kafka is reassigning, and
     those that differ because their map was changed here: `plan` shows these.
-
-    \b
-    ! topic       is not adopted, or was changed meanwhile, and why
-    ? topic       differs since its map was changed here
-    . topic       is gone from Kafka
 
     Exit status: 0 all is done; 1 something is not, an error, or wrong usage; 3 not answered in
     time. With --dry-run: 0 nothing to do; 2 something to do; 1 the rest.

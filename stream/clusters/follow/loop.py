@@ -45,7 +45,6 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_nam
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
-PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
 HELD_BACK: Final = 1  # exit status
 
 
@@ -197,7 +196,7 @@ class _Follower:
                 raise
             self._output.report("trouble", f"{reason}; retries")
             return None
-        self._output.report("trouble", None)
+        self._output.report("trouble")
         if not once or decision.awaited or has_topics_left or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0
@@ -259,8 +258,8 @@ class _Follower:
         self._output.topics(decision)
         if self._producer is not None:
             session.record_followed(decision)
-            for at in range(0, len(decision.events), PIECE_EVENTS):
-                self._producer.send(decision.events[at : at + PIECE_EVENTS])
+            if decision.events:
+                self._producer.send(decision.events)
         for event in decision.events:
             self._output.event(event)
         if self._producer is not None:

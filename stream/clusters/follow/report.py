@@ -5,7 +5,7 @@ How things stand is reported when it changes, not at each look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -45,76 +45,73 @@ class FollowOutput:
         self._command = command
         self._form = form
         self._dry_run = dry_run
-        self._reported: dict[str, str] = {}  # by what it is about
+        self._standing: dict[str, Collection[Hashable]] = {}  # by kind: what was reported of it
 
     def say(self, text: str) -> None:
         """A line on standard error."""
         click.echo(f"{self._command}: {printable(text)}", err=True)
 
-    def report(self, about: str, text: str | None) -> None:
-        """How one thing stands, if that is new; None: there is nothing to say of it."""
-        if text is None:
-            self._reported.pop(about, None)
-        elif self._reported.get(about) != text:
-            self.say(text)
-            self._reported[about] = text
+    def report(self, kind: str, *texts: str) -> None:
+        """How things of one kind stand now: a line for each that is new."""
+        self._report(kind, {text: text for text in texts})
 
-    def _stand(self, kind: str, lines: Mapping[str, str | None]) -> None:
-        """How all things of one kind stand; what is about them begins with it."""
-        before = [about for about in self._reported if about.startswith(kind)]
-        for about in dict.fromkeys([*lines, *before]):
-            self.report(about, lines.get(about))
+    def _report(self, kind: str, texts: Mapping[Hashable, str]) -> None:
+        before = self._standing.get(kind, ())
+        for about, text in texts.items():
+            if about not in before:
+                self.say(text)
+        self._standing[kind] = texts.keys()
 
     def blind(self, reason: str) -> None:
         """Once for each time: the reasons vary, and what follows does not."""
-        if "sight" not in self._reported:
-            self.report("sight", f"cannot see the watched cluster: {reason}; nobody leaves")
+        text = f"cannot see the watched cluster: {reason}; nobody leaves"
+        self._report("sight", {"blind": text})
 
     def sees(self) -> None:
         """The watched cluster shows itself, perhaps again."""
-        if "sight" in self._reported:
+        if self._standing.pop("sight", ()):
             self.say("sees the watched cluster again")
-            self.report("sight", None)
 
     def brokers(self, decision: MembershipDecision, sight: Sightings) -> None:
         """What is not done about brokers, and why."""
         if not sight.is_clear:
             return
-        lines: dict[str, str | None] = {
-            f"broker {broker}": f"leaves broker {broker} alone: {why}"
-            for broker, why in decision.left_alone.items()
-        }
-        for broker, seconds in () if decision.held else decision.awaited.items():
-            text = f"misses broker {broker}; to leave in {seconds:.0f} s unless seen again"
-            lines[f"broker {broker} away"] = self._reported.get(f"broker {broker} away", text)
-        if decision.held:
-            away = sorted((*decision.held, *decision.awaited))
-            lines["broker held"] = (
-                f"holds back the leave of {brokers_text(away)}: more than half are missing at "
-                "once, which is rather a fault of the view; if they are gone, say "
-                "--allow-mass-leave"
-            )
-        for broker in sight.racks:
-            if f"broker {broker} away" in self._reported:
+        for broker in self._standing.get("away", ()):
+            if broker in sight.racks:
                 self.say(f"sees broker {broker} again")
-        self._stand("broker ", lines)
+        awaited = {} if decision.held else decision.awaited
+        self._report(
+            "away",
+            {
+                broker: f"misses broker {broker}; to leave in {seconds:.0f} s unless seen again"
+                for broker, seconds in awaited.items()
+            },
+        )
+        alone = [
+            f"leaves broker {broker} alone: {why}" for broker, why in decision.left_alone.items()
+        ]
+        self.report("broker", *alone)
+        away = sorted((*decision.held, *decision.awaited))
+        text = (
+            f"holds back the leave of {brokers_text(away)}: more than half are missing at once, "
+            "which is rather a fault of the view; if they are gone, say --allow-mass-leave"
+        )
+        self.report("held brokers", *([text] if decision.held else []))
 
     def topics(self, decision: TopicsDecision) -> None:
         """What is not done about topics, and why."""
-        lines: dict[str, str | None] = {
-            f"topic {each.topic}": f"leaves topic {each.topic} alone: {each.reason}"
-            for each in decision.left
-        }
-        for each in decision.unplaced:
-            lines[f"topic {each.topic} placed"] = (
-                f"does not place topic {each.topic}, which is adopted as it is: {each.reason}"
-            )
-        if decision.held:
-            lines["topic  held"] = (
-                f"holds back the release of {listed(decision.held)}: more than half of the topics "
-                "are gone at once; if they are, run `adopt --forget-gone`"
-            )
-        self._stand("topic ", lines)
+        alone = [f"leaves topic {each.topic} alone: {each.reason}" for each in decision.left]
+        self.report("topic", *alone)
+        unplaced = (
+            f"does not place topic {each.topic}, which is adopted as it is: {each.reason}"
+            for each in decision.unplaced
+        )
+        self.report("unplaced", *unplaced)
+        text = (
+            f"holds back the release of {listed(decision.held)}: more than half of the topics "
+            "are gone at once; if they are, run `adopt --forget-gone`"
+        )
+        self.report("held topics", *([text] if decision.held else []))
 
     def event(self, event: Event, more: str = "") -> None:
         """An event that was sent, or would be."""

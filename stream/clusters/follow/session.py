@@ -209,15 +209,15 @@ class FollowSession:
 
     def move(self, decision: TopicsDecision) -> None:
         """Have Kafka move new topics, which are empty, to where they were placed."""
-        kafka, trouble = self._watched.reassigner, None
-        if decision.moves:
-            for (topic, number), why in kafka.reassign(decision.moves).items():
-                trouble = f"{topic}-{number}: {why}"
+        kafka = self._watched.reassigner
+        refused = kafka.reassign(decision.moves) if decision.moves else {}
+        self._output.report(
+            "moves",
+            *(f"does not move {topic}-{at} now: {why}" for (topic, at), why in refused.items()),
+        )
         for name in decision.moved:
-            kafka.elect((name, number) for number in range(len(self._found[name].rows)))
+            kafka.elect((name, at) for at in range(len(self._found[name].rows)))
             self._output.say(f"has moved topic {name} to where the job placed it")
-        text = f"new topics are not moved now: {trouble}; retries"
-        self._output.report("moves", None if trouble is None else text)
 
     def _ledger(self) -> AppliedLedger:
         is_there = self._records in self._watched.cluster.topics

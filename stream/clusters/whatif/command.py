@@ -31,21 +31,11 @@ class TwoForErrors(click.Command):
             raise
 
 
-def _failure(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    from spu_assigner.stream.clusters.whatif.report import check_failure
-
-    try:
-        return check_failure(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault)) from fault
-
-
 @click.command("whatif", cls=TwoForErrors)
 @click.option(
     "--fail",
     metavar="WHAT",
     required=True,
-    callback=_failure,
     help="rack=NAME[,…] or spu=ID[,…]; or every case: any-1-rack, any-1-spu.",
 )
 @cluster_option("The cluster.")
