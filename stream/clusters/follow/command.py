@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size, read_sizes
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -190,7 +190,6 @@ def follow(
     # Heavy: `--help` needs none of it.
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
     from spu_assigner.stream.clusters.follow.report import FollowOutput
-    from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
 
     if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")

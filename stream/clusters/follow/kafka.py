@@ -60,15 +60,16 @@ class OvertakenError(AssignerError):
 
 
 class FencedProducer:
-    """The leader's producer: what it sends together is there together, or not at all."""
+    """The leader's producer: what it sends together is there together, or not at all.
+
+    Raises:
+        OvertakenError: another follower has taken the id; nothing was sent.
+        FollowError: this user may not.
+        ClientError: it is not known whether they are there; who takes the id again can read it.
+    """
 
     def __init__(self, connection: Connection, cluster_id: str) -> None:
-        """Take the transactional id.
-
-        Raises:
-            FollowError: this user may not.
-            ClientError: the broker does not answer.
-        """
+        """Take the transactional id."""
         self._prefix = connection.prefix
         self._producer: Any = Producer(
             {
@@ -85,13 +86,7 @@ class FencedProducer:
             retry_until(self._producer.init_transactions)
 
     def send(self, events: Sequence[_Sent]) -> list[tuple[_Sent, EventPosition]]:
-        """Send events of one topic, in their order; where each lies then.
-
-        Raises:
-            OvertakenError: another follower has taken the id; nothing was sent.
-            FollowError: this user may not.
-            ClientError: it is not known whether they are there; who takes the id again can read it.
-        """
+        """Send events of one topic, in their order; where each lies then."""
         is_of_spus = isinstance(events[0], SpuEvent)
         topic = topic_name(SPU_EVENTS if is_of_spus else TOPIC_EVENTS, prefix=self._prefix)
         placed: list[tuple[_Sent, EventPosition]] = []
@@ -139,12 +134,7 @@ def _as_ours(topic: str, undelivered: Sequence[KafkaError]) -> Iterator[None]:
 
 
 def require_rights(connection: Connection) -> None:
-    """Return if this user may do with the topics what a follower does.
-
-    Raises:
-        AccessError: the user may not.
-        ClientError: the broker does not answer.
-    """
+    """Raise AccessError if this user may not do with the topics what a follower does."""
     with DiagnosedAdmin(connection.client()) as admin:
         admin.metadata()  # reports best why nobody answers
         faults = access_faults(admin, Role.FOLLOWER, prefix=connection.prefix)
@@ -185,12 +175,7 @@ class AnnouncedReader:
     def __init__(
         self, connection: Connection, cluster_id: str, *, has_topics: bool = False
     ) -> None:
-        """Read all that there is.
-
-        Raises:
-            ClientError: the broker does not answer, or topics are missing.
-            DamagedOutputError: a value is none that the job has written.
-        """
+        """Read all that there is."""
         self.maps: dict[str, ReplicaMap] = {}  # of living topics
         self.version = 0  # rises when maps have changed
         self._own = f"{cluster_id}/".encode()

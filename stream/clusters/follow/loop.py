@@ -56,18 +56,12 @@ def adopt_topics(
     *,
     check: Callable[[], None],
 ) -> AdoptReport:
-    """Adopt, or with `dry_run` only look; what became of it.
-
-    Raises:
-        FollowError: the SPUs are brokers of another Kafka cluster, or these of another cluster.
-        TargetError, UnreachableError: the topics cannot be looked at.
-        ClientError: the job's topics cannot be read, or do not take events or records.
-    """
+    """Adopt, or with `dry_run` only look; what became of it."""
     with ExitStack() as stack:
         watched = stack.enter_context(closing(WatchedCluster(target)))
         look = watched.first_look()
         options = options.of(look.kafka_cluster, _own_topics(events))
-        session = FollowSession(events, watched, target, options, output)
+        session = FollowSession(events, watched, options, output)
         stack.enter_context(closing(session))
         exchange = None
         if not options.dry_run:
@@ -102,13 +96,7 @@ def follow_cluster(
     *,
     check: Callable[[], None],
 ) -> int:
-    """Follow until `check` raises, or with `once` until nothing is left to do; the exit status.
-
-    Raises:
-        UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
-        ClientError: the same of the cluster that the events go to.
-        FollowError, ElectionError: it cannot go on.
-    """
+    """Follow until `check` raises, or with `once` until nothing is left to do; the exit status."""
     with closing(_Follower(events, target, options, output)) as follower:
         follower.begin()
         while True:
@@ -133,7 +121,6 @@ class _Follower:
         output: FollowOutput,
     ) -> None:
         self._events = events
-        self._target = target
         self._options = options
         self._output = output
         self._watched = WatchedCluster(target)
@@ -271,7 +258,7 @@ class _Follower:
         # First the id: what an older leader left open is settled.
         if not options.dry_run:
             self._producer = FencedProducer(self._events, options.cluster_id)
-        session = FollowSession(self._events, self._watched, self._target, options, self._output)
+        session = FollowSession(self._events, self._watched, options, self._output)
         announced = session.reader.announced.by_spu()
         online = [known.is_own for known in announced.values() if known.online]
         what = "dry run, nothing is sent" if options.dry_run else "leads"

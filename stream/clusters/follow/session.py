@@ -8,7 +8,7 @@ written for it, and no command deletes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -45,20 +45,17 @@ class FollowSession:
 
     Args:
         events: where the job's topics are.
-        watched: the Kafka cluster that is followed.
-        target: how that cluster is reached.
     """
 
     def __init__(
         self,
         events: Connection,
         watched: WatchedCluster,
-        target: Connection,
         options: FollowOptions,
         output: FollowOutput,
     ) -> None:
         self._watched = watched
-        self._target = events.to_target(target)
+        self._target = events.to_target(watched.connection)
         self._records = topic_name(APPLIED_TOPICS, prefix=events.prefix)
         self._options = options
         self._output = output
@@ -93,14 +90,7 @@ class FollowSession:
         )
 
     def decide_topics(self, joins: Sequence[SpuJoined] = ()) -> TopicsDecision:
-        """Look at topics, and decide what is sent about them.
-
-        Args:
-            joins: of brokers, that are about to be sent.
-
-        Raises:
-            TargetError, MovesError, ClientError, UnreachableError: something cannot be read.
-        """
+        """Look at topics, and decide what is sent about them after these joins."""
         before, self._found = self._found, self._watched.topics(self._options.is_meant)
         self.reader.catch_up()
         # What `apply` made is known before its map may be deleted: it must not be adopted then.
@@ -111,11 +101,10 @@ class FollowSession:
             if isinstance(answer, TopicStatus) and answer.status is Status.REJECTED:
                 self._memory.reject(answer.cause, f"{answer.message} ({answer.code})")
         announced = self.reader.announced.by_spu()
-        online = [each.described for each in announced.values() if each.online and each.described]
-        resources = [
-            *(join.resources or {} for join in joins),
-            *(each.resources for each in online),
-        ]
+        known = [each.described for each in announced.values() if each.online and each.described]
+        has_disks = any(BYTES in each.resources for each in known) or any(
+            BYTES in (join.resources or {}) for join in joins
+        )
         spus = frozenset((*announced, *(join.spu_id for join in joins)))
         if not spus <= self._spus:
             self._memory.retry()
@@ -126,7 +115,7 @@ class FollowSession:
             self._memory,
             occurred_at=now_ms(),
             untouched=self._watched.untouched,
-            bytes_of=self._bytes_of if any(BYTES in each for each in resources) else lambda _: {},
+            bytes_of=self._bytes_of if has_disks else lambda _: {},
         )
         lost = decision.gone if self._options.is_adopt else [x.topic for x in decision.released]
         if lost:
@@ -150,6 +139,7 @@ class FollowSession:
     def changed(self, adopted: Iterable[TopicAdopted]) -> list[TopicReason]:
         """Look again; the topics that others have changed since they were adopted."""
         self._found = self._watched.topics(self._options.is_meant)
+        self.reader.catch_up()
         changed = []
         for event in adopted:
             now = self._found.get(event.topic)
@@ -167,12 +157,11 @@ class FollowSession:
 
         What was adopted on a leaving SPU is mapped otherwise by now, and recorded all the same.
         """
-        maps, memory = self.reader.maps, self._memory
-        adopted = [each.topic for each in decision.pending if each.topic in memory.adopted]
-        released = [each for each in memory.released if each not in maps]
-        self.record([*decision.equal, *adopted], released)
+        adopted = self._memory.adopted
+        changed = (each.topic for each in decision.pending if each.topic in adopted)
+        self.record([*decision.equal, *changed], self._memory.released)
 
-    def record(self, found: Iterable[str], released: Iterable[str]) -> None:
+    def record(self, found: Collection[str], released: Iterable[str]) -> None:
         """Record these topics as found, and forget those that were released."""
         cluster = self._watched.cluster
 
@@ -185,9 +174,8 @@ class FollowSession:
                 and not applied.is_known(name, cluster.ids[name])
             ]
 
-        found = [*found]
-        recorded = self._applied.records
-        gone = [each for each in released if each in recorded and each not in cluster.topics]
+        there = {*self.reader.maps, *cluster.topics}
+        gone = [each for each in released if each in self._applied.records and each not in there]
         if not (unknown(self._applied) or gone):
             return
         ledger = self._ledger()

@@ -41,7 +41,7 @@ class WatchedCluster:
 
     def __init__(self, connection: Connection) -> None:
         self.cluster = KafkaCluster(kafka_id="", brokers=(), topics={})  # topics, as seen last
-        self._connection = connection
+        self.connection = connection
         self._settings = connection.client()
         self._admin = DiagnosedAdmin(self._settings)
         self._opened = ExitStack()
@@ -80,12 +80,12 @@ class WatchedCluster:
     @cached_property
     def target(self) -> Target:
         """The same cluster, as `plan` and `apply` ask it."""
-        return self._opened.enter_context(Target(self._connection))
+        return self._opened.enter_context(Target(self.connection))
 
     @cached_property
     def reassigner(self) -> Reassigner:
         """The same, as what moves partitions asks it."""
-        return self._opened.enter_context(Reassigner(self._connection))
+        return self._opened.enter_context(Reassigner(self.connection))
 
     def topics(self, is_meant: Callable[[str], bool]) -> dict[str, FoundTopic]:
         """All topics, by name; the id only of those that are meant.

@@ -20,9 +20,8 @@ from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.follow import loop
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.options import Size
+from spu_assigner.stream.clusters.follow.options import Size, SizesError, read_sizes
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput
-from spu_assigner.stream.clusters.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.model import Rows, TopicReason
 from spu_assigner.stream.kafka import connection_diagnosis
