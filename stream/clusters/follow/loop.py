@@ -63,22 +63,18 @@ def adopt_topics(
         options = options.of(look.kafka_cluster, _own_topics(events))
         session = FollowSession(events, watched, options, output)
         stack.enter_context(closing(session))
-        exchange = None
-        if not options.dry_run:
-            exchange = stack.enter_context(
-                EventExchange(events, seconds=options.wait_seconds, check=check)
-            )
         brokers = session.decide_brokers(Sightings().after(look.racks, now=0.0, gap=0.0))
         joins = tuple(event for event in brokers.events if isinstance(event, SpuJoined))
         topics = session.decide_topics(joins)
         left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
         topics = replace(topics, left=tuple(left))
         report = AdoptReport(kafka_cluster=look.kafka_cluster, joins=joins, topics=topics)
-        if exchange is None:
+        if options.dry_run:
             return report
         if count := len(report.events):
             output.say(f"sends {counted(count, 'event')} and waits for answers")
-            exchange.run(report.events)
+            with EventExchange(events, seconds=options.wait_seconds, check=check) as exchange:
+                exchange.run(report.events)
             report = report.answered(exchange.accepted, exchange.rejected)
             adopted = [each for each in report.accepted if isinstance(each, TopicAdopted)]
             report = replace(report, changed=tuple(session.changed(adopted)))
