@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from spu_assigner.core.base.events import (
-    LeaveMode,
     Policy,
     TopicAdopted,
     TopicCreate,
@@ -31,7 +30,7 @@ def kinds(decision: TopicsDecision) -> dict[str, type]:
 def test_what_others_do_to_topics_is_followed(world: Installation) -> None:
     """Made, reassigned, grown, deleted: an event each, and none when nothing happens."""
     world.kafka("kept", [[4]])
-    for lists in ([[1]], [[1, 2]], [[1, 2], [3]]):
+    for lists in ([[1]], [[1, 2]], [[1]], [[1, 2], [3]]):
         world.kafka("a", lists)
         assert world.look().events
         assert world.look().events == ()
@@ -85,18 +84,6 @@ def test_topics_that_all_vanish_are_held_and_one_that_shows_again_is_kept(
     world.look()
     assert world.look().held == ("a", "b", "c")
     assert set(world.maps()) == {"a", "b", "c"}
-
-
-def test_a_decommission_is_left_to_apply_while_topics_are_followed(world: Installation) -> None:
-    """Else it would be undone within an interval."""
-    world.kafka("a", [[1, 2]])
-    world.look()
-    world.answer(world.events.leave(1, mode=LeaveMode.DECOMMISSION))
-    planned = world.maps()
-    assert world.look().events == ()
-    assert world.maps() == planned != {"a": ((1, 2),)}
-    world.kafka("a", [list(row) for row in planned["a"]])  # Carried out.
-    assert world.look().events == ()
 
 
 def test_what_is_adopted_says_its_bytes_which_alone_send_nothing(world: Installation) -> None:
