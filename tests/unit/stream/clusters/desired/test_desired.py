@@ -16,11 +16,8 @@ from spu_assigner.core.base.events import (
     LeaveMode,
     OnShortage,
     Policy,
-    SpuLeft,
-    TopicAdopted,
     TopicConstraints,
     TopicCreate,
-    TopicDelete,
     TopicGrow,
     TopicReplication,
 )
@@ -60,12 +57,13 @@ def found_by(
     return desired_events(file, state, in_kafka=in_kafka, reserved=reserved)
 
 
-LOST = SpuLeft(event_id="l", cluster_id="c1", spu_id=2, mode=LeaveMode.DECOMMISSION)
-UNEVEN = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((0, 1), (1,)))
+LOST = Events().leave(2, mode=LeaveMode.DECOMMISSION, event_id="l")
+UNEVEN = Events().adopt("t", [0, 1], [1], event_id="a")
+NO_HDD = Constraints(forbid=("tier = hdd",))
 
 
 @pytest.mark.parametrize(
-    ("before", "asked", "lines"),
+    ("before", "asked", "line"),
     [
         ([], create(policy=Policy.KAFKA), "+ t  4 partitions, replication factor 2, policy kafka"),
         (
@@ -81,42 +79,25 @@ UNEVEN = TopicAdopted(event_id="a", cluster_id="c1", topic="t", replicas=((0, 1)
         ([create(factor=3)], create(), "~ t  replication factor 3 → 2"),
         ([UNEVEN], create(partitions=2), "~ t  replication factor 1 to 2 → 2"),
         ([create(factor=3), LOST], create(factor=3), "? t  its repair waits for SPUs or slots"),
-        ([create(factor=3), LOST], create(), "~ t  replication factor 3 → 2"),
-        (
-            [create(factor=5, on_shortage=OnShortage.WAIT)],
-            create(),
-            "? t  its create waits for SPUs or slots",
-        ),
+        ([create(factor=5, on_shortage=OnShortage.WAIT)], create(), "? t  its create waits for"),
         ([create(partitions=5)], create(), "! t  line 1: 5 → 4 partitions: rejected as the clu"),
         ([create()], create(policy=Policy.KAFKA), "! t  line 1: has policy balanced, which a top"),
+        ([create()], create(constraints=NO_HDD), "~ t  other constraints, forbids tier = hdd"),
         (
-            [create(), create("u")],
-            create(constraints=Constraints(forbid=("tier = hdd",))),
-            "~ t  other constraints, forbids tier = hdd",
-        ),
-        (
-            [create("u"), create(constraints=Constraints(forbid=("tier = hdd",)))],
+            [create(constraints=NO_HDD)],
             create(constraints=NO_CONSTRAINTS),
             "~ t  other constraints, none",
         ),
-        (
-            [create(policy=Policy.KAFKA)],
-            create(constraints=Constraints(forbid=("tier = hdd",))),
-            "! t  line 1: other constraints, forbids tier = hdd: rejected",
-        ),
-        ([], create(constraints=RULES), "! t  line 1: 4 partitions, replication factor 2, requi"),
-        ([], create(partitions=0), "! t  line 1: 0 partitions, replication factor 2: rejected"),
         ([], create(factor=5), "! t  line 1: 4 partitions, replication factor 5: rejected as the"),
         ([], create("replica-map"), "! replica-map  line 1: 4 partitions, replication factor 2: r"),
-        ([], create("__own"), "! __own  line 1: 4 partitions, replication factor 2: rejected"),
     ],
 )
 def test_a_topic_is_brought_to_what_is_desired_or_it_is_said_why_not(
-    before: Sequence[Event], asked: TopicCreate, lines: str
+    before: Sequence[Event], asked: TopicCreate, line: str
 ) -> None:
     """It is what a review of the file shows; the core answers what can be."""
     first, *_ = desired_lines(found_by(cluster(*before), asked))
-    assert first.startswith(lines)
+    assert first.startswith(line)
 
 
 def test_topics_that_others_name_come_first() -> None:
@@ -183,27 +164,24 @@ def test_an_event_is_decided_after_those_before_it() -> None:
 
 def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do() -> None:
     """Created, sent twice, grown, deleted, asked for again: by an id that was not used."""
-    jobs = cluster()
+    sent: list[Event] = []
 
     def found(*creates: TopicCreate) -> list[Event]:
         return found_by(cluster(*sent), *creates).events
 
-    sent: list[Event] = []
     file = [create("a"), create("b", policy=Policy.KAFKA)]
     first = found(*file)
     assert [type(event) for event in first] == [TopicCreate, TopicCreate]
     assert found(*file) == first
-    for event in (*first, *first):
-        jobs.apply(event)
-    sent += first
+    sent += first * 2
     assert found(*file) == []
-    grown = found(create("a", 9, 3), file[1])
+    file[0] = create("a", 9, 3)
+    grown = found(*file)
     assert [type(event) for event in grown] == [TopicReplication, TopicGrow]
-    assert all(jobs.apply(event) for event in grown)
     sent += grown
-    assert found(create("a", 9, 3), file[1]) == []
-    sent.append(TopicDelete(event_id="d", cluster_id="c1", topic="b"))
-    (again,) = found(create("a", 9, 3), file[1])
+    assert found(*file) == []
+    sent.append(Events().delete("b", event_id="d"))
+    (again,) = found(*file)
     assert again.event_id not in {event.event_id for event in first}
 
 

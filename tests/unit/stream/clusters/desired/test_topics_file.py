@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, Preference, SpreadLevel, Toleration
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Toleration
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.stream.clusters.desired.topics_file import (
     FAULTS_MAX,
@@ -19,21 +19,6 @@ from spu_assigner.stream.clusters.desired.topics_file import (
 )
 
 _ROOT = Path(__file__).parents[5]
-GOOD = """\
-# Owned by team orders.
-version: 1
-topics:
-  - name: orders
-    partitions: 12
-    replication_factor: 3
-    policy: balanced
-    constraints:
-      require: ["tier in (ssd, nvme)"]
-      tolerations: [{key: pool, value: "8"}, {key: spare}]
-      prefer: [{select: "!old", weight: -5}]
-      spread: [{label: zone, max: 1}, {label: rack, max: }]
-  - {name: "123", partitions: 1, replication_factor: 1}
-"""
 
 
 def read(text: str) -> tuple[DesiredTopic, ...]:
@@ -48,23 +33,24 @@ def faults(text: str) -> list[str]:
 
 def test_a_file_gives_its_topics_in_its_order() -> None:
     """As creates; a file that is generated may have none yet."""
-    rules = Constraints(
+    rules = """\
+      require: ["tier in (ssd, nvme)"]
+      tolerations: [{key: pool, value: "8"}, {key: spare}]
+      spread: [{label: zone, max: 1}, {label: rack, max: }]
+"""
+    text = f"# Of team orders.\nversion: 1\n{topic(name='orders', policy='kraft', constraints='')}"
+    plain = '  - {name: "123", partitions: 1, replication_factor: 1}\n'
+    constraints = Constraints(
         require=("tier in (ssd, nvme)",),
         tolerations=(Toleration("pool", "8"), Toleration("spare")),
-        prefer=(Preference("!old", -5),),
         spread=(SpreadLevel("zone", 1), SpreadLevel("rack")),
     )
-    orders = TopicCreate(
-        event_id="desired",
-        cluster_id="c1",
-        topic="orders",
-        partitions=12,
-        replication_factor=3,
-        policy=Policy.BALANCED,
-        constraints=rules,
+    common = {"event_id": "desired", "cluster_id": "c1"}
+    orders = TopicCreate(**common, topic="orders", policy=Policy.KRAFT, constraints=constraints)
+    assert read(text + rules + plain) == (
+        DesiredTopic(5, orders),
+        DesiredTopic(13, TopicCreate(**common, topic="123")),
     )
-    plain = TopicCreate(event_id="desired", cluster_id="c1", topic="123")
-    assert read(GOOD) == (DesiredTopic(4, orders), DesiredTopic(13, plain))
     assert read("topics: []\n") == ()
 
 
