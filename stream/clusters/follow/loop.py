@@ -68,7 +68,7 @@ def adopt_topics(
         topics = session.decide_topics(joins)
         left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
         topics = replace(topics, left=tuple(left))
-        report = AdoptReport(kafka_cluster=look.kafka_cluster, joins=joins, topics=topics)
+        report = AdoptReport(joins=joins, topics=topics)
         if options.dry_run:
             return report
         if count := len(report.events):

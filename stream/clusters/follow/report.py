@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import click
-import msgspec
 from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
@@ -122,31 +121,31 @@ class FollowOutput:
             click.echo(f"{verb}  {_event_text(event)}{more}")
 
     def adopted(self, report: AdoptReport) -> None:
-        """What became of one round of `adopt`, or would."""
-        if self._form == "json":
-            click.echo(_report_json(report, dry_run=self._dry_run))
-            return
+        """What became of one round of `adopt`, or would; of JSON only events are output."""
         topics = report.topics
         for event in report.events if self._dry_run else report.accepted:
             why = topics.reasons.get(event.topic) if isinstance(event, TopicAdopted) else None
             self.event(event, f"; it {why}" if self._dry_run and why else "")
-        for each in (*topics.left, *report.rejected, *report.changed):
-            click.echo(f"! {each.topic}  {printable(each.reason)}")
-        for each in topics.pending if self._dry_run else ():
-            click.echo(f"? {each.topic}  {each.reason}")
-        for name in () if topics.released else topics.gone:
-            click.echo(f". {name}  is gone from Kafka; --forget-gone releases it")
-        click.echo(_sum_text(report, dry_run=self._dry_run))
+        lines = [
+            *(
+                f"! {x.topic}  {x.reason}"
+                for x in (*topics.left, *report.rejected, *report.changed)
+            ),
+            *(f"? {x.topic}  {x.reason}" for x in topics.pending if self._dry_run),
+        ]
+        if not topics.released:
+            lines += (f". {x}  is gone from Kafka; --forget-gone releases it" for x in topics.gone)
+        for line in (*lines, _sum_text(report, dry_run=self._dry_run)):
+            click.echo(printable(line), err=self._form == "json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptReport:
     """What one round of `adopt` decided, and what became of it."""
 
-    kafka_cluster: str
     joins: tuple[SpuJoined, ...]
     topics: TopicsDecision
-    accepted: tuple[Event, ...] = ()
+    accepted: tuple[SpuJoined | TopicEvent, ...] = ()
     rejected: tuple[TopicReason, ...] = ()  # by the job
     changed: tuple[TopicReason, ...] = ()  # by others, while they were adopted
     unanswered: int = 0
@@ -229,24 +228,3 @@ def _sum_text(report: AdoptReport, *, dry_run: bool) -> str:
         (len(topics.gone) - len(topics.released), "gone"),
     )
     return ", ".join([first, *(f"{count} {what}" for count, what in counts if count)])
-
-
-def _report_json(report: AdoptReport, *, dry_run: bool) -> str:
-    """The same for programs; the events as `simulate` reads them."""
-    topics = report.topics
-    document = {
-        "kafka_cluster": report.kafka_cluster,
-        "dry_run": dry_run,
-        "events": [msgspec.Raw(event_to_json(event).encode()) for event in report.events],
-        "joined": [each.spu_id for each in report.accepted if isinstance(each, SpuJoined)],
-        "adopted": report.topics_of(TopicAdopted),
-        "released": report.topics_of(TopicRelease),
-        "rejected": report.rejected,
-        "changed": report.changed,
-        "unanswered": report.unanswered,
-        "as_mapped": len(topics.equal),
-        "pending": topics.pending,
-        "left": topics.left,
-        "gone": topics.gone,
-    }
-    return msgspec.json.encode(document).decode()
