@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
-from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
 from spu_assigner.stream.clusters.follow.brokers import (
@@ -255,16 +255,6 @@ def test_what_is_taken_over_keeps_its_size_and_leaves_like_others() -> None:
     assert life.announced() == [*joins(1, 3, 2), *leaves(2)]
     taken = joined_by(life, 2)
     assert (taken.rack, taken.capacity, taken.labels) == ("b", 9, {"row": "7", LABEL: "k"})
-
-
-def test_no_join_ends_a_cordon() -> None:
-    """Neither when the broker changes nor when it comes back: who ordered it ends it."""
-    life = Life()
-    life.look(ALL)
-    life.assigner.apply(SpuCordon(event_id="k", cluster_id="c", spu_id=2))
-    life.play(({**ALL, 2: "d"}, 1), (without(2), 4), (ALL, 2))
-    assert life.announced()[3:] == [*joins(2), *leaves(2), *joins(2)]
-    assert life.ring == [1, 3]
 
 
 LOOKS = st.lists(
