@@ -1,8 +1,5 @@
 """Which brokers are announced as joined or left: decided without Kafka and without a clock.
 
-A function of what was announced of the SPUs, what is seen of the brokers, and how long that has
-been so.
-
 Rules:
 - A broker that is seen and was never announced joins. One that is back, or that has changed, joins
   again. What neither the broker nor the settings say of it (a rack, cores, a capacity) stays as it
@@ -11,10 +8,9 @@ Rules:
   nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
 - If more than half of those that should be there are missing, nobody leaves, unless that is
   allowed: so many at once are rather a fault of the view.
-- An SPU that others joined, or made to leave, is theirs: it is left alone. SPUs that others have
-  joined can be adopted; one that others made leave never comes back by this.
-- A join by others of an SPU that is online and ours describes it again: it stays ours, and joins
-  again with the label that says so.
+- An SPU that others joined, or made to leave, is theirs and left alone; those that they joined can
+  be taken over. A join by others of an SPU that is online and ours describes it again: it stays
+  ours.
 - `adopt` has those join that were never announced, and does nothing else.
 - An event is never sent twice: whoever sends has read before what others have sent.
 """

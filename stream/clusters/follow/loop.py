@@ -2,13 +2,10 @@
 
 Rules of `follow`: everybody looks, so that a leader's successor knows since when a broker is
 missing; only the leader reads what was announced, and sends. What goes wrong after the start is
-reported, and retried at the next look from the beginning: take the id, read what was announced,
-decide.
+reported, and retried at the next look from the beginning: take the id, read, decide.
 
-Rules of `adopt`: it waits for the answers, and what was sent is what a second look is compared
-with: a topic that others changed or deleted meanwhile is reported, and the next run takes it as it
-is then. A run that was killed is repeated: what it adopted is as mapped, and what was not answered
-is sent again, which changes nothing twice.
+Rules of `adopt`: it waits for the answers and looks again: a topic that others changed or deleted
+meanwhile is reported, and the next run takes it as it is then. A run that was killed is repeated.
 """
 
 from __future__ import annotations

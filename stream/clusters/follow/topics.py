@@ -2,33 +2,25 @@
 
     decision = decide_topics(facts, options, memory, occurred_at=…)
 
-A function of the topics as Kafka shows them, of their published maps, of what is recorded of them
-in `applied-topics`, and of what earlier looks of this process have seen and sent.
-
 Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
-  differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
-  demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
-  than its map has not followed, whatever else differs). A map shows its last change alone: what
-  was yet to move when `apply` let the topic grow is recorded. That is for `plan` and `apply` to
-  carry out, and adopting it would take it back. Likewise a topic whose map was deleted or released
-  here stays without one. `overwrite` takes Kafka's side in both cases.
-- A topic that was made again in Kafka, under another id of Kafka's, is another topic: nothing
-  planned holds for it.
+  differ because the map was changed here and Kafka has not followed yet, which is for `plan` and
+  `apply` to carry out: a repair, a rebalance, a demotion, another replication factor, new
+  partitions. A map shows its last change alone: what was yet to move when `apply` let the topic
+  grow is recorded. A topic whose map was deleted or released here stays without one. `overwrite`
+  takes Kafka's side in both cases.
+- A topic under another id of Kafka's is another topic: nothing planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
   that it comes from and brokers that it goes to.
-- Kafka's own topics and the product's are never meant.
 - A topic that was adopted, placed, or found as mapped, and is in Kafka no more is gone. `adopt`
   releases it on request; `follow` once it was gone in two looks, unless more than half of the
   topics are gone at once: that is rather a fault of the view.
 - What was sent is not sent again while the job has not answered, and what it rejected not before a
-  broker joins or the topic changes. Another process sends it again: the job has it then, and
-  changes nothing.
+  broker joins or the topic changes. Another process sends it again, which changes nothing.
 - An adoption says what each partition needs of disks: the bytes of one copy ÷ partitions, rounded
-  up, so that their sum is never understated. `adopt` sends a topic that is as mapped again where
-  they differ by more than 10 % from what is known, so that data that trickle in send nothing; fewer
-  bytes only where what is known was measured, too: what a request has reserved stays, unless
-  `overwrite` takes Kafka's side.
+  up. `adopt` sends a topic that is as mapped again where they differ by more than 10 % from what is
+  known; fewer bytes only where what is known was measured, too: what a request has reserved stays,
+  unless `overwrite` takes Kafka's side.
 """
 
 from __future__ import annotations
