@@ -102,15 +102,68 @@ def decide_topics(
         untouched: says to which of these topics nothing was ever written.
         bytes_of: of one copy of these topics, where they are known.
     """
+    found, maps = facts.found, facts.maps
+    adoptions, equal, pending, left = _compared(facts, options, memory, occurred_at)
+    gone = [
+        name
+        for name, known in sorted(maps.items())
+        if name not in found and options.is_meant(name) and _was_there(name, known, facts.applied)
+    ]
+    twice = [name for name in gone if name in memory.gone]
+    is_mass = len(twice) > 1 and len(twice) > len(equal) + len(adoptions) + len(pending)
+    lost = gone if options.forget_gone else [] if options.is_adopt or is_mass else twice
+    memory.gone = frozenset(gone)
+    events: Sequence[TopicEvent] = adoptions
+    moves: dict[Partition, Row] = {}
+    moved = tuple(name for name in equal if name in memory.moving)
+    if options.place_new:
+        events, moves = place_new(adoptions, facts, memory, untouched)
+        memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
+    events = [*events, *_releases(lost, maps, options, occurred_at=occurred_at)]
+    rejected = memory.rejected
+    left += (
+        TopicReason(topic=event.topic, reason=rejected[event.event_id])
+        for event in events
+        if event.event_id in rejected
+    )
+    resized = [
+        _adoption(name, found[name], maps[name], options, occurred_at)
+        for name in equal
+        if options.is_adopt and not found[name].reassigned
+    ]
+    sent = memory.send(_sized(memory.unsent(events), resized, facts, options, bytes_of))
+    adopted = [event.topic for event in sent if isinstance(event, TopicAdopted)]
+    return TopicsDecision(
+        events=sent,
+        reasons={name: _why_adopted(name, facts, options) for name in adopted},
+        equal=tuple(name for name in equal if name not in adopted),
+        pending=tuple(pending),
+        left=tuple(left),
+        gone=tuple(gone),
+        held=tuple(twice) if is_mass else (),
+        is_awaited=len(gone) > len(twice),
+        moves=moves,
+        moved=moved,
+        unplaced=tuple(
+            TopicReason(topic=name, reason=rejected[topic.place_id])
+            for name, topic in found.items()
+            if topic.place_id in rejected
+        ),
+    )
+
+
+def _compared(
+    facts: TopicFacts, options: FollowOptions, memory: TopicMemory, occurred_at: int
+) -> tuple[list[TopicAdopted], list[str], list[TopicReason], list[TopicReason]]:
+    """Topics in Kafka: to be adopted, as mapped, changed here, and left alone."""
     adoptions: list[TopicAdopted] = []
     equal: list[str] = []
     pending: list[TopicReason] = []
     left: list[TopicReason] = []
-    found, maps = facts.found, facts.maps
-    for name, topic in sorted(found.items()):
+    for name, topic in sorted(facts.found.items()):
+        known = facts.maps.get(name)
         if not options.is_meant(name):
             continue
-        known = maps.get(name)
         if known is not None and _is_as_mapped(topic, known, options):
             equal.append(name)
         elif (why := _why_pending(name, topic, known, facts)) and not options.overwrite:
@@ -119,55 +172,7 @@ def decide_topics(
             adoptions.append(_adoption(name, topic, known, options, occurred_at))
         elif name not in memory.moving:
             left.append(TopicReason(topic=name, reason=fault))
-    gone = tuple(
-        name
-        for name, known in sorted(maps.items())
-        if name not in found and options.is_meant(name) and _was_there(name, known, facts.applied)
-    )
-    twice = [name for name in gone if name in memory.gone]
-    is_mass = len(twice) > 1 and len(twice) > len(equal) + len(adoptions) + len(pending)
-    lost = gone if options.forget_gone else () if options.is_adopt or is_mass else twice
-    memory.gone = frozenset(gone)
-    events: Sequence[TopicEvent] = adoptions
-    moves: dict[Partition, Row] = {}
-    if options.place_new:
-        events, moves = place_new(adoptions, facts, memory, untouched)
-    moved = tuple(name for name in equal if name in memory.moving)
-    memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
-    events = [*events, *_releases(lost, maps, options, occurred_at=occurred_at)]
-    left += (
-        TopicReason(topic=event.topic, reason=memory.rejected[event.event_id])
-        for event in events
-        if event.event_id in memory.rejected
-    )
-    resized = [
-        _adoption(name, found[name], maps[name], options, occurred_at)
-        for name in equal
-        if options.is_adopt and not found[name].reassigned
-    ]
-    events = _sized(memory.unsent(events), resized, facts, options, bytes_of)
-    reasons = {
-        event.topic: _why_adopted(event.topic, facts, options)
-        for event in events
-        if isinstance(event, TopicAdopted)
-    }
-    return TopicsDecision(
-        events=memory.send(events),
-        reasons=reasons,
-        equal=tuple(name for name in equal if name not in reasons),
-        pending=tuple(pending),
-        left=tuple(left),
-        gone=gone,
-        held=tuple(twice) if is_mass else (),
-        is_awaited=len(gone) > len(twice),
-        moves=moves,
-        moved=moved,
-        unplaced=tuple(
-            TopicReason(topic=name, reason=memory.rejected[topic.place_id])
-            for name, topic in found.items()
-            if topic.place_id in memory.rejected
-        ),
-    )
+    return adoptions, equal, pending, left
 
 
 def _sized(
