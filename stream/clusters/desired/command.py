@@ -49,13 +49,7 @@ class DesiredRequest:
     file: Path
 
     def find(self) -> DesiredEvents | None:
-        """What makes the cluster's topics as those of the file, now; None: its faults were printed.
-
-        Raises:
-            ClientError, DamagedOutputError, UnsoundError, ClusterUnknownError: the job's topics
-                cannot be read.
-            UnreachableError: the topics in Kafka cannot be looked at.
-        """
+        """What makes the topics as those of the file, now; None: its faults were printed."""
         try:
             topics = read_desired(self.file, self.cluster_id)
         except DesiredFileError as error:
@@ -64,12 +58,14 @@ class DesiredRequest:
             return None
         state = read_cluster_state(self.connection, self.cluster_id)
         reserved = frozenset(f"{self.connection.prefix}{name}" for name in PRODUCT_NAMES)
-        in_kafka = self._topics() - state.topics.keys()
+        in_kafka = topics_of(self.target) - state.topics.keys()
         return desired_events(topics, state, in_kafka=in_kafka, reserved=reserved)
 
-    def _topics(self) -> set[str]:
-        with DiagnosedAdmin(self.target.client()) as admin:
-            return {name for name, topic in admin.metadata().topics.items() if topic.partitions}
+
+def topics_of(connection: Connection) -> set[str]:
+    """The topics that Kafka has."""
+    with DiagnosedAdmin(connection.client()) as admin:
+        return {name for name, topic in admin.metadata().topics.items() if topic.partitions}
 
 
 def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str | None]:

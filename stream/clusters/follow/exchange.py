@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, SpuJoined
+from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.messages.wire import DeadLetter
@@ -92,15 +92,13 @@ class EventExchange:
                 is_no = answer.status is Status.REJECTED
                 self._close(cause, why if is_no else None, answer.message or "")
             case RingEvent(cause=cause, change=change) as answer if change in _ANSWERS:
-                if isinstance(self._open.get(cause), SpuJoined):
-                    is_no = change is RingChange.IGNORED
-                    self._close(cause, f"{answer.message} ({answer.code})" if is_no else None)
+                is_no = change is RingChange.IGNORED
+                self._close(cause, f"{answer.message} ({answer.code})" if is_no else None)
             case DeadLetter() as letter:
                 place = (letter.source_topic, letter.source_partition, letter.source_offset)
+                why = f"the job does not understand the event ({letter.code})"
                 self._close(
-                    self._places.get(place, ""),
-                    f"the job does not understand the event ({letter.code}); a job of this release "
-                    "does: upgrade it",
+                    self._places.get(place, ""), f"{why}; a job of this release does: upgrade it"
                 )
             case _:
                 pass

@@ -24,11 +24,7 @@ from spu_assigner.core.base.events import (
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.desired import command
-from spu_assigner.stream.clusters.desired.command import (
-    DesiredRequest,
-    desired_json,
-    desired_lines,
-)
+from spu_assigner.stream.clusters.desired.command import desired_json, desired_lines
 from spu_assigner.stream.clusters.desired.decision import DesiredEvents, desired_events
 from spu_assigner.stream.clusters.desired.topics_file import DesiredTopic
 from support.events.builders import Events
@@ -199,7 +195,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     state = cluster().clusters["c1"]
     monkeypatch.setattr(command, "read_cluster_state", lambda *_: state)
-    monkeypatch.setattr(DesiredRequest, "_topics", lambda _: set())
+    monkeypatch.setattr(command, "topics_of", lambda _: set())
     monkeypatch.setattr(command, "send_events", send_events)
     return topics
 
