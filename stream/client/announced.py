@@ -42,7 +42,7 @@ def read_described(connection: Connection, cluster_id: str, spu_id: int) -> Desc
         ClientError: the broker does not answer, or topics are missing.
         DecodeError: an SPU's entry in `assigner-state` is damaged.
     """
-    known = AnnouncedOfCluster(cluster_id, origin="")
+    known = AnnouncedOfCluster(cluster_id)
     for topic, take in ((ASSIGNER_STATE, known.take_state), (SPU_EVENTS, known.take_event)):
         with Reader(connection, [topic], from_beginning=True) as reader:
             for _, message in reader.drain_messages():
@@ -72,16 +72,10 @@ def position(message: Message) -> EventPosition:
 
 
 class AnnouncedOfCluster:
-    """Takes over messages as they are read; gives what was announced last of each SPU.
+    """Takes over messages as they are read; gives what was announced last of each SPU."""
 
-    Args:
-        cluster_id: the cluster.
-        origin: names the input topic and where it begins now.
-    """
-
-    def __init__(self, cluster_id: str, *, origin: str) -> None:
+    def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
-        self._origin = origin
         self._last: dict[int, tuple[EventPosition, Announcement]] = {}
         self._joins: dict[int, tuple[EventPosition, SpuJoined]] = {}
         self._own: dict[int, str | None] = {}  # of those that are: the watched cluster, if known
@@ -185,11 +179,10 @@ class AnnouncedOfCluster:
             is_own=is_own,
             kafka_cluster=described.labels[LABEL] if is_own else None,
             described=described,
-            place=self._origin,
         )
 
     def _of_event(self, spu_id: int, of_state: Announced | None) -> Announced:
-        place, event = self._last[spu_id]
+        _, event = self._last[spu_id]
         described = None if of_state is None else of_state.described
         if spu_id in self._joins:
             described = _described(self._joins[spu_id][1])
@@ -199,7 +192,6 @@ class AnnouncedOfCluster:
             is_own=spu_id in self._own,
             kafka_cluster=self._own.get(spu_id),
             described=described,
-            place=f"{self._origin.partition('.')[0]}.{place.partition}.{place.offset}",
         )
 
 

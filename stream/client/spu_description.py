@@ -42,7 +42,6 @@ class Announced:
     is_own: bool  # by `follow`, and not by somebody else
     kafka_cluster: str | None  # of one that is own, whose broker it was joined as, where known
     described: Described | None  # None: of its joins nothing is left
-    place: str  # of the last announcement, in the input; part of the next event's id
 
 
 def described_over(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,22 +18,12 @@ from spu_assigner.core.base.events import (
     TopicReplication,
 )
 from spu_assigner.core.base.limits import PRODUCT_NAMES
-from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.client.sending import send_events
-from spu_assigner.stream.clusters.desired.decision import (
-    DesiredEvents,
-    KafkaNames,
-    desired_events,
-)
-from spu_assigner.stream.clusters.desired.topics_file import (
-    DesiredFileError,
-    DesiredTopic,
-    read_desired,
-)
+from spu_assigner.stream.clusters.desired.decision import DesiredEvents, desired_events
+from spu_assigner.stream.clusters.desired.topics_file import DesiredFileError, read_desired
 from spu_assigner.stream.common.printable import counted, printable
-from spu_assigner.stream.job.shard.published import UnsoundError, read_published_cluster
-from spu_assigner.stream.kafka.access import hidden
+from spu_assigner.stream.job.shard.published import read_cluster_state
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 
@@ -42,9 +31,6 @@ if TYPE_CHECKING:
     from spu_assigner.stream.kafka.config.command_options import Form
 
 NAMES_MAX: Final = 10
-TOPICS_OF_A_REQUEST: Final = 200  # whose rights are asked for
-READS_MAX: Final = 5  # of a state that is of two batches, since the job writes
-READ_SECONDS: Final = 0.2
 _KINDS: Final[dict[type[Event], str]] = {
     TopicCreate: "to create",
     TopicGrow: "to grow",
@@ -63,43 +49,23 @@ class DesiredRequest:
     file: Path
 
     def find(self) -> DesiredEvents | None:
-        """What makes the cluster's topics as those of the file, now; None: its faults were printed.
-
-        Raises:
-            ClientError, DamagedOutputError, UnsoundError, ClusterUnknownError: the job's topics
-                cannot be read.
-            UnreachableError: the topics in Kafka cannot be looked at.
-        """
+        """What makes the topics as those of the file, now; None: its faults were printed."""
         try:
             topics = read_desired(self.file, self.cluster_id)
         except DesiredFileError as error:
             for fault in error.faults:
                 click.echo(fault, err=True)
             return None
-        state = self._state()
-        prefix = self.connection.prefix
-        reserved = frozenset(f"{prefix}{name}" for name in PRODUCT_NAMES)
-        return desired_events(topics, state, self._names(topics, state), reserved=reserved)
+        state = read_cluster_state(self.connection, self.cluster_id)
+        reserved = frozenset(f"{self.connection.prefix}{name}" for name in PRODUCT_NAMES)
+        in_kafka = topics_of(self.target) - state.topics.keys()
+        return desired_events(topics, state, in_kafka=in_kafka, reserved=reserved)
 
-    def _state(self) -> ClusterState:
-        for _ in range(READS_MAX - 1):
-            try:
-                return read_published_cluster(self.connection, self.cluster_id).restored(
-                    self.cluster_id
-                )
-            except UnsoundError:
-                time.sleep(READ_SECONDS)
-        return read_published_cluster(self.connection, self.cluster_id).restored(self.cluster_id)
 
-    def _names(self, topics: Sequence[DesiredTopic], state: ClusterState) -> KafkaNames:
-        with DiagnosedAdmin(self.target.client()) as admin:
-            found = {name for name, topic in admin.metadata().topics.items() if topic.partitions}
-            found -= state.topics.keys()
-            new = [each.create.topic for each in topics if each.create.topic not in state.topics]
-            unseen: list[str] = []
-            for first in range(0, len(new), TOPICS_OF_A_REQUEST):
-                unseen += hidden(admin, new[first : first + TOPICS_OF_A_REQUEST])
-        return KafkaNames(topics=found, hidden=unseen)
+def topics_of(connection: Connection) -> set[str]:
+    """The topics that Kafka has."""
+    with DiagnosedAdmin(connection.client()) as admin:
+        return {name for name, topic in admin.metadata().topics.items() if topic.partitions}
 
 
 def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str | None]:
@@ -139,15 +105,15 @@ def apply_desired(request: DesiredRequest, *, output: Form, wait: float) -> int:
 
 def desired_json(cluster_id: str, found: DesiredEvents) -> dict[str, object]:
     """What was found, for programs."""
-    refused, waiting = (
-        [{"topic": topic, "reason": reason} for topic, reason in reasons.items()]
-        for reasons in (found.refused, found.waiting)
-    )
+
+    def named(reasons: dict[str, str]) -> list[dict[str, str]]:
+        return [{"topic": topic, "reason": reason} for topic, reason in reasons.items()]
+
     return {
         "cluster_id": cluster_id,
         "events": [json.loads(event_to_json(event)) for event in found.events],
-        "refused": refused,
-        "waiting": waiting,
+        "refused": named(found.refused),
+        "waiting": named(found.waiting),
         "extra": found.extra,
         "unchanged": found.unchanged,
     }

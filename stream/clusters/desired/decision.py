@@ -1,6 +1,6 @@
 """What makes a cluster's topics as a file desires them: events, as `produce` sends them.
 
-    found = desired_events(topics, state, kafka, reserved=…)
+    found = desired_events(topics, state, in_kafka=…, reserved=…)
 
 Rules: the core answers what can be: each event is decided on the published state, after those
 before it, and what it rejects is not sent. Nothing is ever deleted: a topic that is not in the file
@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.base.constraints import given_constraints
 from spu_assigner.core.base.errors import Code
@@ -31,7 +31,7 @@ from spu_assigner.core.base.events import (
     TopicGrow,
     TopicReplication,
 )
-from spu_assigner.core.base.records import Record, Status, TopicStatus, Wait
+from spu_assigner.core.base.records import Status, TopicStatus, Wait
 from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
@@ -41,20 +41,8 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.rule_texts import rule_texts
 
 ID_PREFIX: Final = "desired-"
-HIDDEN: Final = (
-    "may be in Kafka, where this user may not see it: grant it Describe (`spu-assigner topics acls "
-    "--role applier`)"
-)
 
 Change = tuple[TopicCreate | TopicGrow | TopicReplication | TopicConstraints, str]  # and its text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaNames:
-    """What must be known of the topics in Kafka."""
-
-    topics: Collection[str] = ()
-    hidden: Collection[str] = ()  # of the file's, which this user may not see
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,33 +64,37 @@ class DesiredEvents:
 def desired_events(
     topics: Sequence[DesiredTopic],
     state: ClusterState,
-    kafka: KafkaNames,
     *,
+    in_kafka: Collection[str] = (),
     reserved: frozenset[str] = frozenset(),
 ) -> DesiredEvents:
     """What makes the topics of a cluster as those of a file.
 
     Args:
         state: of the cluster; the events are applied to it.
+        in_kafka: topics that Kafka has and that have no map.
         reserved: names that no topic may have.
     """
     named = {topic.create.topic for topic in topics}
     extra = sorted((state.topics.keys() | state.waiting.keys()) - named)
-    return _Deciding(state, kafka, reserved, DesiredEvents(extra=extra)).decided(topics)
+    return _Deciding(state, in_kafka, reserved, DesiredEvents(extra=extra)).decided(topics)
 
 
 class _Deciding:
     """Topics are decided one after the other."""
 
     def __init__(
-        self, state: ClusterState, kafka: KafkaNames, reserved: frozenset[str], found: DesiredEvents
+        self,
+        state: ClusterState,
+        in_kafka: Collection[str],
+        reserved: frozenset[str],
+        found: DesiredEvents,
     ) -> None:
         self._state = state
         self._reserved = reserved
         self._found = found
-        self._hidden = kafka.hidden
         # Of names that differ by dots and underscores alone, Kafka permits one.
-        self._in_kafka = {name.replace(".", "_"): name for name in sorted(kafka.topics)}
+        self._in_kafka = {name.replace(".", "_"): name for name in sorted(in_kafka)}
 
     def decided(self, topics: Sequence[DesiredTopic]) -> DesiredEvents:
         """What is found of them all.
@@ -150,10 +142,11 @@ class _Deciding:
             )
             if records:  # Else the id was used.
                 break
-        if (rejected := _rejection(event, records)) is not None:
-            reason = f"{about}: rejected as the cluster is now: {rejected.message}"
-            self._refuse(topic, f"{reason} ({rejected.code})")
-            return rejected.code
+        own = (x for x in records if isinstance(x, TopicStatus) and x.cause == event.event_id)
+        if (answer := next(own, None)) is not None and answer.status is Status.REJECTED:
+            reason = f"{about}: rejected as the cluster is now: {answer.message}"
+            self._refuse(topic, f"{reason} ({answer.code})")
+            return answer.code
         if isinstance(event, TopicCreate) and (why := self._why_not_new(event)) is not None:
             self._refuse(topic, why)
             return None
@@ -162,29 +155,22 @@ class _Deciding:
         return None
 
     def _why_not_new(self, asked: TopicCreate) -> str | None:
-        """The topic without a map that Kafka has, or may have, in the way of a new one."""
+        """The topic without a map that Kafka has in the way of a new one."""
         other = self._in_kafka.get(asked.topic.replace(".", "_"))
+        if other is None:
+            return None
         if other == asked.topic:
             return (
                 "is in Kafka and has no map; take it in first (`spu-assigner adopt --cluster "
                 f"{asked.cluster_id} --topics {other}`), or choose another name"
             )
-        if other is not None:
-            return (
-                f"differs from topic {other!r} in Kafka by dots and underscores alone, which Kafka "
-                "refuses; choose another name"
-            )
-        return HIDDEN if asked.topic in self._hidden else None
+        return (
+            f"differs from topic {other!r} in Kafka by dots and underscores alone, which Kafka "
+            "refuses; choose another name"
+        )
 
     def _refuse(self, topic: DesiredTopic, reason: str) -> None:
         self._found.refused[topic.create.topic] = f"line {topic.line}: {reason}"
-
-
-def _rejection(event: Event, records: Sequence[Record]) -> TopicStatus | None:
-    for record in records:
-        if isinstance(record, TopicStatus) and record.cause == event.event_id:
-            return record if record.status is Status.REJECTED else None
-    return None
 
 
 def _create(asked: TopicCreate) -> Change:
@@ -197,29 +183,20 @@ def _create(asked: TopicCreate) -> Change:
 
 def _changes(asked: TopicCreate, mapped: Topic) -> Iterator[Change]:
     """What a known topic needs; constraints and factor first: new partitions are placed by them."""
-    cluster_id, topic, event_id = asked.cluster_id, asked.topic, asked.event_id
+    common: dict[str, Any] = {
+        "event_id": asked.event_id,
+        "cluster_id": asked.cluster_id,
+        "topic": asked.topic,
+    }
     rules = asked.constraints
     if rules is not None and given_constraints(rules) != mapped.constraints:
         texts = "; ".join(map(printable, rule_texts(rules))) or "none"
-        yield (
-            TopicConstraints(
-                event_id=event_id, cluster_id=cluster_id, topic=topic, constraints=rules
-            ),
-            f"other constraints, {texts}",
-        )
+        yield TopicConstraints(**common, constraints=rules), f"other constraints, {texts}"
     factor, lengths = asked.replication_factor, mapped.wanted_lengths
     if lengths is not None or factor != mapped.replication_factor:
         was = f"{min(lengths)} to {max(lengths)}" if lengths else f"{mapped.replication_factor}"
-        yield (
-            TopicReplication(
-                event_id=event_id, cluster_id=cluster_id, topic=topic, replication_factor=factor
-            ),
-            f"replication factor {was} → {factor}",
-        )
+        event = TopicReplication(**common, replication_factor=factor)
+        yield event, f"replication factor {was} → {factor}"
     if asked.partitions != (partitions := len(mapped.replicas.lists())):
-        yield (
-            TopicGrow(
-                event_id=event_id, cluster_id=cluster_id, topic=topic, partitions=asked.partitions
-            ),
-            f"{partitions} → {asked.partitions} partitions",
-        )
+        about = f"{partitions} → {asked.partitions} partitions"
+        yield TopicGrow(**common, partitions=asked.partitions), about

@@ -1,4 +1,4 @@
-"""The file of desired topics: YAML, read strictly, all faults reported at once with their lines.
+"""The file of desired topics: YAML, read strictly; faults are reported together, with their lines.
 
     version: 1
     topics:
@@ -21,32 +21,45 @@ part.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import AssignerError, InvalidEventError
-from spu_assigner.core.base.events import TopicCreate
+from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import quoted
-from spu_assigner.schemas.json_lines.kinds import members_and_required
+from spu_assigner.schemas.json_lines.kinds import kind_of
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 
 SIZE_MAX: Final = 16 * 1024 * 1024  # a hundred thousand topics
 DEPTH_MAX: Final = 16  # the schema's is 6; what is a little deeper is reported where it stands
 FAULTS_MAX: Final = 100  # that are reported; more help nobody
-REQUIRED: Final = ("name", "partitions", "replication_factor")
-
-_KINDS: Final = members_and_required(TopicCreate)[0]
-_FIELDS: Final = {
-    "name": _KINDS["topic"],
-    **{name: _KINDS[name] for name in (*REQUIRED[1:], "policy", "constraints")},
-}
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml ten times faster
 _TAG: Final = "tag:yaml.org,2002:"
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_EXPECTED: Final = "expected a mapping with `topics`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Topic:
+    name: str
+    partitions: int
+    replication_factor: int
+    policy: Policy | None = None
+    constraints: Constraints | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    topics: tuple[_Topic, ...]
+    version: int = 1
+
+
+_FILE: Final = kind_of(_File)
 
 
 class DesiredTopic(NamedTuple):
@@ -89,19 +102,51 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[Desire
     Raises:
         DesiredFileError: it is no file of desired topics; it has all faults.
     """
-    reading = _DesiredReading(source, cluster_id)
+    lines, faults = {"": 1}, list[str]()  # by the path of what is there
+
+    def fault(line: int, text: str) -> None:
+        faults.append(f"{source}:{line}: {printable(text.lstrip('. '))}")
+
+    def note(_: LineFault, text: str, path: str) -> None:
+        fault(lines[path], text)
+
+    value, topics = None, dict[str, DesiredTopic]()
     try:
         _require_plain(data)
-        reading.take(yaml.compose(data, Loader=_LOADER))
+        root: Any = yaml.compose(data, Loader=_LOADER)
+        value = None if root is None else _value(root, "", lines, fault)
     except yaml.MarkedYAMLError as reason:
         mark = reason.problem_mark or reason.context_mark
-        problem = printable(str(reason.problem or reason.context))
-        reading.fault(1 if mark is None else mark.line + 1, f"is no YAML: {problem}; {_EXPECTED}")
+        problem = str(reason.problem or reason.context)
+        fault(1 if mark is None else mark.line + 1, f"is no YAML: {problem}")
     except (yaml.YAMLError, ValueError) as reason:
-        reading.fault(1, f"is no YAML: {printable(' '.join(str(reason).split()))[:80]}")
-    if reading.faults:
-        raise DesiredFileError(reading.faults)
-    return tuple(reading.topics.values())
+        fault(1, f"is no YAML: {' '.join(str(reason).split())[:80]}")
+    found: Any = None if faults else _FILE.read("", value, note)
+    if not faults and found.version != 1:
+        fault(lines[".version"], f"version is {found.version}; expected 1")
+    for number, topic in enumerate(() if faults else found.topics):
+        path = f".topics[{number}]"
+        line = lines[path]
+        if topic.name in topics:
+            fault(line, f"{path}.name is {topic.name}, as of line {topics[topic.name].line}")
+            continue
+        try:
+            create = TopicCreate(
+                event_id="desired",
+                cluster_id=cluster_id,
+                topic=topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                policy=topic.policy,
+                constraints=topic.constraints,
+            )
+        except InvalidEventError as reason:
+            fault(line, f"{path}: {reason}")
+        else:
+            topics[topic.name] = DesiredTopic(line, create)
+    if faults:
+        raise DesiredFileError(faults)
+    return tuple(topics.values())
 
 
 def _require_plain(data: bytes) -> None:
@@ -121,88 +166,29 @@ def _require_plain(data: bytes) -> None:
             raise ValueError(f"line {line} refers to another part by `*`; write it out")
 
 
-class _DesiredReading:
-    """Nodes of YAML become topics; what they cannot be is noted."""
+def _value(node: Any, path: str, lines: dict[str, int], fault: Callable[[int, str], None]) -> Any:
+    """What a node holds, as JSON would; what is no decimal number is a text.
 
-    def __init__(self, source: str, cluster_id: str) -> None:
-        self.topics: dict[str, DesiredTopic] = {}
-        self.faults: list[str] = []
-        self._source = source
-        self._cluster_id = cluster_id
-        self._lines: dict[str, int] = {}  # of what is there, by its path
-
-    def fault(self, line: int, text: str) -> None:
-        self.faults.append(f"{self._source}:{line}: {text}")
-
-    def _note(self, _: LineFault, message: str, path: str) -> None:
-        while path not in self._lines:  # What is absent is noted where it would stand.
-            path = path.rpartition(".")[0]
-        self.fault(self._lines[path], printable(message))
-
-    def take(self, root: Any) -> None:
-        """Read the whole file; None: it is empty."""
-        members = None if root is None else self._value(root, "")
-        if not isinstance(members, dict):
-            return self.fault(1, f"the file is {quoted(members)}; {_EXPECTED}")
-        for name in members.keys() - {"version", "topics"}:
-            self.fault(self._lines[name], f"unknown field {quoted(name)}; {_EXPECTED}")
-        if (version := members.get("version", 1)) != 1:
-            self.fault(self._lines["version"], f"version is {quoted(version)}; expected 1")
-        topics = members.get("topics")
-        if not isinstance(topics, list):
-            line = self._lines.get("topics", 1)
-            return self.fault(line, f"topics is {quoted(topics)}; expected a list of topics")
-        for number, topic in enumerate(topics):
-            self._take_topic(topic, f"topics[{number}]")
-        return None
-
-    def _take_topic(self, members: Any, path: str) -> None:
-        line, before, values = self._lines[path], len(self.faults), dict[str, Any]()
-        has = f"a topic has {', '.join(_FIELDS)}"
-        if not isinstance(members, dict):
-            return self.fault(line, f"{path} is {quoted(members)}; {has}")
-        for name, value in members.items():
-            if name in _FIELDS:
-                values[name] = _FIELDS[name].read(f"{path}.{name}", value, self._note)
-            else:
-                said = f"{path}: unknown field {quoted(name)}; {has}"
-                self.fault(self._lines[f"{path}.{name}"], said)
-        for name in REQUIRED:
-            if name not in members:
-                self.fault(line, f"{path}: {name} is absent; {has}")
-        if len(self.faults) > before:
-            return None
-        topic = values.pop("name")
-        if (earlier := self.topics.get(topic)) is not None:
-            return self.fault(line, f"{path}.name is {topic}, as of line {earlier.line}")
-        try:
-            create = TopicCreate(
-                event_id="desired", cluster_id=self._cluster_id, topic=topic, **values
-            )
-        except InvalidEventError as fault:
-            return self.fault(line, f"{path}: {printable(str(fault))}")
-        self.topics[topic] = DesiredTopic(line, create)
-        return None
-
-    def _value(self, node: Any, path: str) -> Any:
-        """What a node holds, as JSON would; what is no decimal number is a text."""
-        self._lines[path] = node.start_mark.line + 1
-        if isinstance(node, yaml.SequenceNode):
-            return [self._value(each, f"{path}[{n}]") for n, each in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode):
-            match node.tag.removeprefix(_TAG):
-                case "null":
-                    return None
-                case "bool":
-                    return node.value.lower() in ("yes", "true", "on")
-                case "int" if _WHOLE.fullmatch(node.value):
-                    return int(node.value)
-                case _:
-                    return node.value
-        members: dict[str, Any] = {}
-        for key, value in node.value:
-            name = str(key.value)
-            if name in members:
-                self.fault(key.start_mark.line + 1, f"{quoted(name)} stands twice; expected once")
-            members[name] = self._value(value, f"{path}.{name}" if path else name)
-        return members
+    Args:
+        lines: of what is there, by its path; those of the node are added.
+    """
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(each, f"{path}[{n}]", lines, fault) for n, each in enumerate(node.value)]
+    if isinstance(node, yaml.ScalarNode):
+        match node.tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool":
+                return node.value.lower() in ("yes", "true", "on")
+            case "int" if _WHOLE.fullmatch(node.value):
+                return int(node.value)
+            case _:
+                return node.value
+    members: dict[str, Any] = {}
+    for key, value in node.value:
+        name = str(key.value)
+        if name in members:
+            fault(key.start_mark.line + 1, f"{quoted(name)} stands twice; expected once")
+        members[name] = _value(value, f"{path}.{name}", lines, fault)
+    return members

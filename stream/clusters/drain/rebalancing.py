@@ -95,7 +95,7 @@ class Rebalancing(MapChange):
             seconds=wait.seconds,
             check=lambda: wait.tick("the answer of the job"),
         ) as exchange:
-            is_answered = exchange.run([self._event], lambda _: None)
+            is_answered = exchange.run([self._event])
         if not is_answered:
             raise RebalanceError(
                 f"the job did not answer within {wait.seconds:g} s; {why_unanswered(connection)} "

@@ -1,8 +1,5 @@
 """Which brokers are announced as joined or left: decided without Kafka and without a clock.
 
-A function of what was announced of the SPUs, what is seen of the brokers, and how long that has
-been so.
-
 Rules:
 - A broker that is seen and was never announced joins. One that is back, or that has changed, joins
   again. What neither the broker nor the settings say of it (a rack, cores, a capacity) stays as it
@@ -11,19 +8,16 @@ Rules:
   nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
 - If more than half of those that should be there are missing, nobody leaves, unless that is
   allowed: so many at once are rather a fault of the view.
-- An SPU that others joined, or made to leave, is theirs: it is left alone. SPUs that others have
-  joined can be adopted; one that others made leave never comes back by this.
-- A join by others of an SPU that is online and ours describes it again: it stays ours, and joins
-  again with the label that says so.
+- An SPU that others joined, or made to leave, is theirs and left alone; those that they joined can
+  be taken over. A join by others of an SPU that is online and ours describes it again: it stays
+  ours.
 - `adopt` has those join that were never announced, and does nothing else.
-- The id of an event follows from what it says and from the event before it of the same SPU, so that
-  whoever decides the same, again or beside another, sends the same id, and nobody uses it twice.
+- An event is never sent twice: whoever sends has read before what others have sent.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
@@ -98,7 +92,6 @@ def decide_brokers(
     sight: Sightings,
     options: FollowOptions,
     *,
-    origin: str,
     occurred_at: int,
 ) -> MembershipDecision:
     """What follows from the present look; nothing if it saw nothing.
@@ -106,8 +99,7 @@ def decide_brokers(
     Args:
         announced: by SPU, of all that were announced.
         sight: of the brokers.
-        origin: names the input topic; the place of what is not in it (any more) begins so.
-        occurred_at: for the events, ms since 1970.
+        occurred_at: for the events and their ids, ms since 1970; no other look has the same.
     """
     if not sight.is_clear:
         return MembershipDecision()
@@ -124,7 +116,7 @@ def decide_brokers(
         if known is None or not known.online or known.described != described:
             events.append(
                 SpuJoined(
-                    event_id=_event_id(origin, broker, known, f"joined-{_digest(described)}"),
+                    event_id=f"{MARK}/{broker}/joined/{occurred_at}",
                     cluster_id=options.cluster_id,
                     occurred_at=occurred_at,
                     spu_id=broker,
@@ -143,7 +135,7 @@ def decide_brokers(
     held = tuple(due) if is_mass and not options.allow_mass_leave else ()
     events += [
         SpuLeft(
-            event_id=_event_id(origin, broker, announced[broker], "left"),
+            event_id=f"{MARK}/{broker}/left/{occurred_at}",
             cluster_id=options.cluster_id,
             occurred_at=occurred_at,
             spu_id=broker,
@@ -162,39 +154,6 @@ def decide_brokers(
         },
         left_alone=left_alone,
     )
-
-
-def crowded(
-    events: Sequence[Announcement], held: Mapping[int, int]
-) -> Mapping[int, tuple[int, int]]:
-    """Of the brokers that join with too little room: replicas that Kafka holds there, capacity.
-
-    Too little is less than twice what is there: as many replicas again would fill the SPU. Who
-    joins with a capacity of 0 is to take nothing, and has enough.
-
-    Args:
-        held: replicas by broker, as the watched cluster has them now.
-    """
-    return {
-        event.spu_id: (held.get(event.spu_id, 0), capacity)
-        for event in events
-        if isinstance(event, SpuJoined)
-        and (capacity := event.capacity or 0)
-        and 2 * held.get(event.spu_id, 0) > capacity
-    }
-
-
-def declares(announced: Mapping[int, Announced], resource: str) -> bool:
-    """Whether an SPU that is online was announced with so much of a resource."""
-    return any(
-        known.online and known.described is not None and resource in known.described.resources
-        for known in announced.values()
-    )
-
-
-def followed_clusters(announced: Mapping[int, Announced]) -> Sequence[str]:
-    """The Kafka clusters whose brokers our SPUs were announced to be."""
-    return sorted({each.kafka_cluster for each in announced.values() if each.kafka_cluster})
 
 
 def _why_not(
@@ -224,12 +183,3 @@ def _described(
         labels={LABEL: options.kafka_cluster},
         resources=size.resources,
     )
-
-
-def _event_id(origin: str, broker: int, known: Announced | None, what: str) -> str:
-    return f"{MARK}/{origin if known is None else known.place}/{broker}/{what}"
-
-
-def _digest(described: Described) -> str:
-    content = {**described.fields(), "resources": sorted(described.resources.items())}
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:12]

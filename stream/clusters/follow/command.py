@@ -13,8 +13,7 @@ from typing import Any, Final
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
-from spu_assigner.stream.clusters.follow.report import FollowOutput
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size, read_sizes
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -175,13 +174,13 @@ def follow(
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
-    A restart, or a second process, announces nothing twice; of several processes one leads. SPUs
-    that others joined, or made to leave, are left alone. While the watched cluster cannot be seen
-    nobody leaves, nor if more than half of the brokers are missing at once.
+    Of several processes one leads. SPUs that others joined, or made to leave, are left alone. While
+    the watched cluster cannot be seen nobody leaves, nor if more than half of the brokers are
+    missing at once.
 
-    With --topics, topics without a map, and those that others changed, are adopted as they are, as
-    `adopt` does it; adopted topics that were deleted in Kafka are released. With --place-new a new
-    topic is placed by the default policy instead, and moved there, while nothing was written to it.
+    With --topics, topics without a map, and those that others changed, are adopted as they are;
+    adopted topics that were deleted in Kafka are released. With --place-new a new topic is placed
+    by the default policy, and moved there, while nothing was written to it.
 
     With -o json the events go to standard output as `simulate` reads them.
 
@@ -190,7 +189,7 @@ def follow(
     """
     # Heavy: `--help` needs none of it.
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
-    from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
+    from spu_assigner.stream.clusters.follow.report import FollowOutput
 
     if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
@@ -276,15 +275,11 @@ def adopt(
     Left out are Kafka's own topics (`__*`), the product's, those that Kafka is reassigning, and
     those that differ because their map was changed here: `plan` shows these.
 
-    \b
-    ! topic       is not adopted, or was changed meanwhile, and why
-    ? topic       differs since its map was changed here
-    . topic       is gone from Kafka
-
     Exit status: 0 all is done; 1 something is not, an error, or wrong usage; 3 not answered in
     time. With --dry-run: 0 nothing to do; 2 something to do; 1 the rest.
     """
     from spu_assigner.stream.clusters.follow.loop import adopt_topics
+    from spu_assigner.stream.clusters.follow.report import FollowOutput
     from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
     options = FollowOptions(

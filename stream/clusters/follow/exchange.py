@@ -1,7 +1,7 @@
 """Sends events, and gathers what the job answers to each.
 
     with EventExchange(connection, seconds=60, check=check) as exchange:
-        exchange.run(events, progress.update)
+        exchange.run(events)
         exchange.accepted, exchange.rejected
 
 The time to wait starts again with each answer: a backlog of a job that works is waited for.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, SpuJoined
+from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.messages.wire import DeadLetter
@@ -56,12 +56,8 @@ class EventExchange:
     def __exit__(self, *_: object) -> None:
         self._reader.__exit__(None, None, None)
 
-    def run(self, events: Sequence[Event], report: Callable[[int], None]) -> bool:
-        """Send and wait; whether all were answered in time.
-
-        Args:
-            report: called with the number of answers that have come since it was called last.
-        """
+    def run(self, events: Sequence[Event]) -> bool:
+        """Send and wait; whether all were answered in time."""
         self._open = {event.event_id: event for event in events}
         for event in events:
             try:
@@ -74,8 +70,7 @@ class EventExchange:
             before = len(self._open)
             for received in self._reader.poll():
                 self._take(received)
-            if answered := before - len(self._open):
-                report(answered)
+            if len(self._open) < before:
                 deadline = time.monotonic() + self._seconds
             elif time.monotonic() > deadline:
                 return False
@@ -97,15 +92,13 @@ class EventExchange:
                 is_no = answer.status is Status.REJECTED
                 self._close(cause, why if is_no else None, answer.message or "")
             case RingEvent(cause=cause, change=change) as answer if change in _ANSWERS:
-                if isinstance(self._open.get(cause), SpuJoined):
-                    is_no = change is RingChange.IGNORED
-                    self._close(cause, f"{answer.message} ({answer.code})" if is_no else None)
+                is_no = change is RingChange.IGNORED
+                self._close(cause, f"{answer.message} ({answer.code})" if is_no else None)
             case DeadLetter() as letter:
                 place = (letter.source_topic, letter.source_partition, letter.source_offset)
+                why = f"the job does not understand the event ({letter.code})"
                 self._close(
-                    self._places.get(place, ""),
-                    f"the job does not understand the event ({letter.code}); a job of this release "
-                    "does: upgrade it",
+                    self._places.get(place, ""), f"{why}; a job of this release does: upgrade it"
                 )
             case _:
                 pass

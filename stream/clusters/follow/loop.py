@@ -2,13 +2,10 @@
 
 Rules of `follow`: everybody looks, so that a leader's successor knows since when a broker is
 missing; only the leader reads what was announced, and sends. What goes wrong after the start is
-reported, and retried at the next look from the beginning: take the id, read what was announced,
-decide.
+reported, and retried at the next look from the beginning: take the id, read, decide.
 
-Rules of `adopt`: it waits for the answers, and what was sent is what a second look is compared
-with: a topic that others changed or deleted meanwhile is reported, and the next run takes it as it
-is then. A run that was killed is repeated: what it adopted is as mapped, and what was not answered
-is sent with the same id.
+Rules of `adopt`: it waits for the answers and looks again: a topic that others changed or deleted
+meanwhile is reported, and the next run takes it as it is then. A run that was killed is repeated.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.stream.client.announced import EventPosition
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import (
@@ -30,9 +28,11 @@ from spu_assigner.stream.clusters.follow.kafka import (
 )
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
-from spu_assigner.stream.clusters.follow.session import FollowSession
-from spu_assigner.stream.clusters.follow.watched import ClusterSnapshot, WatchedCluster
-from spu_assigner.stream.clusters.plan.model import TargetError, TopicReason
+from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
+from spu_assigner.stream.clusters.follow.watched import WatchedCluster
+from spu_assigner.stream.clusters.moves.reassigning import MovesError
+from spu_assigner.stream.clusters.plan.model import TargetError
+from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
@@ -42,7 +42,6 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_nam
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
-PIECE_EVENTS: Final = 1_000  # of a transaction, which is not to last
 HELD_BACK: Final = 1  # exit status
 
 
@@ -54,64 +53,32 @@ def adopt_topics(
     *,
     check: Callable[[], None],
 ) -> AdoptReport:
-    """Adopt, or with `dry_run` only look; what became of it.
-
-    Raises:
-        FollowError: the SPUs are brokers of another Kafka cluster, or these of another cluster.
-        TargetError, UnreachableError: the topics cannot be looked at.
-        ClientError: the job's topics cannot be read, or do not take events or records.
-    """
+    """Adopt, or with `dry_run` only look; what became of it."""
     with ExitStack() as stack:
         watched = stack.enter_context(closing(WatchedCluster(target)))
         look = watched.first_look()
         options = options.of(look.kafka_cluster, _own_topics(events))
-        session = stack.enter_context(
-            closing(FollowSession(events, watched, target, options, output))
-        )
-        # Before the maps are read: what they do not show yet is answered after it was made.
-        exchange = None
-        if not options.dry_run:
-            exchange = stack.enter_context(
-                EventExchange(events, seconds=options.wait_seconds, check=check)
-            )
-        sight = Sightings().after(look.racks, now=0.0, gap=0.0)
-        brokers = session.decide_brokers(sight)
+        session = FollowSession(events, watched, options, output)
+        stack.enter_context(closing(session))
+        brokers = session.decide_brokers(Sightings().after(look.racks, now=0.0, gap=0.0))
         joins = tuple(event for event in brokers.events if isinstance(event, SpuJoined))
         topics = session.decide_topics(joins)
         left = sorted((*topics.left, *session.hidden()), key=lambda each: each.topic)
-        report = AdoptReport(
-            kafka_cluster=look.kafka_cluster,
-            joins=joins,
-            topics=replace(topics, left=tuple(left)),
-        )
-        if exchange is None:
+        topics = replace(topics, left=tuple(left))
+        report = AdoptReport(joins=joins, topics=topics)
+        if options.dry_run:
             return report
-        if report.events:
-            report = _sent(report, exchange, output)
+        if count := len(report.events):
+            output.say(f"sends {counted(count, 'event')} and waits for answers")
+            with EventExchange(events, seconds=options.wait_seconds, check=check) as exchange:
+                exchange.run(report.events)
+            report = report.answered(exchange.accepted, exchange.rejected)
             adopted = [each for each in report.accepted if isinstance(each, TopicAdopted)]
             report = replace(report, changed=tuple(session.changed(adopted)))
         changed = {each.topic for each in report.changed}
-        found = {*report.topics.equal, *report.topics_of(TopicAdopted)} - changed
+        found = {*topics.equal, *report.topics_of(TopicAdopted)} - changed
         session.record(sorted(found), report.topics_of(TopicRelease))
         return report
-
-
-def _sent(report: AdoptReport, exchange: EventExchange, output: FollowOutput) -> AdoptReport:
-    """The report of events once they are answered."""
-    events = report.events
-    with output.progress(len(events)) as bar:
-        exchange.run(events, bar.update)
-    names = {join.event_id: f"SPU {join.spu_id}" for join in report.joins}
-    names |= {event.event_id: event.topic for event in report.topics.events}
-    return replace(
-        report,
-        accepted=tuple(each for each in events if each.event_id in exchange.accepted),
-        rejected=tuple(
-            TopicReason(topic=names[event_id], reason=why)
-            for event_id, why in exchange.rejected.items()
-        ),
-        unanswered=len(events) - len(exchange.accepted) - len(exchange.rejected),
-    )
 
 
 def follow_cluster(
@@ -122,13 +89,7 @@ def follow_cluster(
     *,
     check: Callable[[], None],
 ) -> int:
-    """Follow until `check` raises, or with `once` until nothing is left to do; the exit status.
-
-    Raises:
-        UnreachableError: the watched cluster cannot be seen at the start, or with `once`.
-        ClientError: the same of the cluster that the events go to.
-        FollowError, ElectionError: it cannot go on.
-    """
+    """Follow until `check` raises, or with `once` until nothing is left to do; the exit status."""
     with closing(_Follower(events, target, options, output)) as follower:
         follower.begin()
         while True:
@@ -153,15 +114,13 @@ class _Follower:
         output: FollowOutput,
     ) -> None:
         self._events = events
-        self._target = target
         self._options = options
         self._output = output
-        self._watched = WatchedCluster(target, trusts_lists=True)
+        self._watched = WatchedCluster(target)
         self._sight = Sightings()
         self._election: LeaderElection | None = None
         self._producer: FencedProducer | None = None  # None: nothing is to be sent
         self._session: FollowSession | None = None  # None: it does not lead
-        self._shown: set[str] = set()  # ids of what a dry run has shown
 
     def begin(self) -> None:
         """The first look, and joining the election."""
@@ -192,13 +151,7 @@ class _Follower:
     def round(self) -> int | None:
         """Look and act; the exit status if this was all."""
         once = self._options.once
-        try:
-            self._see(self._watched.look())
-        except UnreachableError as reason:
-            if once:
-                raise
-            self._see(None)
-            self._output.blind(str(reason))
+        self._look()
         if self._election is not None:
             self._election.poll(0)
             if not self._election.is_mine:
@@ -217,13 +170,13 @@ class _Follower:
             if self._election is not None:
                 self._election.leave()
             return 0 if once else None
-        except (ClientError, TargetError) as reason:
+        except (ClientError, TargetError, MovesError) as reason:
             self._end_session()
             if once:
                 raise
             self._output.report("trouble", f"{reason}; retries")
             return None
-        self._output.report("trouble", None)
+        self._output.report("trouble")
         if not once or decision.awaited or has_topics_left or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0
@@ -242,15 +195,24 @@ class _Follower:
             self._election.close()
         self._watched.close()
 
-    def _see(self, look: ClusterSnapshot | None) -> None:
-        if look is not None and look.kafka_cluster != self._options.kafka_cluster:
-            raise FollowError(
-                f"the watched cluster was {self._options.kafka_cluster} and is "
-                f"{look.kafka_cluster} now; start again once you know which is meant"
-            )
-        racks: Mapping[int, str | None] = {} if look is None else look.racks
-        if racks:
-            self._output.sees()
+    def _look(self) -> None:
+        """See who is there; with `once` a cluster that cannot be seen is an error."""
+        racks: Mapping[int, str | None] = {}
+        try:
+            look = self._watched.look()
+        except UnreachableError as reason:
+            if self._options.once:
+                raise
+            self._output.blind(str(reason))
+        else:
+            if look.kafka_cluster != self._options.kafka_cluster:
+                raise FollowError(
+                    f"the watched cluster was {self._options.kafka_cluster} and is "
+                    f"{look.kafka_cluster} now; start again once you know which is meant"
+                )
+            racks = look.racks
+            if racks:
+                self._output.sees()
         gap = 3 * self._options.interval_seconds + REQUEST_SECONDS_MAX
         self._sight = self._sight.after(racks, now=time.monotonic(), gap=gap)
 
@@ -258,13 +220,12 @@ class _Follower:
         """Decide about brokers, and send what follows."""
         decision = session.decide_brokers(self._sight)
         self._output.brokers(decision, self._sight)
-        events = [event for event in decision.events if event.event_id not in self._shown]
-        if self._producer is None:
-            self._shown.update(event.event_id for event in events)
-        elif events:
-            for event, place in self._producer.send(events):
-                session.reader.announced.take(event, place)
-        for event in events:
+        placed = [(event, EventPosition(-1, now_ms(), now_ms())) for event in decision.events]
+        if self._producer is not None and decision.events:
+            placed = self._producer.send(decision.events)
+        for event, place in placed:
+            session.reader.announced.take(event, place)  # In a dry run as if it were sent.
+        for event in decision.events:
             seconds = self._sight.missing_for(event.spu_id)
             self._output.event(event, "" if seconds is None else f": missing for {seconds:.0f} s")
         return decision
@@ -276,18 +237,13 @@ class _Follower:
         decision = session.decide_topics()
         self._output.topics(decision)
         if self._producer is not None:
-            session.record(*session.followed(decision))
-            for at in range(0, len(decision.events), PIECE_EVENTS):
-                self._producer.send(decision.events[at : at + PIECE_EVENTS])
+            session.record_followed(decision)
+            if decision.events:
+                self._producer.send(decision.events)
         for event in decision.events:
             self._output.event(event)
-        moved, trouble = session.moves.take()
-        for name in moved:
-            self._output.say(f"has moved topic {name} to where the job placed it")
-        text = f"new topics are not moved now: {trouble}; retries"
-        self._output.report("moves", None if trouble is None else text)
         if self._producer is not None:
-            session.moves.start(decision.moves)
+            session.move(decision)
         return decision.is_awaited or bool(decision.events)
 
     def _begun_session(self) -> FollowSession:
@@ -295,7 +251,7 @@ class _Follower:
         # First the id: what an older leader left open is settled.
         if not options.dry_run:
             self._producer = FencedProducer(self._events, options.cluster_id)
-        session = FollowSession(self._events, self._watched, self._target, options, self._output)
+        session = FollowSession(self._events, self._watched, options, self._output)
         announced = session.reader.announced.by_spu()
         online = [known.is_own for known in announced.values() if known.online]
         what = "dry run, nothing is sent" if options.dry_run else "leads"

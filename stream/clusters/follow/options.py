@@ -1,23 +1,46 @@
-"""What `follow` and `adopt` are asked for."""
+"""What `follow` and `adopt` are asked for; sizes of brokers also in a file.
+
+capacity = 1000        # of every broker that has none of its own below
+resources = {disk_bytes = 2_000_000_000_000}
+[brokers.3]
+cores = 8
+capacity = 4000
+resources = {disk_bytes = 8_000_000_000_000}
+"""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Final
 
+from msgspec import Meta, convert
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import KAFKA_OWN
+from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, KAFKA_OWN, SPU_ID_MAX
+from spu_assigner.core.base.resources import amounts_fault
+from spu_assigner.core.base.structs import FrozenStruct
+from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+
+FILE_SIZE_MAX: Final = 1024 * 1024  # 10,000 brokers in some 40 bytes each
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class SizesError(AssignerError):
+    """The file of sizes cannot be read, or says what cannot be."""
+
+    exit_status = 2
+
+
+class Size(FrozenStruct, frozen=True, kw_only=True):
     """What Kafka does not say of a broker; None: nothing was set."""
 
-    cores: int | None = None
-    capacity: int | None = None
-    resources: Mapping[str, int] = field(default_factory=dict)
+    cores: Annotated[int, Meta(ge=1, le=CORES_MAX)] | None = None
+    capacity: Annotated[int, Meta(ge=0, le=CAPACITY_MAX)] | None = None
+    resources: Mapping[str, int] = {}
 
     def over(self, other: Size) -> Size:
         """This one, and what it does not say from the other."""
@@ -26,6 +49,10 @@ class Size:
             capacity=other.capacity if self.capacity is None else self.capacity,
             resources={**other.resources, **self.resources},
         )
+
+
+class _Sizes(Size, frozen=True, kw_only=True):
+    brokers: Mapping[Annotated[int, Meta(ge=0, le=SPU_ID_MAX)], Size] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +91,43 @@ class FollowOptions:
         return replace(self, kafka_cluster=kafka_cluster, own=frozenset(own))
 
     def is_meant(self, topic: str) -> bool:
-        """Whether a topic is to be looked at."""
-        if any(fnmatchcase(topic, glob) for glob in self.excluded):
-            return False
-        if self.is_reserved(topic):
-            return any(_names(glob, topic) for glob in self.globs)
-        return any(fnmatchcase(topic, glob) for glob in self.globs)
-
-    def is_reserved(self, topic: str) -> bool:
-        """Whether it is Kafka's own, or the product's."""
-        return topic.startswith(KAFKA_OWN) or topic in self.own
+        """Whether a topic is to be looked at: Kafka's own and the product's are not."""
+        return (
+            not self._is_reserved(topic)
+            and any(fnmatchcase(topic, glob) for glob in self.globs)
+            and not any(fnmatchcase(topic, glob) for glob in self.excluded)
+        )
 
     def unmatched(self, topics: Collection[str]) -> tuple[str, ...]:
         """The globs that match none of these topics: probably misspelt."""
+        names = [each for each in topics if not self._is_reserved(each)]
         return tuple(
             glob
             for glob in self.globs
-            if glob != "*" and not any(fnmatchcase(each, glob) for each in topics)
+            if glob != "*" and not any(fnmatchcase(each, glob) for each in names)
         )
 
+    def _is_reserved(self, topic: str) -> bool:
+        return topic.startswith(KAFKA_OWN) or topic in self.own
 
-def _names(glob: str, topic: str) -> bool:
-    """Whether a glob names a reserved topic, rather than meeting it among others."""
-    return glob == topic or (glob.startswith(KAFKA_OWN) and fnmatchcase(topic, glob))
+
+def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
+    """The size of each broker without one of its own, and those by broker.
+
+    Raises:
+        SizesError: the file cannot be read, or is none; it names the entry.
+    """
+    try:
+        written = tomllib.loads(read_plain_file(file, size_max=FILE_SIZE_MAX).decode())
+        sizes = convert(written, _Sizes, str_keys=True)
+        for size in (sizes, *sizes.brokers.values()):
+            if (fault := amounts_fault("resources", size.resources)) is not None:
+                raise ValueError(fault)
+    except FileRefusedError as reason:
+        raise SizesError(f"the file of sizes {reason}; expected a file of TOML") from reason
+    except (ValueError, RecursionError) as reason:
+        raise SizesError(
+            f"the file of sizes {str(file)!r} is wrong: {reason}; expected TOML with cores, "
+            "capacity and resources, and for a broker of its own size a table `[brokers.3]`"
+        ) from reason
+    return Size().over(sizes), sizes.brokers

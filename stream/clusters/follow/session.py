@@ -1,13 +1,14 @@
-"""Both sides of a command that follows: it looks, decides, and records what is as mapped.
+"""One pass of a command that follows: what Kafka has against what the job has gives events.
 
-What was adopted is recorded in `applied-topics` as found, so that `plan` and `apply` know it: it
-grows with its map, moves are written for it, and no command deletes it.
+`follow` makes a pass at each look, and `adopt` one. What was adopted is recorded in
+`applied-topics` as found, so that `plan` and `apply` know it: it grows with its map, moves are
+written for it, and no command deletes it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -18,16 +19,13 @@ from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
-    crowded,
     decide_brokers,
-    declares,
 )
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_cluster
-from spu_assigner.stream.clusters.follow.new_topic_moves import NewTopicMoves
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicFacts, TopicMemory
-from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics, with_sizes
+from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
@@ -37,30 +35,27 @@ from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
-from spu_assigner.stream.kafka.errors import ClientError, granting
+from spu_assigner.stream.kafka.errors import granting
+from spu_assigner.stream.kafka.log_dirs import read_unseen
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, topic_name
 
 
 class FollowSession:
-    """What a command has, of a follower from winning the election to losing it.
+    """What a command knows, of a follower from winning the election to losing it.
 
     Args:
         events: where the job's topics are.
-        watched: the Kafka cluster that is followed.
-        target: how that cluster is reached.
     """
 
     def __init__(
         self,
         events: Connection,
         watched: WatchedCluster,
-        target: Connection,
         options: FollowOptions,
         output: FollowOutput,
     ) -> None:
         self._watched = watched
-        self._target = events.to_target(target)
+        self._target = events.to_target(watched.connection)
         self._records = topic_name(APPLIED_TOPICS, prefix=events.prefix)
         self._options = options
         self._output = output
@@ -69,87 +64,70 @@ class FollowSession:
         self._applied = AppliedRecords()
         self._version = -1  # of the maps when the records were read
         self._spus: frozenset[int] = frozenset()  # that were announced at the last look
-        self.moves = NewTopicMoves(self._target, options.cluster_id)
-        self._statuses: Reader | None = None
-        with ExitStack() as unless_whole:
-            has_topics = bool(options.globs)
+        self._statuses: Reader | None = None  # `adopt` waits for the answers
+        has_topics = bool(options.globs)
+        with ExitStack() as opened:
             self.reader = AnnouncedReader(events, options.cluster_id, has_topics=has_topics)
-            unless_whole.callback(self.reader.close)
+            opened.callback(self.reader.close)
             if not options.accept_cluster:
                 require_cluster(self.reader.announced, options.kafka_cluster)
-            if has_topics and not options.is_adopt:  # `adopt` waits for the answers.
-                self._statuses = Reader(events, [TOPIC_STATUS])
-            unless_whole.pop_all()
+            if has_topics and not options.is_adopt:
+                self._statuses = opened.enter_context(Reader(events, [TOPIC_STATUS]))
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """End the clients."""
-        self.reader.close()
-        if self._statuses is not None:
-            self._statuses.__exit__(None, None, None)
+        self._opened.close()
 
     def decide_brokers(self, sight: Sightings) -> MembershipDecision:
         """Which brokers join and leave."""
         self.reader.catch_up()
-        decision = decide_brokers(
+        return decide_brokers(
             self.reader.announced.by_spu(),
             sight,
             self._options,
-            origin=self.reader.origin,
-            occurred_at=_now_ms(),
+            occurred_at=now_ms(),
         )
-        if joins := [event for event in decision.events if isinstance(event, SpuJoined)]:
-            self._warn_of_crowded(joins)
-        return decision
 
     def decide_topics(self, joins: Sequence[SpuJoined] = ()) -> TopicsDecision:
-        """Look at topics, and decide what is sent about them.
-
-        Args:
-            joins: of brokers, that are about to be sent.
-
-        Raises:
-            TargetError, ClientError, UnreachableError: something cannot be read.
-        """
-        options, occurred_at = self._options, _now_ms()
-        moving = self.moves.under_way  # Before the look: what ends meanwhile is in it.
-        before, self._found = self._found, self._watched.topics(options.is_meant)
+        """Look at topics, and decide what is sent about them after these joins."""
+        before, self._found = self._found, self._watched.topics(self._options.is_meant)
         self.reader.catch_up()
         # What `apply` made is known before its map may be deleted: it must not be adopted then.
         if self.reader.version != self._version or self._found != before:
             self._version, self._applied = self.reader.version, self._ledger().read()
-        self._take_statuses()
-        announced, published = self.reader.announced.by_spu(), self.reader.published()
-        spus = {*announced, *(join.spu_id for join in joins)}
-        facts = TopicFacts(
-            found=self._found, published=published, applied=self._applied, spus=frozenset(spus)
+        for received in () if self._statuses is None else self._statuses.drain():
+            answer = received.answer
+            if isinstance(answer, TopicStatus) and answer.status is Status.REJECTED:
+                self._memory.reject(answer.cause, f"{answer.message} ({answer.code})")
+        announced = self.reader.announced.by_spu()
+        known = [each.described for each in announced.values() if each.online and each.described]
+        has_disks = any(BYTES in each.resources for each in known) or any(
+            BYTES in (join.resources or {}) for join in joins
         )
+        spus = frozenset((*announced, *(join.spu_id for join in joins)))
         if not spus <= self._spus:
             self._memory.retry()
-        self._spus = frozenset(spus)
+        self._spus = spus
         decision = decide_topics(
-            facts,
-            options,
+            TopicFacts(found=self._found, maps=self.reader.maps, applied=self._applied, spus=spus),
+            self._options,
             self._memory,
-            occurred_at=occurred_at,
+            occurred_at=now_ms(),
             untouched=self._watched.untouched,
-            moving=moving,
+            bytes_of=self._bytes_of if has_disks else lambda _: {},
         )
-        lost = decision.gone if options.is_adopt else [each.topic for each in decision.released]
+        lost = decision.gone if self._options.is_adopt else [x.topic for x in decision.released]
         if lost:
             self._watched.target.look(lost)  # Raises if this user may not see them.
-        has_disks = any(BYTES in (join.resources or {}) for join in joins)
-        if has_disks or declares(announced, BYTES):
-            sizes = self._sizes(decision)
-            decision = with_sizes(decision, sizes, facts, options, occurred_at=occurred_at)
-        return replace(decision, events=self._memory.numbered(decision.events, published))
+        return decision
 
     def hidden(self) -> list[TopicReason]:
         """The topics on brokers that this user may not see, so that they are not adopted."""
-        _, unseen = self._watched.replicas_held()
+        unseen = read_unseen(self._target)
         for line in replace(unseen, sizes={}).lines("they are not adopted"):
             self._output.say(f"warning: {line}")
-        maps = self.reader.published().maps
-        for glob in self._options.unmatched((*self._found, *maps, *unseen.topics)):
+        for glob in self._options.unmatched((*self._found, *self.reader.maps, *unseen.topics)):
             self._output.say(f"warning: no topic matches --topics {glob}; check it")
         why = f"is on brokers, and you may not see it; {granting(Role.ADOPTER)}"
         return [
@@ -161,6 +139,7 @@ class FollowSession:
     def changed(self, adopted: Iterable[TopicAdopted]) -> list[TopicReason]:
         """Look again; the topics that others have changed since they were adopted."""
         self._found = self._watched.topics(self._options.is_meant)
+        self.reader.catch_up()
         changed = []
         for event in adopted:
             now = self._found.get(event.topic)
@@ -173,54 +152,68 @@ class FollowSession:
             changed.append(TopicReason(topic=event.topic, reason=why))
         return changed
 
-    def followed(self, decision: TopicsDecision) -> tuple[list[str], list[str]]:
-        """Topics that were adopted, and topics that were released, for `record`.
+    def record_followed(self, decision: TopicsDecision) -> None:
+        """Record what was adopted, and forget what was released, once the maps show it.
 
-        What was adopted on a leaving SPU is mapped otherwise by now, and known all the same.
+        What was adopted on a leaving SPU is mapped otherwise by now, and recorded all the same.
         """
-        maps, memory = self.reader.published().maps, self._memory
-        adopted = [each.topic for each in decision.pending if each.topic in memory.adopted]
-        return [*decision.equal, *adopted], [each for each in memory.released if each not in maps]
+        adopted = self._memory.adopted
+        changed = (each.topic for each in decision.pending if each.topic in adopted)
+        self.record([*decision.equal, *changed], self._memory.released)
 
-    def record(self, found: Iterable[str], released: Iterable[str]) -> None:
+    def record(self, found: Collection[str], released: Iterable[str]) -> None:
         """Record these topics as found, and forget those that were released."""
-        applied, cluster = self._applied, self._watched.cluster
-        new = [each for each in found if not applied.is_known(each, cluster.ids.get(each))]
-        new = [each for each in new if each in cluster.ids and each not in applied.intents]
-        gone = [each for each in released if each in applied.records]
-        gone = [each for each in gone if each not in cluster.topics]
-        if not (new or gone):
+        cluster = self._watched.cluster
+
+        def unknown(applied: AppliedRecords) -> list[str]:
+            return [
+                name
+                for name in found
+                if name in cluster.ids
+                and name not in applied.intents
+                and not applied.is_known(name, cluster.ids[name])
+            ]
+
+        there = {*self.reader.maps, *cluster.topics}
+        gone = [each for each in released if each in self._applied.records and each not in there]
+        if not (unknown(self._applied) or gone):
             return
         ledger = self._ledger()
-        applied = ledger.read()  # Again: an `apply` that runs now records what it makes itself.
-        ledger.record(
-            [
-                AppliedTopic(
-                    cluster_id=self._options.cluster_id,
-                    topic=name,
-                    topic_id=cluster.ids[name],
-                    origin=Origin.FOUND,
-                    recorded_at=_now_ms(),
-                    lists=rows_digest(cluster.rows(name)),
-                )
-                for name in new
-                if name not in applied.intents
-                and not applied.is_known(name, cluster.ids[name])
-                and not self._options.is_reserved(name)
-            ]
-        )
+        # Read again: an `apply` that runs now records what it makes itself.
+        records = [
+            AppliedTopic(
+                cluster_id=self._options.cluster_id,
+                topic=name,
+                topic_id=cluster.ids[name],
+                origin=Origin.FOUND,
+                recorded_at=now_ms(),
+                lists=rows_digest(cluster.rows(name)),
+            )
+            for name in unknown(ledger.read())
+        ]
+        ledger.record(records)
         ledger.forget(gone)
         self._applied = ledger.read()
+
+    def move(self, decision: TopicsDecision) -> None:
+        """Have Kafka move new topics, which are empty, to where they were placed."""
+        kafka = self._watched.reassigner
+        refused = kafka.reassign(decision.moves) if decision.moves else {}
+        self._output.report(
+            "moves",
+            *(f"does not move {topic}-{at} now: {why}" for (topic, at), why in refused.items()),
+        )
+        for name in decision.moved:
+            kafka.elect((name, at) for at in range(len(self._found[name].rows)))
+            self._output.say(f"has moved topic {name} to where the job placed it")
 
     def _ledger(self) -> AppliedLedger:
         is_there = self._records in self._watched.cluster.topics
         return AppliedLedger(self._target, self._options.cluster_id, is_there=is_there)
 
-    def _sizes(self, decision: TopicsDecision) -> Mapping[str, int]:
-        """The bytes of topics that are adopted, by `adopt` also of those that are as mapped."""
-        asked = {event.topic: len(event.replicas) for event in decision.adopted}
-        if self._options.is_adopt:
-            asked |= {name: len(self._found[name].rows) for name in decision.equal}
+    def _bytes_of(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """The bytes of one copy of each topic; `adopt` says which are not known."""
+        asked = {name: len(self._found[name].rows) for name in topics}
         sizes = topic_bytes(self._target, asked) if asked else {}
         if self._options.is_adopt and (unsized := sorted(asked.keys() - sizes)):
             self._output.say(
@@ -230,29 +223,6 @@ class FollowSession:
             )
         return sizes
 
-    def _take_statuses(self) -> None:
-        for received in self._statuses.drain() if self._statuses is not None else ():
-            answer = received.answer
-            if isinstance(answer, TopicStatus) and answer.status is Status.REJECTED:
-                self._memory.reject(answer.cause, f"{answer.message} ({answer.code})")
 
-    def _warn_of_crowded(self, joins: Sequence[SpuJoined]) -> None:
-        """Before a broker joins with a capacity that Kafka has half used."""
-        try:
-            held, _ = self._watched.replicas_held()
-        except (UnreachableError, ClientError) as reason:
-            text = f"cannot count the replicas that brokers hold: {reason}"
-            self._output.report("count", text)
-            return
-        self._output.report("count", None)
-        for broker, (count, capacity) in crowded(joins, held).items():
-            self._output.report(
-                f"capacity of {broker}",
-                f"warning: broker {broker} holds {count:,} replicas in Kafka already, more than "
-                f"half of the {capacity:,} slots that it joins with, and it takes no new ones once "
-                "they are assigned; set --capacity",
-            )
-
-
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spu_assigner.core.base.events import TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.state.memory import event_hash
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import Rows
 
@@ -37,34 +36,11 @@ def rows_of(known: ReplicaMap) -> Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedMaps:
-    """What the job has published of a cluster's topics."""
-
-    maps: Mapping[str, ReplicaMap] = field(default_factory=dict)  # of living topics
-    remembered: Collection[int] = frozenset()  # hashes of the event ids that the job remembers
-
-    def knows(self, event_id: str, topic: str) -> bool:
-        """Whether the job passes over an event of this id about this topic."""
-        hashed, known = event_hash(event_id), self.maps.get(topic)
-        if hashed in self.remembered or known is None:
-            return hashed in self.remembered
-        return hashed in (known.own_events or (event_hash(known.cause),))
-
-    def numbered(self, event: TopicEvent) -> TopicEvent:
-        """The event, if the job remembers its id with the first number that it does not."""
-        event_id, number = event.event_id, 1
-        while self.knows(event_id, event.topic):
-            number += 1
-            event_id = f"{event.event_id}/{number}"
-        return event if number == 1 else replace(event, event_id=event_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
     """What is known of topics at one look, on both sides."""
 
     found: Mapping[str, FoundTopic] = field(default_factory=dict)  # all of the Kafka cluster
-    published: PublishedMaps = field(default_factory=PublishedMaps)
+    maps: Mapping[str, ReplicaMap] = field(default_factory=dict)  # of living topics
     applied: AppliedRecords = field(default_factory=AppliedRecords)  # what is recorded of them
     spus: Collection[int] = frozenset()  # that were announced, or are about to be
 
@@ -76,21 +52,27 @@ class TopicFacts:
 
 @dataclass(slots=True, kw_only=True)
 class TopicMemory:
-    """What one process has seen of topics, sent, and been answered."""
+    """What one process has seen of topics, sent, and been answered.
+
+    An event is sent under the id that was decided, which is that of the same decision at each look,
+    and the time: the job passes over an id that it remembers, as after a rejection. A create has no
+    time: a topic is placed once.
+    """
 
     old: frozenset[str] | None = None  # Kafka's ids of the topics at the first look
     gone: frozenset[str] = frozenset()  # topics that were gone at the last look
-    sent: dict[str, str] = field(default_factory=dict)  # by event id: the same without a number
+    moving: frozenset[str] = frozenset()  # new topics that are moved to where they were placed
+    sent: dict[str, str] = field(default_factory=dict)  # by the id that was sent: that decided
     adopted: set[str] = field(default_factory=set)  # topics of adoptions that were sent
     released: set[str] = field(default_factory=set)  # likewise of releases
-    rejected: dict[str, str] = field(default_factory=dict)  # why, by event id without a number
+    rejected: dict[str, str] = field(default_factory=dict)  # why, by the id that was decided
 
     def reject(self, event_id: str, why: str) -> None:
         """Take note that the job has rejected an event, if it was sent here."""
-        base = self.sent.get(event_id)
-        if base is not None:
-            is_create = base.startswith(PLACE_MARK)
-            self.rejected[base] = f"the job does not place it: {why}" if is_create else why
+        decided = self.sent.get(event_id)
+        if decided is not None:
+            is_create = decided.startswith(PLACE_MARK)
+            self.rejected[decided] = f"the job does not place it: {why}" if is_create else why
 
     def retry(self) -> None:
         """Send again what was rejected or not answered: what it needs may be there now.
@@ -101,19 +83,21 @@ class TopicMemory:
         kept = {each: why for each, why in self.rejected.items() if each.startswith(PLACE_MARK)}
         self.rejected = kept
 
-    def unsent(self, events: Sequence[TopicEvent]) -> tuple[TopicEvent, ...]:
+    def unsent(self, events: Iterable[TopicEvent]) -> list[TopicEvent]:
         """Those of the events that are decided now which were not sent yet."""
-        decided = {event.event_id for event in events}
-        self.sent = {sent: base for sent, base in self.sent.items() if base in decided}
-        waiting = {*self.sent.values()}
-        return tuple(event for event in events if event.event_id not in waiting)
+        decided = {event.event_id: event for event in events}
+        self.sent = {sent: each for sent, each in self.sent.items() if each in decided}
+        return [event for each, event in decided.items() if each not in self.sent.values()]
 
-    def numbered(
-        self, events: Sequence[TopicEvent], published: PublishedMaps
-    ) -> tuple[TopicEvent, ...]:
-        """The events as they are sent now, by ids that the job does not remember."""
-        sent = tuple(published.numbered(event) for event in events)
-        self.sent |= {new.event_id: event.event_id for new, event in zip(sent, events, strict=True)}
+    def send(self, events: Iterable[TopicEvent]) -> tuple[TopicEvent, ...]:
+        """The events as they are sent."""
+        sent = []
+        for event in events:
+            new = event
+            if not isinstance(event, TopicCreate):
+                new = replace(event, event_id=f"{event.event_id}/{event.occurred_at}")
+            self.sent[new.event_id] = event.event_id
+            sent.append(new)
         self.adopted.update(event.topic for event in sent if isinstance(event, TopicAdopted))
         self.released.update(event.topic for event in sent if isinstance(event, TopicRelease))
-        return sent
+        return tuple(sent)

@@ -1,47 +1,40 @@
 """What follows from a look at topics: decided without Kafka and without a clock.
 
     decision = decide_topics(facts, options, memory, occurred_at=…)
-    decision = with_sizes(decision, sizes, facts, options)
-
-A function of the topics as Kafka shows them, of their published maps, of what is recorded of them
-in `applied-topics`, and of what earlier looks of this process have seen and sent.
 
 Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
-  differ because the map was changed here and Kafka has not followed yet: a repair, a rebalance, a
-  demotion, another replication factor, new partitions (Kafka takes none away, so what has fewer
-  than its map has not followed, whatever else differs). A map shows its last change alone: what
-  was yet to move when `apply` let the topic grow is recorded. That is for `plan` and `apply` to
-  carry out, and adopting it would take it back. Likewise a topic whose map was deleted or released
-  here stays without one. `overwrite` takes Kafka's side in both cases.
-- A topic that was made again in Kafka, under another id of Kafka's, is another topic: nothing
-  planned holds for it.
+  differ because the map was changed here and Kafka has not followed yet, which is for `plan` and
+  `apply` to carry out: a repair, a rebalance, a demotion, another replication factor, new
+  partitions. A map shows its last change alone: what was yet to move when `apply` let the topic
+  grow is recorded. A topic whose map was deleted or released here stays without one. `overwrite`
+  takes Kafka's side in both cases.
+- A topic under another id of Kafka's is another topic: nothing planned holds for it.
 - While Kafka reassigns a partition of a topic, the topic is left alone: its lists then name brokers
   that it comes from and brokers that it goes to.
-- Kafka's own topics and the product's are not meant unless they are named, and never adopted.
 - A topic that was adopted, placed, or found as mapped, and is in Kafka no more is gone. `adopt`
   releases it on request; `follow` once it was gone in two looks, unless more than half of the
   topics are gone at once: that is rather a fault of the view.
 - What was sent is not sent again while the job has not answered, and what it rejected not before a
-  broker joins or the topic changes.
-- An event's id follows from Kafka's id of the topic, the map's revision, and what the event says:
-  whoever decides the same again sends the same id. An id that the job remembers would be passed
-  over, as after a rejection, and gets a number when it is sent.
+  broker joins or the topic changes. Another process sends it again, which changes nothing.
+- An adoption says what each partition needs of disks: the bytes of one copy ÷ partitions, rounded
+  up. `adopt` sends a topic that is as mapped again where they differ by more than 10 % from what is
+  known; fewer bytes only where what is known was measured, too: what a request has reserved stays,
+  unless `overwrite` takes Kafka's side.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from spu_assigner.core.base.events import TopicAdopted, TopicRelease
-from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.schemas.messages.wire import MovedPartition, Origin
-from spu_assigner.stream.clusters.follow.new_topics import PlacedTopics, Untouched, place_new
+from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.clusters.follow.new_topics import Untouched, place_new
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.topic_facts import (
     PLACE_MARK,
@@ -52,8 +45,9 @@ from spu_assigner.stream.clusters.follow.topic_facts import (
     rows_of,
 )
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, is_unmoved
-from spu_assigner.stream.clusters.plan.model import TopicReason
+from spu_assigner.stream.clusters.plan.model import Row, TopicReason
 from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.kafka.log_dirs import Partition
 
 TOLERATED_PERCENT: Final = 10  # by which bytes may differ from a demand that is known
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
@@ -63,6 +57,7 @@ CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow 
         *(Mode.DEMAND, Mode.CONSTRAINTS),
     }
 )
+BytesOf = Callable[[Sequence[str]], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +72,8 @@ class TopicsDecision:
     gone: tuple[str, ...] = ()  # mapped, and in Kafka no more
     held: tuple[str, ...] = ()  # gone twice, but too many are
     is_awaited: bool = False  # something that is gone is looked for once more
-    moves: tuple[MovedPartition, ...] = ()  # of new topics that are empty
+    moves: Mapping[Partition, Row] = field(default_factory=dict)  # of new topics that are empty
+    moved: tuple[str, ...] = ()  # new topics that are where they were placed
     unplaced: tuple[TopicReason, ...] = ()  # new topics that are adopted as they are, and why
 
     @property
@@ -96,138 +92,138 @@ def decide_topics(
     *,
     occurred_at: int,
     untouched: Untouched = lambda _: None,
-    moving: Collection[str] = (),
+    bytes_of: BytesOf = lambda _: {},
 ) -> TopicsDecision:
     """What follows from topics and their maps as they are.
 
     Args:
         memory: what earlier looks have seen and sent; this look is added.
-        occurred_at: for the events, ms since 1970.
+        occurred_at: for the events, ms since 1970; no other look has the same.
         untouched: says to which of these topics nothing was ever written.
-        moving: topics that this process was moving at the look: nobody has to adopt them.
+        bytes_of: of one copy of these topics, where they are known.
     """
-    adoptions: list[TopicAdopted] = []
-    reasons: dict[str, str] = {}
-    equal: list[str] = []
-    pending: list[TopicReason] = []
-    left: list[TopicReason] = []
-    found, maps = facts.found, facts.published.maps
-    for name, topic in sorted(found.items()):
-        if not options.is_meant(name):
-            continue
-        known = maps.get(name)
-        if options.is_reserved(name):
-            left.append(TopicReason(topic=name, reason=_reserved_text(name)))
-        elif known is not None and _is_as_mapped(topic, known, options):
-            equal.append(name)
-        elif (why := _why_pending(name, topic, known, facts)) and not options.overwrite:
-            pending.append(TopicReason(topic=name, reason=why))
-        elif (fault := _fault(topic, facts.spus)) is not None:
-            if name not in moving:
-                left.append(TopicReason(topic=name, reason=fault))
-        else:
-            adoptions.append(_adoption(name, topic, known, options, occurred_at))
-            reasons[name] = (
-                f"differs from revision {known.revision} of its map" if known else "has no map"
-            )
-    gone = tuple(
+    found, maps = facts.found, facts.maps
+    adoptions, equal, pending, left = _compared(facts, options, memory, occurred_at)
+    gone = [
         name
         for name, known in sorted(maps.items())
         if name not in found and options.is_meant(name) and _was_there(name, known, facts.applied)
-    )
+    ]
     twice = [name for name in gone if name in memory.gone]
     is_mass = len(twice) > 1 and len(twice) > len(equal) + len(adoptions) + len(pending)
-    lost = gone if options.forget_gone else () if options.is_adopt or is_mass else twice
+    lost = gone if options.forget_gone else [] if options.is_adopt or is_mass else twice
     memory.gone = frozenset(gone)
-    placed = PlacedTopics(events=tuple(adoptions))
+    events: Sequence[TopicEvent] = adoptions
+    moves: dict[Partition, Row] = {}
+    moved = tuple(name for name in equal if name in memory.moving)
     if options.place_new:
-        placed = place_new(adoptions, facts, memory, untouched)
-    events = (*placed.events, *_releases(lost, maps, options, occurred_at=occurred_at))
-    rejected = [
-        TopicReason(topic=event.topic, reason=memory.rejected[event.event_id])
+        events, moves = place_new(adoptions, facts, memory, untouched)
+        memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
+    events = [*events, *_releases(lost, maps, options, occurred_at=occurred_at)]
+    rejected = memory.rejected
+    left += (
+        TopicReason(topic=event.topic, reason=rejected[event.event_id])
         for event in events
-        if event.event_id in memory.rejected
+        if event.event_id in rejected
+    )
+    resized = [
+        _adoption(name, found[name], maps[name], options, occurred_at)
+        for name in equal
+        if options.is_adopt and not found[name].reassigned
     ]
+    sent = memory.send(_sized(memory.unsent(events), resized, facts, options, bytes_of))
+    adopted = [event.topic for event in sent if isinstance(event, TopicAdopted)]
     return TopicsDecision(
-        events=memory.unsent(events),
-        reasons=reasons,
-        equal=tuple(equal),
+        events=sent,
+        reasons={name: _why_adopted(name, facts, options) for name in adopted},
+        equal=tuple(name for name in equal if name not in adopted),
         pending=tuple(pending),
-        left=(*left, *rejected),
-        gone=gone,
+        left=tuple(left),
+        gone=tuple(gone),
         held=tuple(twice) if is_mass else (),
         is_awaited=len(gone) > len(twice),
-        moves=placed.moves,
-        unplaced=placed.unplaced,
+        moves=moves,
+        moved=moved,
+        unplaced=tuple(
+            TopicReason(topic=name, reason=rejected[topic.place_id])
+            for name, topic in found.items()
+            if topic.place_id in rejected
+        ),
     )
 
 
-def with_sizes(
-    decision: TopicsDecision,
-    sizes: Mapping[str, int],
+def _compared(
+    facts: TopicFacts, options: FollowOptions, memory: TopicMemory, occurred_at: int
+) -> tuple[list[TopicAdopted], list[str], list[TopicReason], list[TopicReason]]:
+    """Topics in Kafka: to be adopted, as mapped, changed here, and left alone."""
+    adoptions: list[TopicAdopted] = []
+    equal: list[str] = []
+    pending: list[TopicReason] = []
+    left: list[TopicReason] = []
+    for name, topic in sorted(facts.found.items()):
+        known = facts.maps.get(name)
+        if not options.is_meant(name):
+            continue
+        if known is not None and _is_as_mapped(topic, known, options):
+            equal.append(name)
+        elif (why := _why_pending(name, topic, known, facts)) and not options.overwrite:
+            pending.append(TopicReason(topic=name, reason=why))
+        elif (fault := _fault(topic, facts.spus)) is None:
+            adoptions.append(_adoption(name, topic, known, options, occurred_at))
+        elif name not in memory.moving:
+            left.append(TopicReason(topic=name, reason=fault))
+    return adoptions, equal, pending, left
+
+
+def _sized(
+    events: Sequence[TopicEvent],
+    resized: Sequence[TopicAdopted],
     facts: TopicFacts,
     options: FollowOptions,
-    *,
-    occurred_at: int,
-) -> TopicsDecision:
-    """The decision, with the bytes of topics as what each of their partitions needs.
-
-    That is the bytes of one copy ÷ partitions, rounded up, so that their sum is never understated.
-    With the largest partition in place of the mean, a topic with one large partition would count as
-    if all were as large. For its bytes alone a topic that is as mapped is sent again where they
-    differ by more than 10 % of what is known, so that data that trickle in send nothing; fewer
-    bytes only where what is known was measured, too: what a request has reserved stays, unless
-    `overwrite` takes Kafka's side.
+    bytes_of: BytesOf,
+) -> list[TopicEvent]:
+    """The events with the bytes that topics hold, in order.
 
     Args:
-        sizes: of one copy of topics that are adopted or as mapped, where they are known.
+        resized: of topics as mapped; left out where what they hold is as it is known.
     """
-    found, maps = facts.found, facts.published.maps
+    asked = [each.topic for each in (*events, *resized) if isinstance(each, TopicAdopted)]
     demands = {
         name: demand
-        for name, size in sizes.items()
-        if (demand := _demand(name, size, facts, overwrite=options.overwrite)) is not None
+        for name, size in bytes_of(asked).items()
+        if (demand := _demand(name, size, facts, options)) is not None
     }
-    events = [
-        replace(each, demand=demands.pop(each.topic))
-        if isinstance(each, TopicAdopted) and each.topic in demands
-        else each
-        for each in decision.events
-    ]
-    reasons = dict(decision.reasons)
-    for name, demand in demands.items():
-        if not found[name].reassigned:
-            event = _adoption(name, found[name], maps[name], options, occurred_at)
-            events.append(replace(event, demand=demand))
-            revision = maps[name].revision
-            reasons[name] = f"holds other bytes than revision {revision} of its map says"
-    events.sort(key=lambda event: (isinstance(event, TopicRelease), event.topic))
-    equal = tuple(name for name in decision.equal if name not in reasons)
-    return replace(decision, events=tuple(events), equal=equal, reasons=reasons)
+    sized = (
+        replace(each, demand=demands.get(each.topic)) if isinstance(each, TopicAdopted) else each
+        for each in (*events, *(each for each in resized if each.topic in demands))
+    )
+    return sorted(sized, key=lambda event: (isinstance(event, TopicRelease), event.topic))
 
 
 def _demand(
-    name: str, size: int, facts: TopicFacts, *, overwrite: bool
+    name: str, size: int, facts: TopicFacts, options: FollowOptions
 ) -> Mapping[str, int] | None:
     """What each partition of a topic of so many bytes needs; None: that is as it is known."""
-    known = facts.published.maps.get(name)
+    known = facts.maps.get(name)
     amount = -(-size // len(facts.found[name].rows))
     demand = {} if known is None or known.need is None else dict(known.need.demand)
     before = demand.get(BYTES, 0)
     reason = None if known is None else known.reason
     is_measured = reason is not None and reason.mode is Mode.ADOPTED
-    may_be_less = is_measured or overwrite or facts.is_made_again(name)
+    may_be_less = is_measured or options.overwrite or facts.is_made_again(name)
     is_near = 100 * abs(amount - before) <= TOLERATED_PERCENT * before
     if is_near or (amount < before and not may_be_less):
         return None
     return {**demand, BYTES: amount}
 
 
-def _reserved_text(name: str) -> str:
-    found = "is the product's"
-    if name.startswith(KAFKA_OWN):
-        found = f"begins with {KAFKA_OWN!r}, as Kafka's own topics do"
-    return f"{found}, and the job takes no such name (RESERVED_NAME); leave it out"
+def _why_adopted(name: str, facts: TopicFacts, options: FollowOptions) -> str:
+    known = facts.maps.get(name)
+    if known is None:
+        return "has no map"
+    if _is_as_mapped(facts.found[name], known, options):
+        return f"holds other bytes than revision {known.revision} of its map says"
+    return f"differs from revision {known.revision} of its map"
 
 
 def _fault(topic: FoundTopic, spus: Collection[int]) -> str | None:

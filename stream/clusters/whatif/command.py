@@ -5,14 +5,29 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import DEFAULT_POLICY, Policy
-from spu_assigner.stream.kafka.config.command_options import FILE, json_option, settings_options
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.kafka.config.command_options import (
+    FILE,
+    cluster_option,
+    json_option,
+    load_client_settings,
+    reading,
+    settings_options,
+)
+
+if TYPE_CHECKING:
+    from spu_assigner.core.state.cluster_state import ClusterState
 
 WIDTH: Final = 120  # of the tables, where there is no terminal to ask
+
+
+class WhatifInputError(AssignerError):
+    """There is no cluster to look at, or a line that cannot be read."""
 
 
 class TwoForErrors(click.Command):
@@ -26,64 +41,31 @@ class TwoForErrors(click.Command):
             raise
 
 
-def _failure(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
-    from spu_assigner.stream.clusters.whatif.report import check_failure
-
-    try:
-        return check_failure(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault)) from fault
-
-
 @click.command("whatif", cls=TwoForErrors)
 @click.option(
     "--fail",
     metavar="WHAT",
     required=True,
-    callback=_failure,
     help="rack=NAME[,…] or spu=ID[,…]; or every case: any-1-rack, any-1-spu.",
 )
-@click.option(
-    "--cluster",
-    "cluster_id",
-    metavar="ID",
-    help="The cluster; may be left out where there is one alone.",
-)
+@cluster_option("The cluster.")
 @click.option(
     "--events", metavar="FILE", type=FILE, help="Events as for `simulate`, instead of Kafka."
 )
-@click.option(
-    "--policy",
-    type=click.Choice([each.value for each in Policy if each is not Policy.MANUAL]),
-    default=DEFAULT_POLICY.value,
-    show_default=True,
-    help="With --events: policy of creates that name none.",
-)
 @json_option
 @settings_options("bootstrap_servers", "topic_prefix")
-def whatif(
-    *,
-    fail: str,
-    cluster_id: str | None,
-    events: Path | None,
-    policy: str,
-    is_json: bool,
-    **broker: Any,
-) -> int:
+def whatif(*, fail: str, cluster_id: str, events: Path | None, is_json: bool, **broker: Any) -> int:
     """Show what a failure of SPUs or racks would cost a cluster. Changes nothing.
 
     The first online replica of a partition leads. A partition that loses its leader gets the next
     one; a partition whose online replicas all fail is lost.
 
     If the failure lasts, each failed replica is to be re-created on another SPU: shown are the free
-    slots of those that take new replicas, and how many SPUs to add at least.
-
-    Where topics need other resources, new leaders may need more of them: shown are the dominant
-    share of each SPU before and after the failover, which SPUs it puts over capacity, and of each
-    resource what it takes to re-create the replicas, what is left, and the least SPUs to add.
+    slots and resources of those that take new replicas, and how many SPUs to add at least; and
+    which SPUs new leaders put over the capacity of a resource.
 
     With any-… the bad cases are counted and the worst is shown: the most partitions lost, then the
-    most replicas without a slot, SPUs over capacity, leaders lost, and so on.
+    most replicas without a slot, and so on.
 
     Read from the job's topics in Kafka, unless --events is given.
 
@@ -91,12 +73,11 @@ def whatif(
     usage, or the cluster cannot be read.
     """
     from spu_assigner.stream.clusters.whatif.report import is_survived, whatif_report
-    from spu_assigner.stream.clusters.whatif.sources import of_events, of_kafka
 
     if events is None:
-        state, place = of_kafka(cluster_id=cluster_id, **broker)
+        state, place = _of_kafka(cluster_id, **broker)
     else:
-        state, place = of_events(events, cluster_id, Policy(policy))
+        state, place = _of_events(cluster_id, events), str(events)
     report = whatif_report(state, fail, source=place)
     if is_json:
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -108,3 +89,41 @@ def whatif(
         for piece in pieces(report):
             console.print(piece)
     return 0 if is_survived(report) else 1
+
+
+def _of_events(cluster_id: str, file: Path) -> ClusterState:
+    """What the events of a file lead to, as `simulate` answers them."""
+    # Heavy: `--help` needs none of it.
+    from spu_assigner.core.assigner import Assigner
+    from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+
+    assigner = Assigner()
+    with reading(file) as source:
+        lines = (line for chunk in chunks_of_lines(source) for line in chunk)
+        for number, line in enumerate(lines, start=1):
+            try:
+                event = event_of_line(line)
+            except DecodeError as fault:
+                raise WhatifInputError(
+                    f"line {number} of {file}: {printable(str(fault))}; expected an event, as "
+                    "`spu-assigner simulate` reads it"
+                ) from fault
+            if event is not None:
+                assigner.apply(event)
+    if cluster_id not in assigner.clusters:
+        known = printable(listed(sorted(assigner.clusters)))
+        raise WhatifInputError(f"{file} has no cluster {cluster_id!r}; it has {known}")
+    return assigner.clusters[cluster_id]
+
+
+def _of_kafka(cluster_id: str, **flags: Any) -> tuple[ClusterState, str]:
+    """What a job has published, as far as it is committed now; and where that is."""
+    from spu_assigner.stream.job.shard.published import read_cluster_state
+
+    connection = load_client_settings(flags).connection()
+    if connection.security.warning is not None:
+        click.echo(f"warning: {connection.security.warning}", err=True)
+    place = f"the topics of {connection.bootstrap_servers}"
+    if connection.prefix:
+        place = f"{place} with prefix {connection.prefix}"
+    return read_cluster_state(connection, cluster_id), place

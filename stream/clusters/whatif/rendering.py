@@ -1,8 +1,4 @@
-"""The report of `whatif`, for people: lines and a table.
-
-No cell is ever cut: what is wide is folded. A table of many rows ends with a line that says how
-many more there are; the JSON has them all.
-"""
+"""The report of `whatif`, for people: lines and a table, of which no cell is cut."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from spu_assigner.stream.common.printable import counted, listed, printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-ROWS_SHOWN: Final = 100  # of the table: some screens
 _Spu = Mapping[str, Any]  # of the report
 
 
@@ -76,27 +71,14 @@ def pieces(report: Mapping[str, Any]) -> Iterator[RenderableType]:
     if sweep is not None:
         yield Text("The worst case\n")
     yield _lines(_failure(failure, before["leaders"]))
-    # SPUs with the largest shares and those that gain leaders come first: a long table is cut.
-    spus = failure["spus"]
-    if len(spus) > ROWS_SHOWN:
-        spus = sorted(
-            spus,
-            key=lambda each: (
-                -(each["dominant"] or 0.0),
-                each["leaders_before"] - each["leaders"],
-                each["spu_id"],
-            ),
-        )
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     columns = {**_SPUS, **(_RESOURCES if failure["resources"] else {})}
     for heading in columns:
         justify = "right" if heading.startswith("#") else "left"
         table.add_column(heading.removeprefix("#"), justify=justify, overflow="fold")  # type: ignore[arg-type]  # one of rich's words
-    for spu in spus[:ROWS_SHOWN]:
+    for spu in failure["spus"]:
         table.add_row(*(Text(cell(spu)) for cell in columns.values()))
     yield table
-    if len(spus) > ROWS_SHOWN:
-        yield Text(f"… {len(spus) - ROWS_SHOWN:,} more (-o json has all)")
 
 
 def _failure(failure: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, str]:

@@ -8,11 +8,11 @@ SPUs or racks, or asks for all cases of a kind:
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import SPU_ID_MAX
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import (
@@ -31,24 +31,7 @@ SWEEPS: Final = {"any-1-rack": sweep_racks, "any-1-spu": sweep_spus}
 
 
 class FailureUnknownError(AssignerError):
-    """The cluster has nothing of what is to fail."""
-
-
-def check_failure(text: str) -> str:
-    """Return the value of `--fail` if it has one of the forms.
-
-    Raises:
-        ValueError: it is none of them; the message says what was found and expected.
-    """
-    kind, _, rest = text.partition("=")
-    ids = rest.split(",")
-    is_legal = text in SWEEPS or (kind == "rack" and rest != "")
-    if kind == "spu":
-        digits = (each.isascii() and each.isdigit() and len(each) <= 12 for each in ids)
-        is_legal = all(digits) and max(map(int, ids)) <= SPU_ID_MAX
-    if not is_legal:
-        raise ValueError(f"{text!r:.80} is no failure; expected {EXPECTED}")
-    return text
+    """This cannot fail: it has none of the forms, or the cluster has nothing of it."""
 
 
 def whatif_report(state: ClusterState, fail: str, *, source: str) -> dict[str, Any]:
@@ -59,7 +42,7 @@ def whatif_report(state: ClusterState, fail: str, *, source: str) -> dict[str, A
         source: where the state was read, in words.
 
     Raises:
-        FailureUnknownError: the cluster has nothing of what is to fail.
+        FailureUnknownError: it has none, or the cluster has nothing of it.
     """
     analysis = FailureAnalysis(state)
     sweep = _sweep(fail, analysis) if fail in SWEEPS else None
@@ -113,7 +96,7 @@ def _failing(fail: str, analysis: FailureAnalysis) -> list[int]:
     """The SPUs that a failure names, ascending; those that are offline already too."""
     kind, _, names = fail.partition("=")
     known: list[int] = analysis.ids.tolist()
-    if kind == "spu":
+    if kind == "spu" and re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12})*", names):
         ids = sorted(set(map(int, names.split(","))))
         if unknown := sorted({*ids} - {*known}):
             raise FailureUnknownError(
@@ -121,6 +104,8 @@ def _failing(fail: str, analysis: FailureAnalysis) -> list[int]:
                 f"{listed(known)}"
             )
         return ids
+    if kind != "rack" or not names:
+        raise FailureUnknownError(f"{fail!r:.80} is no failure; expected {EXPECTED}")
     wanted = [names] if names in analysis.racks else names.split(",")
     if missing := [repr(each) for each in wanted if each not in analysis.racks]:
         raise FailureUnknownError(
@@ -150,20 +135,6 @@ def _failure(analysis: FailureAnalysis, outcome: FailureOutcome) -> dict[str, An
     racks -= {None, *(analysis.racks[number] for number in remaining)}
     lost = map(analysis.partition_of, outcome.lost_rows.tolist())
     slots = analysis.usual(analysis.capacities)
-    resources = []
-    for row, name in enumerate(analysis.resources):
-        needed, free = int(outcome.needed[row]), int(outcome.free[row])
-        capacity = analysis.usual(analysis.has[row])
-        resources.append(
-            {
-                "resource": name,
-                "over": analysis.ids[outcome.exceeds[row]].tolist(),
-                "needed": needed,
-                "free": free,
-                "spus_to_add": spus_for(needed - free, capacity),
-                "added_capacity": capacity,
-            }
-        )
     return {
         "failed": analysis.ids[outcome.failed].tolist(),
         "racks": sorted(map(str, racks)),  # that have no online SPU afterwards, and had one
@@ -179,46 +150,55 @@ def _failure(analysis: FailureAnalysis, outcome: FailureOutcome) -> dict[str, An
             "spus_to_add": outcome.spus_to_add(slots),
             "added_capacity": slots,
         },
-        "resources": resources,
+        "resources": [_resource(analysis, outcome, row) for row in range(len(analysis.resources))],
         "spus": [_spu(analysis, outcome, number) for number in range(len(analysis.ids))],
+    }
+
+
+def _resource(analysis: FailureAnalysis, outcome: FailureOutcome, row: int) -> dict[str, Any]:
+    needed, free = int(outcome.needed[row]), int(outcome.free[row])
+    capacity = analysis.usual(analysis.has[row])
+    return {
+        "resource": analysis.resources[row],
+        "over": analysis.ids[outcome.exceeds[row]].tolist(),
+        "needed": needed,
+        "free": free,
+        "spus_to_add": spus_for(needed - free, capacity),
+        "added_capacity": capacity,
     }
 
 
 def _spu(analysis: FailureAnalysis, outcome: FailureOutcome, number: int) -> dict[str, Any]:
     """An SPU before and after the failover, before anything is re-created."""
     is_online, is_failed = bool(analysis.online[number]), bool(outcome.failed[number])
-    state = "cordoned" if analysis.closed[number] else "online"
-    if not is_online:
-        state = "offline"
-    elif is_failed:
-        state = "failed"
+    state = "failed" if is_failed else "cordoned" if analysis.closed[number] else "online"
     capacity, held = int(analysis.capacities[number]), int(analysis.held[number])
-    columns = (analysis.has, analysis.used, outcome.used)
     amounts = {
-        name: {"capacity": int(has), "before": int(before), "after": int(after)}
-        for name, has, before, after in zip(
-            analysis.resources, *(each[:, number] for each in columns), strict=True
-        )
+        name: {
+            "capacity": int(analysis.has[row, number]),
+            "before": int(analysis.used[row, number]),
+            "after": int(outcome.used[row, number]),
+        }
+        for row, name in enumerate(analysis.resources)
         if is_online
     }
-    slots = (None, held, capacity)
-    shares = {
-        when: dominant_share(
-            [slots, *((name, each[when], each["capacity"]) for name, each in amounts.items())]
-        )
-        for when in ("before", "after")
-    }
+
+    def dominant(when: str) -> tuple[float, str | None]:
+        used = ((name, each[when], each["capacity"]) for name, each in amounts.items())
+        return dominant_share([(None, held, capacity), *used])
+
+    share, resource = dominant("after")
     return {
         "spu_id": int(analysis.ids[number]),
         "rack": analysis.racks[number],
-        "state": state,
+        "state": state if is_online else "offline",
         "capacity": capacity,
         "leaders_before": int(analysis.leaders[number]),
         "leaders": int(outcome.leaders[number]),
         "replicas": held,
         "share": round(held / capacity, 4) if capacity else None,
         "resources": amounts,
-        "dominant_before": round(shares["before"][0], 4),
-        "dominant": None if is_failed else round(shares["after"][0], 4),
-        "dominant_resource": None if is_failed else shares["after"][1],
+        "dominant_before": round(dominant("before")[0], 4),
+        "dominant": None if is_failed else round(share, 4),
+        "dominant_resource": None if is_failed else resource,
     }

@@ -9,8 +9,9 @@ writes, is one state. The values are kept as they came; they are decoded cluster
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
@@ -25,6 +26,8 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, topic_name
 
+READS_MAX: Final = 5  # of a state that is of two batches, since the job writes
+READ_SECONDS: Final = 0.2
 _Record = TypeVar("_Record")
 
 
@@ -158,19 +161,28 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
     return published
 
 
-def read_published_cluster(connection: Connection, cluster_id: str) -> PublishedState:
-    """The same of one cluster alone.
+def read_cluster_state(connection: Connection, cluster_id: str) -> ClusterState:
+    """The state of one cluster; read again where the job was just writing it.
 
     Raises:
-        DamagedOutputError: a key is none of the job's.
+        DamagedOutputError, UnsoundError: it is none that the job has written.
         ClientError: Kafka cannot be reached, or topics are missing.
         ClusterUnknownError: there is nothing of this cluster.
     """
+    for _ in range(READS_MAX - 1):
+        try:
+            return _read_cluster(connection, cluster_id)
+        except UnsoundError:
+            time.sleep(READ_SECONDS)
+    return _read_cluster(connection, cluster_id)
+
+
+def _read_cluster(connection: Connection, cluster_id: str) -> ClusterState:
     published = PublishedState(connection.prefix)
     for topic, key, message in _own_messages(connection, cluster_id):
         place = int(message.partition() or 0), int(message.offset() or 0)
         published.take(topic, key, message.value(), place=place)
-    return published
+    return published.restored(cluster_id)
 
 
 def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:

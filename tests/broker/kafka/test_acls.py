@@ -364,7 +364,7 @@ def move_partitions(settings: Settings) -> None:
         assert [sent.error for sent in results] == [None]
     asked = ClusterRebalance(event_id="rebalance", cluster_id="drained", max_moves=0)
     with EventExchange(settings.connection(), seconds=0.1, check=lambda: None) as exchange:
-        exchange.run([asked], lambda _: None)  # No job answers.
+        exchange.run([asked])  # No job answers.
         assert not exchange.rejected, exchange.rejected
     throttle: dict[Place, str | None] = {(topic, LEADERS): "0:1"}
     with Reassigner(settings.connection()) as kafka, Seat(settings.connection()) as seat:

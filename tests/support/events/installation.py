@@ -12,12 +12,11 @@ from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.topic_facts import (
     FoundTopic,
-    PublishedMaps,
     TopicFacts,
     TopicMemory,
     rows_of,
 )
-from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics, with_sizes
+from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import Rows
 from support.events.builders import Events
@@ -40,7 +39,7 @@ class Installation:
         self.found: dict[str, FoundTopic] = {}
         self.bytes: dict[str, int] = {}  # of one copy of topics
         self.written: set[str] | None = set()  # topics that hold data; None: it is not known
-        self.moving: set[str] = set()  # topics that the process is moving
+        self.now = 0  # no look has the time of another
         self.announced: set[int] = set()  # SPUs that the job does not know yet
         self.applied = AppliedRecords()
         self.memory = TopicMemory()
@@ -88,29 +87,21 @@ class Installation:
         return decision
 
     def _decide(self, options: FollowOptions) -> TopicsDecision:
-        cluster = self.assigner.clusters["c1"]
-        remembered = frozenset(each for each in cluster.memory.known if each is not None)
-        published = PublishedMaps(maps=dict(self.published), remembered=remembered)
         facts = TopicFacts(
             found=self.found,
-            published=published,
+            maps=dict(self.published),
             applied=self.applied,
-            spus=frozenset({*cluster.spus, *self.announced}),
+            spus=frozenset({*self.assigner.clusters["c1"].spus, *self.announced}),
         )
-        decision = decide_topics(
+        self.now += 1
+        return decide_topics(
             facts,
             options,
             self.memory,
-            occurred_at=0,
+            occurred_at=self.now,
             untouched=lambda names: None if self.written is None else {*names} - self.written,
-            moving=self.moving,
+            bytes_of=lambda names: {x: self.bytes[x] for x in names if x in self.bytes},
         )
-        asked = {event.topic for event in decision.adopted}
-        if options.is_adopt:
-            asked |= {*decision.equal}
-        sizes = {name: size for name, size in self.bytes.items() if name in asked}
-        decision = with_sizes(decision, sizes, facts, options, occurred_at=0)
-        return replace(decision, events=self.memory.numbered(decision.events, published))
 
     def maps(self) -> dict[str, Rows]:
         return {name: rows_of(each) for name, each in self.published.items()}

@@ -251,11 +251,6 @@ class TopicFollower(FollowerProcess):
             for name, topic in ({} if state is None else dict(state.topics)).items()
         }
 
-    def looks_again(self, topic: str) -> None:
-        """All that was there has been looked at: a topic that is made now is adopted."""
-        self._operator.make(topic, [[1]])
-        self.waits(lambda: self.maps().get(topic) == [[1]])
-
 
 def simulated(path: Path, events: Sequence[Event]) -> dict[str, Lists | None]:
     """Write the events; gives the maps in `simulate`'s answers."""

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from click.testing import Result
@@ -23,17 +22,11 @@ from support.placers.kafka_reassign import LOG_DIRS_TOOL, run_tool
 TOPICS = 30
 
 
-@contextmanager
-def running(operator: Operator) -> Iterator[SmallJob]:
+@pytest.fixture
+def job(operator: Operator) -> Iterator[SmallJob]:
     """A job that answers, and has seen nothing yet."""
     create_topics(operator.cluster.client, prefix=operator.prefix, partitions=2)
     with small_job(operator.settings()) as job, job.answering():
-        yield job
-
-
-@pytest.fixture
-def job(operator: Operator) -> Iterator[SmallJob]:
-    with running(operator) as job:
         yield job
 
 
@@ -104,11 +97,6 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert (again.exit_code, again.stderr) == (0, "")
     assert again.stdout.splitlines() == [f"0 topics adopted, {TOPICS} as mapped before"]
     assert adopt(operator, "--dry-run").exit_code == 0
-    none = operator("adopt", "--cluster", "c1", "--topics", f"{operator.prefix}nope-*")
-    assert none.exit_code == 0
-    assert none.stderr == (
-        f"adopt: warning: no topic matches --topics {operator.prefix}nope-*; check it\n"
-    )
     misspelt = operator("adopt", "--cluster", "cl", "--topics", f"{operator.prefix}*")
     assert misspelt.exit_code == 1
     assert "cluster 'cl' has no SPUs, and the brokers of Kafka cluster " in misspelt.stderr
@@ -116,32 +104,6 @@ def test_thirty_topics_are_adopted_once_and_nothing_is_left_to_do(
     assert sent(operator) == count
     audited = operator("verify", "--strict")
     assert audited.exit_code == 0, audited.output
-
-
-def test_an_adopted_topic_grows_and_is_never_deleted_by_apply(
-    operator: Operator, job: SmallJob
-) -> None:
-    """Its map is the plan from then on, and whose topic it is stays known."""
-    make(operator, {"a": [[1]], "b": [[2]]})
-    assert adopt(operator).exit_code == 0
-    produced = operator(
-        *("produce", "topic-grow", "--cluster", "c1", "--topic", operator.name("a")),
-        *("--partitions", 3, "--wait"),
-    )
-    assert produced.exit_code == 0, produced.output
-    left = adopt(operator)
-    assert (left.exit_code, left.stdout.splitlines()[-1]) == (
-        0,
-        "0 topics adopted, 1 as mapped before, 1 changed here, for `apply` to carry out",
-    )
-    assert operator.apply().exit_code == 0
-    assert operator.lists("a") == {"a": mapped(job, operator)["a"]}
-    operator("produce", "topic-delete", "--cluster", "c1", "--topic", operator.name("b"), "--wait")
-    applied = operator.apply("--delete", "--yes")
-    assert (applied.exit_code, operator.lists("b")) == (0, {"b": [[2]]})
-    assert (
-        adopt(operator).stdout.splitlines()[-1].endswith("1 changed here, for `apply` to carry out")
-    )
 
 
 def test_a_topic_that_is_deleted_or_changed_meanwhile_is_reported_and_the_next_run_ends_it(
@@ -206,13 +168,11 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
     assert joined.exit_code == 0, joined.output
     done = adopt(operator, *disk, "-o", "json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["joined"] == [2, 3]
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["spu_id"] for each in events if each["type"] == "spu_joined"] == [2, 3]
     sums = {broker: sum(map(sum, of_topics.values())) for broker, of_topics in logs.items()}
     assert sums[1] > 2_300_000
     assert sums[2] > 300_000
-    sized = json.loads(done.stdout)["sized"]
-    assert sized["topics"] == 2
-    assert 0 <= sized["disk_bytes"] - sum(sums.values()) < 6  # rounded up: 6 replicas of a third
     ledger = job.states()["c1"].ledger
     loads = {broker: ledger.used(SpuId(broker)).get("disk_bytes", 0) for broker in (1, 2, 3)}
     assert all(0 <= loads[broker] - sums.get(broker, 0) < 3 for broker in loads), (loads, sums)
@@ -232,17 +192,8 @@ def test_what_adopted_topics_hold_loads_the_spus_as_kafka_reports_it(
         f"would adopt  topic {operator.name('large')}: 1 partition of 1 replica of 2.2 MiB; it "
         "holds other bytes than revision 1 of its map says"
     )
-    assert adopt(operator).stdout.splitlines()[1:] == [
-        "1 topic adopted (1 with their bytes: 2.2 MiB in all replicas), 2 as mapped before"
-    ]
+    assert adopt(operator).stdout.splitlines()[1:] == ["1 topic adopted, 2 as mapped before"]
     assert sent(operator) == count + 1
-    created = operator(
-        *("produce", "topic-create", "--cluster", "c1", "--topic", operator.name("new")),
-        *("--partitions", 2, "--demand", "disk_bytes=500000", "--wait"),
-    )
-    assert created.exit_code == 0, created.output
-    assert sorted(mapped(job, operator)["new"]) == [[2], [3]]  # SPU 1 has no room.
-    assert operator.plan().exit_code == 2  # the new topic alone is to be made
     audited = operator("verify", "--strict")
     assert audited.exit_code == 0, audited.output
 

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.schemas.messages.codec import decode_event, encode_event, encode_record
+from spu_assigner.core.base.events import SpuJoined, SpuLeft
+from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.spu_description import LABEL
-from spu_assigner.stream.clusters.follow.kafka import (
-    AnnouncedReader,
-    FencedProducer,
-    OvertakenError,
-)
+from spu_assigner.stream.clusters.follow.kafka import FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.job.kafka_operator import SEEN_SECONDS_MAX, FollowerProcess
+from support.events.builders import Events
+from support.job.kafka_operator import FollowerProcess
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
 
@@ -142,83 +137,16 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
 
 def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
     """One that was stopped for a while still believes that it leads; nothing of it is seen."""
+    events = Events()
     older = FencedProducer(followed.connection, "c1")
-    older.send([joined(1)])
+    older.send([events.join(1)])
     newer = FencedProducer(followed.connection, "c1")
     with pytest.raises(OvertakenError):
-        older.send([joined(2), joined(3)])
-    newer.send([joined(4)])
+        older.send([events.join(2), events.join(3)])
+    newer.send([events.join(4)])
     newer.close()
     older.close()
     followed.waits_for([("SpuJoined", 1), ("SpuJoined", 4)])
-
-
-def joined(spu_id: int, kafka_cluster: str = "elsewhere") -> SpuJoined:
-    labels = {LABEL: kafka_cluster}
-    return SpuJoined(
-        event_id=f"e{spu_id}", cluster_id="c1", spu_id=spu_id, capacity=5, labels=labels
-    )
-
-
-def test_what_has_expired_is_known_from_the_state(followed: Followed) -> None:
-    """Kafka keeps events for days, and a cluster lives for years."""
-    answer(followed, [joined(1), joined(2), left(2), by_hand(3)])
-    send(followed, [joined(1), joined(2), left(2), by_hand(3)])
-    expire(followed)
-    send(followed, [by_hand(4)])
-    reader = AnnouncedReader(followed.connection, "c1")
-    reader.close()
-    known = reader.announced.by_spu()
-    assert {spu_id: (each.online, each.is_own) for spu_id, each in known.items()} == {
-        1: (True, True),
-        2: (False, True),
-        3: (True, False),
-        4: (True, False),
-    }
-    assert known[1].place == reader.origin
-    assert known[4].place != reader.origin
-    described = known[1].described
-    assert described is not None
-    assert (described.capacity, described.labels) == (5, {LABEL: "elsewhere"})
-
-
-def left(spu_id: int) -> SpuLeft:
-    return SpuLeft(event_id=f"l{spu_id}", cluster_id="c1", spu_id=spu_id, mode=LeaveMode.OFFLINE)
-
-
-def by_hand(spu_id: int) -> SpuJoined:
-    return SpuJoined(event_id=f"h{spu_id}", cluster_id="c1", spu_id=spu_id)
-
-
-def send(followed: Followed, events: list[SpuJoined | SpuLeft]) -> None:
-    produce(followed, "spu-events", [(event.cluster_id, encode_event(event)) for event in events])
-
-
-def answer(followed: Followed, events: list[SpuJoined | SpuLeft]) -> None:
-    """What the job would write to its state."""
-    assigner = Assigner()
-    for event in events:
-        assigner.apply(event)
-    spus = assigner.clusters["c1"].spus.values()
-    written = [(f"c1/spu/{spu.spu_id}", encode_record(spu)) for spu in spus]
-    produce(followed, "assigner-state", written)
-
-
-def produce(followed: Followed, topic: str, messages: list[tuple[str, bytes]]) -> None:
-    producer = Producer(followed.connection.client())
-    for key, value in messages:
-        producer.produce(f"{followed.connection.prefix}{topic}", value, key)
-    assert producer.flush(SEEN_SECONDS_MAX) == 0
-
-
-def expire(followed: Followed) -> None:
-    """All that lies in the input now."""
-    with AdminClient(followed.connection.client()) as admin:
-        name = f"{followed.connection.prefix}spu-events"
-        partitions = admin.list_topics(timeout=10).topics[name].partitions
-        ends = [TopicPartition(name, partition, OFFSET_END) for partition in partitions]
-        for future in admin.delete_records(ends).values():
-            future.result(timeout=SEEN_SECONDS_MAX)
 
 
 @pytest.mark.smoke
@@ -231,22 +159,7 @@ def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
     followed.waits_for([])
     assert [json.loads(line)["spu_id"] for line in out.splitlines()] == [1, 2, 3]
     assert "dry run, nothing is sent" in err
-    for expected, warned in ((3, ["1", "2", "3"]), (0, [])):  # Each has replicas in Kafka.
+    for expected in (3, 0):
         status, out, err = followed.once("--capacity", "5")
         assert (status, len(out.splitlines())) == (0, expected), err
-        assert re.findall(r"warning: broker (\d) holds [\d,]+ replicas in Kafka", err) == warned
     followed.waits_for(JOINED)
-
-
-def test_spus_of_another_cluster_stop_it(followed: Followed) -> None:
-    """A wrong address would make all of them leave."""
-    send(followed, [joined(1), joined(2), joined(9)])
-    status, out, err = followed.once()
-    assert (status, out) == (1, "")
-    assert "SPUs of cluster 'c1' are brokers of Kafka cluster elsewhere, and this is " in err
-    assert err.count("\n") == 2  # which cluster it watches, and this
-    status, out, err = followed.once("--accept-cluster", "--grace", "0")
-    assert (status, [line.split(":")[0] for line in out.splitlines()]) == (
-        0,
-        ["joined  SPU 1", "joined  SPU 2", "joined  SPU 3", "left    SPU 9"],
-    )

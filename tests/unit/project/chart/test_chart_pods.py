@@ -14,7 +14,7 @@ import pytest
 import yaml
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.clusters.follow.sizes_file import read_sizes
+from spu_assigner.stream.clusters.follow.options import read_sizes
 from spu_assigner.stream.job import session
 from spu_assigner.stream.kafka.config.security import Mechanism, Protocol
 from spu_assigner.stream.kafka.config.settings import SPECS, Settings

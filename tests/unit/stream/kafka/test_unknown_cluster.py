@@ -53,7 +53,7 @@ class KeysReader:
     ("module", "read"),
     [
         (published, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
-        (published, lambda: published.read_published_cluster(CONNECTION, "prdo")),
+        (published, lambda: published.read_cluster_state(CONNECTION, "prdo")),
         (outputs, lambda: outputs.read_cluster(CONNECTION, "prdo", "orders")),
     ],
 )

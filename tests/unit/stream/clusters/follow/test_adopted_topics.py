@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, TopicRelease
 from spu_assigner.core.base.records import Status
-from spu_assigner.core.state.memory import event_hash
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, PublishedMaps
+from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.applied import adopted
 from spu_assigner.stream.clusters.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
@@ -61,40 +60,14 @@ def test_whatever_kafka_has_is_adopted_in_one_run(topics: dict[str, Lists]) -> N
     assert (again.events, again.equal) == ((), tuple(sorted(topics)))
 
 
-def test_what_others_changed_is_adopted_again(world: Installation) -> None:
-    """Also back to what it was: the job would pass over an id that it remembers."""
-    for lists in ([[1, 2]], [[2, 3]], [[1, 2]], [[1, 2], [3, 4]], [[2, 3]]):
-        world.kafka("a", lists)
-        world.adopt()
-        assert world.maps() == {"a": rows(lists)}
-    assert world.published["a"].revision == 5
-
-
-def test_an_event_that_was_refused_can_be_sent_again(world: Installation) -> None:
-    """Its id is remembered: without another one nobody would answer."""
-    world.kafka("a", [[1, 9]])
-    (left,) = world.decide().left
-    assert "brokers 9, which are neither alive nor SPUs" in left.reason
-    world.announced = {9}
-    world.adopt()
-    assert world.statuses[-1].status is Status.REJECTED
-    world.answer(world.events.join(9))
-    world.adopt()
-    assert world.maps() == {"a": ((1, 9),)}
-
-
-def test_a_run_that_was_killed_sends_the_same_ids_again(world: Installation) -> None:
-    """Also where data came meanwhile; so nothing is done twice while the job has not answered."""
-    world.answer(world.events.join(1, resources=DISKS))
+def test_a_run_that_was_killed_is_repeated_and_changes_nothing_twice(world: Installation) -> None:
+    """The job has not answered yet, and gets both."""
     world.kafka("a", [[1]])
     world.kafka("b", [[2]])
-    world.bytes = {"a": 1000}
-    first = world.decide().events
-    world.bytes = {"a": 5000}
-    second = world.decide().events
-    assert [each.event_id for each in first] == [each.event_id for each in second]
-    assert len({event.event_id for event in first}) == 2
-    assert second[0].demand == {DISK: 5000}  # type: ignore[union-attr]  # an adoption
+    first, second = world.decide().events, world.decide().events
+    world.answer(*first, *second)
+    assert {each.status for each in world.statuses} == {Status.ADOPTED}
+    assert {name: each.revision for name, each in world.published.items()} == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize(
@@ -109,44 +82,30 @@ def test_a_run_that_was_killed_sends_the_same_ids_again(world: Installation) -> 
 def test_globs_say_which_topics_are_meant(
     world: Installation, globs: tuple[str, ...], excluded: tuple[str, ...], meant: list[str]
 ) -> None:
+    """Of those that are neither Kafka's own nor the product's; a misspelt glob is known."""
     for name in ("team-a", "team-b", "other", "__consumer_offsets", "spu-events"):
         world.kafka(name, [[1]])
-    decision = world.decide(globs=globs, excluded=excluded)
+    decision = world.decide(globs=(*globs, "taem-*", "__c*"), excluded=excluded)
     assert (list(sent(decision)), decision.left) == (meant, ())
+    options = replace(ADOPT, globs=(*globs, "taem-*", "__c*"))
+    assert options.unmatched(world.found) == ("taem-*", "__c*")
 
 
 @pytest.mark.parametrize(
-    ("glob", "found"),
+    ("found", "reason"),
     [
-        ("__strimzi_store_topic", "begins with '__', as Kafka's own topics do"),
-        ("__*", "begins with '__', as Kafka's own topics do"),
-        ("spu-events", "is the product's"),
+        ({"rows": ((3, 1, 2),), "reassigned": (0,)}, "Kafka is reassigning its partitions 0;"),
+        ({"rows": ((1, 9),)}, "its lists name brokers 9, which are neither alive nor SPUs"),
     ],
 )
-def test_a_reserved_name_that_is_named_is_refused_in_so_many_words(
-    world: Installation, glob: str, found: str
+def test_a_topic_whose_lists_say_nothing_yet_is_left(
+    world: Installation, found: Any, reason: str
 ) -> None:
-    """The job takes no such name; Strimzi's Topic Operator has topics like Kafka's."""
-    for name in ("__strimzi_store_topic", "spu-events"):
-        world.kafka(name, [[1]])
-    (left,) = world.decide(globs=(glob,)).left
-    expected = "and the job takes no such name (RESERVED_NAME); leave it out"
-    assert left.reason == f"{found}, {expected}"
-
-
-def test_a_glob_that_no_topic_matches_is_known() -> None:
-    """`adopt --topics 'taem-*'` said that 0 topics were adopted, and status 0."""
-    options = replace(ADOPT, globs=("*", "team-*", "orders", "taem-*"))
-    assert options.unmatched(("team-a", "orders")) == ("taem-*",)
-    assert ADOPT.unmatched(()) == ()
-
-
-def test_a_topic_under_reassignment_is_left_until_that_is_done(world: Installation) -> None:
-    """Its lists name where it comes from and where it goes to."""
-    world.found["a"] = FoundTopic(rows=((3, 1, 2),), topic_id="i", reassigned=(0,))
+    """While it is moved they name where it comes from and where it goes to."""
+    world.found["a"] = FoundTopic(topic_id="i", **found)
     decision = world.decide()
-    assert (decision.events, decision.left[0].topic) == ((), "a")
-    assert "Kafka is reassigning its partitions 0;" in decision.left[0].reason
+    assert decision.events == ()
+    assert reason in decision.left[0].reason
     world.kafka("a", [[3, 1]])
     assert sent(world.decide()) == {"a": ((3, 1),)}
 
@@ -273,13 +232,3 @@ def test_pinned_and_policy_are_kept_unless_they_are_given(world: Installation) -
     assert (world.published["a"].policy, world.published["a"].pinned) == (Policy.KAFKA, True)
     world.adopt(pinned=False)
     assert not world.published["a"].pinned
-
-
-def test_an_id_is_looked_for_in_the_map_too(world: Installation) -> None:
-    """The job remembers some events of each topic for as long as it lives."""
-    world.kafka("a", [[1]])
-    (event,) = world.adopt().adopted
-    maps = PublishedMaps(maps=world.published)
-    assert maps.knows(event.event_id, "a")
-    assert not maps.knows(event.event_id, "b")
-    assert PublishedMaps(remembered={event_hash("x")}).knows("x", "b")

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from spu_assigner.core.base.events import (
-    SpuJoined,
-    SpuLeft,
-    TopicAdopted,
-    TopicCreate,
-    TopicRelease,
-)
+from spu_assigner.core.base.events import SpuLeft
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.follow import loop
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.options import Size
+from spu_assigner.stream.clusters.follow.options import Size, SizesError, read_sizes
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput
-from spu_assigner.stream.clusters.follow.sizes_file import SizesError, read_sizes
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
-from spu_assigner.stream.clusters.plan.model import Rows, TopicReason
+from spu_assigner.stream.clusters.plan.model import TopicReason
 from spu_assigner.stream.kafka import connection_diagnosis
+from support.events.builders import Events
 
 
 @pytest.mark.parametrize(
@@ -34,8 +27,6 @@ from spu_assigner.stream.kafka import connection_diagnosis
         ("follow", ["--grace", "soon"], "'soon' is no time; expected 0s to 7 days, such as 90s"),
         ("follow", ["--grace", "8000h"], "'8000h' is no time"),
         ("follow", ["--interval", "0"], "'0' is no time; expected 0.05s to 7 days"),
-        ("follow", ["--exclude", "x"], "'x' is not a valid integer"),
-        ("follow", ["--resources", "disk_bytes"], "'disk_bytes' is no amount of a resource"),
         ("follow", ["--resources", "disk_bytes=-1"], "resources.disk_bytes is -1; expected 0 to"),
         ("follow", ["--sizes", "/nowhere"], "the file of sizes '/nowhere' cannot be read"),
         ("follow", ["--watch-bootstrap-servers", "here"], "is 'here'; expected host:port"),
@@ -43,8 +34,6 @@ from spu_assigner.stream.kafka import connection_diagnosis
         ("follow", ["--place-new", "--topics", "*", "--once"], "--place-new needs --topics"),
         ("adopt", ["--cluster", "a/b"], "'a/b' is not 1 to 249"),
         ("adopt", ["--policy", "mine"], "'mine' is not one of"),
-        ("adopt", ["--capacity", "-1"], "-1 is not in the range"),
-        ("adopt", ["--resources", "a b=1"], "resources names 'a b'; expected 1 to 64 of"),
         ("adopt", ["--wait", "0"], "0.0 is not in the range"),
     ],
 )
@@ -56,54 +45,52 @@ def test_wrong_usage_is_one_line(command: str, given: list[str], fault: str) -> 
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ("follow", "--once", "-b"),
-        ("follow", "--once", "--watch-bootstrap-servers"),
-        ("adopt", "-b"),
-    ],
-)
+@pytest.mark.parametrize("given", ["follow --once --watch-bootstrap-servers", "adopt -b"])
 def test_a_cluster_that_does_not_answer_is_one_line(
-    given: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the start it is a wrong address; later nobody leaves for it."""
     limits = connection_diagnosis.WaitLimits(request=0.2, refused=0.1)
     monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", limits)
-    done = CliRunner().invoke(cli, [*given, "127.0.0.1:9", "--cluster", "c1"])
+    done = CliRunner().invoke(cli, [*given.split(), "127.0.0.1:9", "--cluster", "c1"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("spu-assigner: no Kafka broker answers at 127.0.0.1:9 (")
     assert done.stderr.count("\n") == 1
 
 
-def test_topics_are_named_by_globs_and_without_one_they_are_all(
+OF_TARGET = {
+    "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "w:1",
+    "SPU_ASSIGNER_TARGET_SECURITY_PROTOCOL": "SSL",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "globs", "watched"),
+    [
+        (["--topics", "team-*", "--topics"], {}, ("team-*", "*"), {"bootstrap.servers": "e:1"}),
+        (["--watch-bootstrap-servers", "w:2"], {}, (), {"bootstrap.servers": "w:2"}),
+        ([], OF_TARGET, (), {"bootstrap.servers": "w:1", "security.protocol": "SSL"}),
+    ],
+)
+def test_topics_are_named_by_globs_and_the_watched_cluster_by_variables_or_an_option(
+    given: list[str],
+    env: dict[str, str],
+    globs: tuple[str, ...],
+    watched: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The watched cluster is the one that the variables or the option name, else the job's."""
-    called: list[tuple[object, ...]] = []
+    """Without a glob topics are all; without another address the cluster is the job's."""
 
     def followed(events: Any, target: Any, options: Any, output: Any, **_: object) -> int:
-        called.append((options.globs, events.bootstrap_servers, target.client()))
+        assert (options.globs, events.bootstrap_servers) == (globs, "e:1")
+        assert target.client().items() >= watched.items()
         output.say("here")
         return 0
 
     monkeypatch.setattr(loop, "follow_cluster", followed)
-    of_target = {
-        "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "w:1",
-        "SPU_ASSIGNER_TARGET_SECURITY_PROTOCOL": "SSL",
-    }
-    for given, env in (
-        (["--topics", "team-*", "--topics"], {}),
-        (["--watch-bootstrap-servers", "w:2"], {}),
-        ([], of_target),
-    ):
-        asked = ["follow", "--cluster", "c1", "-b", "e:1", *given, "--once"]
-        done = CliRunner().invoke(cli, asked, env=env)
-        assert (done.exit_code, done.stderr) == (0, "follow: here\n")
-    plain, watched, targeted = called
-    assert plain == (("team-*", "*"), "e:1", {"bootstrap.servers": "e:1"})
-    assert watched == ((), "e:1", {"bootstrap.servers": "w:2"})
-    assert targeted[2].items() >= {"bootstrap.servers": "w:1", "security.protocol": "SSL"}.items()  # type: ignore[attr-defined]  # a dict
+    asked = ["follow", "--cluster", "c1", "-b", "e:1", *given, "--once"]
+    done = CliRunner().invoke(cli, asked, env=env)
+    assert (done.exit_code, done.stderr) == (0, "follow: here\n")
 
 
 @pytest.fixture
@@ -112,14 +99,16 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> None:
-    """As the module shows it; field by field."""
-    file.write_text("capacity = 1000\n[brokers.3]\ncores = 8\ncapacity = 4000\n")
-    assert read_sizes(file) == (Size(capacity=1000), {3: Size(cores=8, capacity=4000)})
-    file.write_text("[resources]\ndisk_bytes = 2_000\n[brokers.3.resources]\nnet = 5\n")
+    """Field by field."""
+    file.write_text(
+        "capacity = 1000\n[resources]\ndisk_bytes = 2_000\n"
+        "[brokers.3]\ncores = 8\ncapacity = 4000\n[brokers.3.resources]\nnet = 5\n"
+    )
     of_all, of_brokers = read_sizes(file)
-    assert of_all == Size(resources={"disk_bytes": 2000})
-    assert of_brokers[3].over(of_all) == Size(resources={"disk_bytes": 2000, "net": 5})
-    assert Size(cores=4).over(Size(cores=2, capacity=5)) == Size(cores=4, capacity=5)
+    assert of_all == Size(capacity=1000, resources={"disk_bytes": 2000})
+    assert of_brokers == {3: Size(cores=8, capacity=4000, resources={"net": 5})}
+    both = {"disk_bytes": 2000, "net": 5}
+    assert of_brokers[3].over(of_all) == Size(cores=8, capacity=4000, resources=both)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +116,11 @@ def test_a_file_of_sizes_has_one_for_all_and_some_of_their_own(file: Path) -> No
     [
         ("capacity = ", "is wrong: Invalid value"),
         ("capacity = -1", r">= 0.*\$\.capacity"),
-        ("capacity = true", r"Expected `int.*\$\.capacity"),
-        ("cores = 0", r">= 1.*\$\.cores"),
+        ("cores = true", r"Expected `int.*\$\.cores"),
         ("slots = 3", "unknown field `slots`"),
-        ("resources = 3", r"\$\.resources"),
         ("[brokers.3.resources]\ndisk = 1.5", r"`float` - at `\$\.brokers\[\.\.\.\]\.resources"),
         ("resources = {disk = -1}", "resources.disk is -1; expected 0 to 9007199254740991"),
-        ("brokers = 3", r"\$\.brokers"),
-        ("[brokers.b1]\ncores = 1", "at `key` in `\\$.brokers`"),
         ("[brokers.99999999999]\ncores = 1", "at `key` in `\\$.brokers`"),
-        ("[brokers]\n3 = 5", r"Expected `object`, got `int` - at `\$\.brokers"),
     ],
 )
 def test_a_wrong_file_of_sizes_is_reported_with_its_entry(
@@ -149,31 +133,23 @@ def test_a_wrong_file_of_sizes_is_reported_with_its_entry(
     assert "\n" not in str(found.value)
 
 
-JOIN = SpuJoined(event_id="j", cluster_id="c1", spu_id=1, rack="a", capacity=5, cores=2)
+EVENTS = Events()
+JOIN = EVENTS.join(1, rack="a", capacity=5, cores=2)
 LEAVE = SpuLeft(event_id="l", cluster_id="c1", spu_id=1)
-
-
-def adopted(topic: str, rows: Rows, **demand: int) -> TopicAdopted:
-    return TopicAdopted(
-        event_id=topic, cluster_id="c1", topic=topic, replicas=rows, demand=demand or None
-    )
-
-
-RELEASE = TopicRelease(event_id="r", cluster_id="c1", topic="away")
-NEW, OLD = adopted("new", ((1, 2), (2,))), adopted("old", ((1,), (1, 2), (1, 2, 3)))
+PLACED = EVENTS.create("n", 4, 2)
+RELEASE = EVENTS.release("away")
+NEW = EVENTS.adopt("new", [1, 2], [2], demand={"disk_bytes": 2048})
+OLD = EVENTS.adopt("old", [1], [1, 2], [1, 2, 3])
 
 
 def test_events_are_printed_for_people_and_as_simulate_reads_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A dry run shows what would be."""
-    placed = TopicCreate(
-        event_id="p", cluster_id="c1", topic="n", partitions=4, replication_factor=2
-    )
-    FollowOutput("follow", "table", dry_run=True).event(placed)
+    FollowOutput("follow", "table", dry_run=True).event(PLACED)
     output = FollowOutput("follow", "table")
     output.event(LEAVE, ": missing for 61 s")
-    for event in (JOIN, placed):
+    for event in (JOIN, PLACED):
         output.event(event)
     FollowOutput("follow", "json").event(LEAVE)
     *lines, last = capsys.readouterr().out.splitlines()
@@ -191,27 +167,21 @@ def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixt
     output = FollowOutput("follow", "table")
     there = Sightings().after({1: None, 2: "a"}, now=0, gap=1)
     away = there.after({1: None}, now=1, gap=1)
-    for brokers, sight in (
-        (MembershipDecision(awaited={2: 60.0}), away),
-        (MembershipDecision(awaited={2: 55.0}), away),
-        (MembershipDecision(), there),
-        (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
-        (MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"}), away),
-    ):
-        output.brokers(brokers, sight)
+    held = MembershipDecision(held=(2, 3), left_alone={1: "it is excluded"})
+    output.brokers(MembershipDecision(awaited={2: 60.0}), away)
+    output.brokers(MembershipDecision(awaited={2: 55.0}), away)
+    output.brokers(MembershipDecision(), there)
+    output.brokers(held, away)
+    output.brokers(held, away)
     busy = TopicReason(topic="u", reason="is being moved")
-    for topics in (
-        TopicsDecision(unplaced=(TopicReason(topic="n", reason="it was written to"),)),
-        TopicsDecision(left=(busy,)),
-        TopicsDecision(left=(busy,), held=("v", "w")),
-        TopicsDecision(),
-    ):
-        output.topics(topics)
-    for _ in range(2):
-        output.blind("x:1: no answer")
-    for _ in range(2):
-        output.sees()
-    for text in ("stands by", "stands by", "leads", None, "leads"):
+    output.topics(TopicsDecision(unplaced=(TopicReason(topic="n", reason="it was written to"),)))
+    output.topics(TopicsDecision(left=(busy,)))
+    output.topics(TopicsDecision(left=(busy,), held=("v", "w")))
+    output.blind("x:1: no answer")
+    output.blind("x:1: timed out")
+    output.sees()
+    output.sees()
+    for text in ("stands by", "stands by", "leads", "stands by"):
         output.report("election", text)
     lines = [line.removeprefix("follow: ") for line in capsys.readouterr().err.splitlines()]
     assert lines == [
@@ -228,20 +198,22 @@ def test_how_things_stand_is_reported_when_it_changes(capsys: pytest.CaptureFixt
         "sees the watched cluster again",
         "stands by",
         "leads",
-        "leads",
+        "stands by",
     ]
 
 
 DECISION = TopicsDecision(
-    events=(adopted("new", NEW.replicas, disk_bytes=2048), OLD, RELEASE),
+    events=(NEW, OLD, RELEASE),
     reasons={"new": "has no map", "old": "differs from revision 3 of its map"},
     equal=("same",),
     pending=(TopicReason(topic="moved", reason="its map was changed"),),
     left=(TopicReason(topic="busy", reason="Kafka is reassigning"),),
     gone=("away",),
 )
-REPORT = AdoptReport(kafka_cluster="k", joins=(JOIN,), topics=DECISION)
-NOTHING = TopicsDecision(equal=("a", "b"), gone=("c",))
+REPORT = AdoptReport(joins=(JOIN,), topics=DECISION)
+ANSWERED = REPORT.answered([NEW.event_id, RELEASE.event_id], {OLD.event_id: "no"})
+CHANGED = replace(ANSWERED, changed=(TopicReason(topic="new", reason="was changed by others"),))
+NOTHING = AdoptReport(joins=(), topics=TopicsDecision(equal=("a", "b"), gone=("c",)))
 
 
 @pytest.mark.parametrize(
@@ -258,32 +230,25 @@ NOTHING = TopicsDecision(equal=("a", "b"), gone=("c",))
                 "would release  topic away: it is gone from Kafka",
                 "! busy  Kafka is reassigning",
                 "? moved  its map was changed",
-                "1 broker to join, 2 topics to adopt (1 with their bytes: 6.0 KiB in all "
-                "replicas), 1 to release, 1 as mapped before, 1 changed here, for `apply` to carry "
-                "out, 1 left alone",
+                "1 broker to join, 2 topics to adopt, 1 to release, 1 as mapped before, 1 changed "
+                "here, for `apply` to carry out, 1 left alone",
             ],
         ),
         (
-            replace(
-                REPORT,
-                accepted=(NEW, RELEASE),
-                rejected=(TopicReason(topic="old", reason="no"),),
-                changed=(TopicReason(topic="new", reason="was changed by others"),),
-                unanswered=2,
-            ),
+            CHANGED,
             False,
             [
-                "adopted  topic new: 2 partitions of 1 or 2 replicas",
+                "adopted  topic new: 2 partitions of 1 or 2 replicas of 2.0 KiB",
                 "released  topic away: it is gone from Kafka",
                 "! busy  Kafka is reassigning",
                 "! old  no",
                 "! new  was changed by others",
-                "1 topic adopted, 1 released, 2 not answered, 1 rejected, 1 as mapped before, 1 "
+                "1 topic adopted, 1 released, 1 not answered, 1 rejected, 1 as mapped before, 1 "
                 "changed here, for `apply` to carry out, 1 left alone",
             ],
         ),
         (
-            replace(REPORT, joins=(), topics=NOTHING),
+            NOTHING,
             True,
             [
                 ". c  is gone from Kafka; --forget-gone releases it",
@@ -299,39 +264,14 @@ def test_adopt_shows_each_event_what_is_left_out_and_the_sum(
     """What was not done has a line each."""
     FollowOutput("adopt", "table", dry_run=dry_run).adopted(report)
     assert capsys.readouterr().out.splitlines() == lines
-    assert report.is_whole == (report.topics is NOTHING)
+    assert report.is_whole == (report is NOTHING)
 
 
-def test_adopt_shows_programs_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    """In one object; the events as `simulate` reads them."""
-    done = replace(REPORT, accepted=(JOIN, DECISION.events[0], RELEASE), unanswered=1)
-    with FollowOutput("adopt", "json").progress(3) as bar:
-        bar.update(2)
-    FollowOutput("adopt", "json").adopted(done)
+def test_adopt_shows_programs_the_events_as_simulate_reads_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All else is for people."""
+    FollowOutput("adopt", "json").adopted(ANSWERED)
     shown = capsys.readouterr()
-    assert shown.err == ""
-    found = json.loads(shown.out)
-    kinds = [each["type"] for each in found.pop("events")]
-    assert kinds == ["spu_joined", "topic_adopted", "topic_adopted", "topic_release"]
-    assert found == {
-        "kafka_cluster": "k",
-        "dry_run": False,
-        "joined": [1],
-        "adopted": ["new"],
-        "released": ["away"],
-        "rejected": [],
-        "changed": [],
-        "unanswered": 1,
-        "sized": {"topics": 1, "disk_bytes": 6144},
-        "as_mapped": 1,
-        "pending": [{"topic": "moved", "reason": "its map was changed"}],
-        "left": [{"topic": "busy", "reason": "Kafka is reassigning"}],
-        "gone": ["away"],
-    }
-
-
-def test_without_a_terminal_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log is not filled with bars."""
-    with FollowOutput("adopt", "table").progress(1_234) as bar:
-        bar.update(1_000)
-    assert capsys.readouterr().err == "adopt: sends 1,234 events and waits for answers\n"
+    assert [event_from_json(line) for line in shown.out.splitlines()] == [NEW, RELEASE]
+    assert shown.err.startswith("! busy  Kafka is reassigning\n! old  no\n1 topic adopted, 1 rel")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,15 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
-from spu_assigner.core.base.events import LeaveMode, SpuCordon, SpuJoined, SpuLeft, SpuUncordon
+from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
-    crowded,
     decide_brokers,
-    followed_clusters,
 )
 from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 
@@ -46,7 +45,7 @@ class Life:
     def restart(self) -> None:
         """All is forgotten but what lies in the input."""
         self.sight = Sightings()
-        self.reader = AnnouncedOfCluster("c", origin="t.begin-0")
+        self.reader = AnnouncedOfCluster("c")
         for offset, event in enumerate(self.log):
             self.reader.take(event, place(offset))
 
@@ -66,7 +65,7 @@ class Life:
 
     def decide(self) -> MembershipDecision:
         known = self.reader.by_spu()
-        return decide_brokers(known, self.sight, self.options, origin="t.begin-0", occurred_at=0)
+        return decide_brokers(known, self.sight, self.options, occurred_at=self.now)
 
     def looks(self, racks: Racks | None, count: int) -> None:
         for _ in range(count):
@@ -207,27 +206,23 @@ def test_a_decision_says_what_it_waits_for_holds_back_and_leaves_alone() -> None
 
 
 def test_a_first_join_says_the_rack_the_default_size_and_the_cluster() -> None:
-    """`adopt` sends the same, by the same id; to it, what was announced is no matter."""
-    options = FollowOptions(cluster_id="c", kafka_cluster="k", is_adopt=True)
-    life, adopt = Life(), Life(options)
+    """`adopt` sends the same, of brokers that were never announced, and no leave."""
+    life, adopt = Life(), Life(replace(OPTIONS, is_adopt=True, grace_seconds=math.inf))
     adopt.by_hand(by_hand(2))
-    for each in (life, adopt):
-        each.look(ALL)
-    first = life.sent[0]
-    assert isinstance(first, SpuJoined)
+    life.look(ALL)
+    adopt.looks(ALL, 1)
+    first = joined_by(life, 1)
     assert (first.rack, first.cores, first.capacity) == ("a", 1, 6_998)
     assert first.labels == {LABEL: "k"}
-    assert first.event_id.startswith(f"{MARK}/t.")
+    assert first.event_id.startswith(f"{MARK}/")
     assert adopt.sent == [life.sent[0], life.sent[2]]
-    adopt.play((without(1), 100))
+    adopt.looks(without(1), 100)
     assert len(adopt.sent) == 2
 
 
-def again(life: Life) -> SpuJoined:
-    """The last join."""
-    last = life.sent[-1]
-    assert isinstance(last, SpuJoined)
-    return last
+def joined_by(life: Life, spu_id: int) -> SpuJoined:
+    """The last join of an SPU."""
+    return [x for x in life.sent if isinstance(x, SpuJoined) and x.spu_id == spu_id][-1]
 
 
 def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> None:
@@ -238,16 +233,17 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     given = {"labels": {LABEL: "k", "tier": "ssd"}, "resources": {"disk": 9}, "taints": taints}
     life.by_hand(replace(life.sent[1], event_id="by-hand", **given))
     life.looks({**ALL, 2: "z"}, 2)
-    assert again(life).rack == "z"
-    assert {name: getattr(again(life), name) for name in given} == given
+    again = joined_by(life, 2)
+    assert again.rack == "z"
+    assert {name: getattr(again, name) for name in given} == given
     life.play("restart", replace(OPTIONS, size=Size(resources={"net": 7})), ({**ALL, 2: "y"}, 1))
-    of_each = {event.spu_id: event.resources for event in life.sent[4:]}  # type: ignore[union-attr]  # joins
-    assert of_each == {1: {"net": 7}, 2: {"disk": 9, "net": 7}, 3: {"net": 7}}
-    kept = life.sent[5]
-    assert isinstance(kept, SpuJoined)
-    assert (kept.rack, sorted(kept.taints)) == ("y", sorted(taints))
+    again = joined_by(life, 2)
+    assert (again.rack, again.resources) == ("y", {"disk": 9, "net": 7})
+    assert sorted(again.taints) == sorted(taints)
+    assert joined_by(life, 1).resources == {"net": 7}
+    count = len(life.sent)
     life.play(OPTIONS, ({**ALL, 2: "y"}, 2))
-    assert len(life.sent) == 7
+    assert len(life.sent) == count
 
 
 def test_what_is_taken_over_keeps_its_size_and_leaves_like_others() -> None:
@@ -255,53 +251,10 @@ def test_what_is_taken_over_keeps_its_size_and_leaves_like_others() -> None:
     life = Life()
     life.play(by_hand(2, labels={"row": "7"}), (ALL, 2), (without(2), 9), FIRST)
     assert life.announced() == joins(1, 3)
-    life.play(TAKES_OVER, (ALL, 2))
-    assert life.announced() == joins(1, 3, 2)
-    assert (again(life).rack, again(life).capacity) == ("b", 9)
-    assert again(life).labels == {"row": "7", LABEL: "k"}
-    life.looks(without(2), 4)
-    assert life.announced()[3:] == leaves(2)
-
-
-def test_no_join_ends_a_cordon() -> None:
-    """Neither when the broker changes nor when it comes back: who ordered it ends it."""
-    life = Life()
-    life.look(ALL)
-    life.assigner.apply(SpuCordon(event_id="k", cluster_id="c", spu_id=2))
-    life.play(({**ALL, 2: "d"}, 1), (without(2), 4), (ALL, 2))
-    assert life.announced()[3:] == [*joins(2), *leaves(2), *joins(2)]
-    assert life.ring == [1, 3]
-    life.assigner.apply(SpuUncordon(event_id="n", cluster_id="c", spu_id=2))
-    assert life.ring == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "held", "is_crowded"),
-    [
-        (6_998, 3_499, False),  # half of the default: as many topics again can come
-        (6_998, 3_500, True),
-        (10, 0, False),
-        (10, 11, True),  # more than it may ever have
-        (0, 5, False),  # it is to take nothing
-    ],
-)
-def test_a_capacity_of_which_kafka_has_used_more_than_half_is_crowded(
-    capacity: int, held: int, is_crowded: bool
-) -> None:
-    """Slots that are gone too soon are noticed when a create is refused."""
-    life = Life(replace(OPTIONS, size=Size(capacity=capacity)))
-    events = life.look({1: None, 2: None}).events
-    expected = {1: (held, capacity)} if is_crowded else {}
-    assert crowded(events, {1: held, 3: 10_000}) == expected
-
-
-def test_the_clusters_of_spus_that_are_ours_are_known() -> None:
-    """Another address for the same cluster would make all of them leave."""
-    life = Life()
-    life.play(FIRST, by_hand(3, labels={"row": "7"}))
-    assert followed_clusters(life.reader.by_spu()) == ["k"]
-    life.play(replace(OPTIONS, kafka_cluster="k2"), (without(2), 1))
-    assert followed_clusters(life.reader.by_spu()) == ["k", "k2"]
+    life.play(TAKES_OVER, (ALL, 2), (without(2), 4))
+    assert life.announced() == [*joins(1, 3, 2), *leaves(2)]
+    taken = joined_by(life, 2)
+    assert (taken.rack, taken.capacity, taken.labels) == ("b", 9, {"row": "7", LABEL: "k"})
 
 
 LOOKS = st.lists(
