@@ -60,7 +60,7 @@ def carrying_out(command: Command) -> Command:
         target_connection: Connection | None,
         cluster_id: str,
         foreign: tuple[str, ...],
-        move_options: MoveOptions | None,
+        move_options: MoveOptions,
         **given: Any,
     ) -> Any:
         from spu_assigner.stream.clusters.plan.sources import PlanRequest
@@ -72,7 +72,7 @@ def carrying_out(command: Command) -> Command:
             file=None,
             foreign=foreign,
         )
-        return command(request=request, move_options=move_options or MoveOptions(), **given)
+        return command(request=request, move_options=move_options, **given)
 
     for option in reversed(_OPTIONS):
         requested = option(requested)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import MovedPartition
@@ -12,8 +11,6 @@ from spu_assigner.stream.clusters.moves.session import moving
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.kafka.config.connection import Connection
-
-MOVES_AT_ONCE: Final = 1_000  # of a broker: what is empty costs nothing
 
 
 class NewTopicMoves:
@@ -55,13 +52,12 @@ class NewTopicMoves:
         return self._thread is not None and self._thread.is_alive()
 
     def _run(self, moves: Sequence[MovedPartition]) -> None:
-        options = MoveOptions(concurrency=MOVES_AT_ONCE)
         connection, cluster_id = self._connection, self._cluster_id
         try:
             with (
                 Target(connection) as target,
                 moving(
-                    connection, options, cluster_id=cluster_id, is_quiet=True, may_copy=False
+                    connection, MoveOptions(), cluster_id=cluster_id, is_quiet=True, may_copy=False
                 ) as runner,
             ):
                 cluster = target.look(())

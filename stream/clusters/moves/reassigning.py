@@ -16,10 +16,9 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 PARTITIONS_MAX: Final = 1_000  # of a request
-TOPICS_MAX: Final = 200  # of a request for settings
 RETRY_SECONDS_MAX: Final = 30.0  # a broker restarts, another controller is elected
 RETRY_SECONDS: Final = 0.2
 RIGHTS: Final = granting(Role.MOVER)
@@ -106,9 +104,9 @@ class Reassigner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):  # It is not needed any more, whatever has become of it.
@@ -235,19 +233,12 @@ class Reassigner:
         """
         from kafka.admin import ConfigFilterType
 
+        def described(client: KafkaAdminClient, part: Values) -> Any:
+            return client.describe_configs(_resources(part), config_filter=ConfigFilterType.ALL)
+
         values: dict[Place, str | None] = {}
-        for part in _parts(dict.fromkeys(places)):
-            found = self._ask_of(
-                part,
-                "for settings",
-                lambda client, part=part: client.describe_configs(  # type: ignore[misc]  # likewise
-                    _resources(dict.fromkeys(part)),
-                    config_filter=ConfigFilterType.ALL,
-                ),
-            )
-            if found is None:
-                continue
-            for where, name in part:
+        for part, found in self._ask_each(dict.fromkeys(places), "for settings", described):
+            for where, name in () if found is None else part:
                 entry = found.get(_kind(where), {}).get(str(where), {}).get(name, {})
                 is_set = with_defaults or entry.get("config_source") in _BY_HAND
                 values[where, name] = (entry.get("value") or None) if is_set else None
@@ -260,21 +251,17 @@ class Reassigner:
         """
         from kafka.admin import AlterConfigOp
 
-        failures: dict[Place, str] = {}
-        for part in _parts(values):
+        def altered(client: KafkaAdminClient, part: Values) -> Any:
             changes = {
-                place: (AlterConfigOp.DELETE, None)
-                if values[place] is None
-                else (AlterConfigOp.SET, values[place])
-                for place in part
+                place: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+                for place, value in part.items()
             }
-            answer = self._ask_of(
-                part,
-                "to change settings",
-                lambda client, changes=changes: client.alter_configs(  # type: ignore[misc]  # likewise
-                    _resources(changes), raise_on_unknown=False, incremental=True
-                ),
+            return client.alter_configs(
+                _resources(changes), raise_on_unknown=False, incremental=True
             )
+
+        failures: dict[Place, str] = {}
+        for part, answer in self._ask_each(values, "to change settings", altered):
             for where, name in part:
                 result = NOT_ALIVE
                 if answer is not None:
@@ -283,20 +270,26 @@ class Reassigner:
                     failures[where, name] = result
         return failures
 
-    def _ask_of(
-        self, part: Sequence[Place], what: str, request: Callable[[KafkaAdminClient], _T]
-    ) -> _T | None:
-        """Ask for a part's settings; None: they are of a broker that is not alive, or dies now.
+    def _ask_each(
+        self, values: Values, what: str, request: Callable[[KafkaAdminClient, Values], Any]
+    ) -> Iterator[tuple[Values, Any]]:
+        """Ask for the settings of topics, and of each broker; None: it is not alive, or dies now.
 
         Who is alive is looked at before each try: one that was killed is fenced some seconds later.
         """
-        broker, _ = part[0]
-        return self._ask(
-            what,
-            lambda client: (
-                request(client) if isinstance(broker, str) or broker in _alive(client) else None
-            ),
-        )
+        parts: dict[int | None, dict[Place, str | None]] = {}
+        for place, value in values.items():
+            broker = place[0] if isinstance(place[0], int) else None
+            parts.setdefault(broker, {})[place] = value
+        for broker, part in parts.items():
+
+            def asked(
+                client: KafkaAdminClient, broker: int | None = broker, part: Values = part
+            ) -> Any:
+                is_there = broker is None or broker in _alive(client)
+                return request(client, part) if is_there else None
+
+            yield part, self._ask(what, asked)
 
     def _ask(self, what: str, request: Callable[[KafkaAdminClient], _T]) -> _T:
         """Ask, again while nobody answers.
@@ -316,7 +309,7 @@ class Reassigner:
                 ) from reason
             except (KafkaError, OSError, RuntimeError) as reason:
                 # A RuntimeError: no controller was found, or an answer came to a closed client.
-                self.close()
+                self._close()
                 if time.monotonic() > deadline:
                     raise MovesError(
                         f"Kafka was asked {what} and does not answer "
@@ -343,20 +336,6 @@ def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
         for each in client.describe_cluster()["brokers"]
         if not each.get("is_fenced")
     }
-
-
-def _parts(places: Iterable[Place]) -> list[list[Place]]:
-    """Each broker alone, as one that is not alive fails the request; topics in pieces."""
-    brokers: dict[int, list[Place]] = {}
-    topics: dict[str, list[Place]] = {}
-    for where, name in places:
-        if isinstance(where, int):
-            brokers.setdefault(where, []).append((where, name))
-        else:
-            topics.setdefault(where, []).append((where, name))
-    found = [*topics.values()]
-    pieces = (found[begin : begin + TOPICS_MAX] for begin in range(0, len(found), TOPICS_MAX))
-    return [*brokers.values(), *([*chain.from_iterable(piece)] for piece in pieces)]
 
 
 def _kind(where: int | str) -> str:

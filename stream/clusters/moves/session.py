@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from spu_assigner.stream.clusters.moves.health import require_health
-from spu_assigner.stream.clusters.moves.machine import MovesMachine
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.progress import MovesOutput
 from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
-from spu_assigner.stream.clusters.moves.run_record import Seat
+from spu_assigner.stream.clusters.moves.run_record import Seat, SeatTakenError
+from spu_assigner.stream.clusters.moves.runner import MovesRunner
+from spu_assigner.stream.clusters.moves.status import say
+from spu_assigner.stream.clusters.moves.waves import copied_bytes
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.job.failpoints import armed
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -25,8 +26,8 @@ def moving(
     cluster_id: str,
     is_quiet: bool = False,
     may_copy: bool = True,
-) -> Iterator[MovesMachine]:
-    """A machine that has the seat, and has finished what a run before has left.
+) -> Iterator[MovesRunner]:
+    """A runner that has the seat, and has finished what a run before has left.
 
     Args:
         connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
@@ -37,24 +38,27 @@ def moving(
         SeatTakenError: another process moves partitions, or has left some.
         MovesError, ClientError: Kafka does not answer, or a right is missing.
     """
-    output = MovesOutput(is_quiet=is_quiet)
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()
-        if not may_copy:
-            seat.require_no_copies()
-        machine = MovesMachine(kafka, seat, options, output, cluster_id=cluster_id, armed=armed())
+        left = seat.latest
+        if not may_copy and left is not None and any(map(copied_bytes, left.moves)):
+            raise SeatTakenError(
+                f"{left.holder} has left moves unfinished; finish them with `spu-assigner apply "
+                "--moves`, or take them back with `spu-assigner apply --cancel`"
+            )
+        runner = MovesRunner(
+            kafka, seat, options, cluster_id=cluster_id, armed=armed(), is_quiet=is_quiet
+        )
         try:
-            machine.resume()
-            yield machine
+            runner.resume()
+            yield runner
         except (KeyboardInterrupt, SystemExit):
-            if machine.under_way:
-                output.say(
-                    f"apply: interrupted; Kafka goes on with {counted(machine.under_way, 'move')}: "
-                    "run again to finish them, or `spu-assigner apply --cancel` to take them back"
+            if runner.under_way:
+                say(
+                    f"interrupted; Kafka goes on with {counted(runner.under_way, 'move')}: run "
+                    "again to finish them, or `spu-assigner apply --cancel` to take them back"
                 )
             raise
-        finally:
-            output.end()
 
 
 def require_ready(
@@ -102,13 +106,10 @@ def cancel(
         run = seat.latest
         if run is None or not (run.moves or run.throttles):
             return "nothing is under way; nothing was changed", []
-        output, no_place = MovesOutput(), armed({})
-        machine = MovesMachine(
-            kafka, seat, options, output, cluster_id=run.cluster_id, armed=no_place
-        )
-        machine.cancel(run)
-        what = f"cancelled {counted(len(machine.cancelled), 'move')}, their lists are as before"
-        if not machine.cancelled:
+        runner = MovesRunner(kafka, seat, options, cluster_id=run.cluster_id, armed=armed({}))
+        cancelled = runner.cancel(run)
+        what = f"cancelled {counted(len(cancelled), 'move')}, their lists are as before"
+        if not cancelled:
             what = "no move of the run was under way; what it had not begun stays as it was"
-        left = machine.report.throttles
+        left = runner.report.throttles
         return what + (", and the throttle is removed" if run.throttles and not left else ""), left

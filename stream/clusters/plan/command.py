@@ -29,7 +29,7 @@ from spu_assigner.stream.kafka.errors import ClientError
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
-    from spu_assigner.stream.clusters.moves.machine import MovesMachine
+    from spu_assigner.stream.clusters.moves.runner import MovesRunner
     from spu_assigner.stream.clusters.plan.model import TopicChange, TopicsPlan
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
@@ -231,7 +231,7 @@ def apply(
     is_sure: bool,
     has_moves: bool,
     is_cancel: bool,
-    move_options: MoveOptions | None,
+    move_options: MoveOptions,
 ) -> int:
     """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
 
@@ -256,15 +256,15 @@ def apply(
                 "--cancel takes back what is under way, and nothing beside it: leave out "
                 f"{', '.join(others)}"
             )
-        return _cancel(request, move_options or MoveOptions())
+        return _cancel(request, move_options)
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import apply_desired
 
         return apply_desired(
             _desired(request, desired), output="json" if is_json else "table", wait=wait
         )
-    if move_options is not None and not has_moves:
-        raise click.UsageError("--concurrency, --throttle and their like need --moves")
+    if move_options != MoveOptions() and not has_moves:
+        raise click.UsageError("--throttle and --force need --moves")
     saved = None
     if plan_file is not None:
         choices = (request.cluster_id, request.file, request.globs, request.foreign)
@@ -282,7 +282,7 @@ def apply(
 
     with moving(
         request.ledger_connection(),
-        move_options or MoveOptions(),
+        move_options,
         cluster_id=request.cluster_id,
         is_quiet=is_json,
     ) as runner:
@@ -292,7 +292,7 @@ def apply(
 def _applied(
     request: PlanRequest,
     saved: TopicsPlan | None,
-    runner: MovesMachine | None,
+    runner: MovesRunner | None,
     *,
     is_json: bool,
     is_sure: bool,

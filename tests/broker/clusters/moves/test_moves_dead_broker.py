@@ -60,9 +60,8 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
         assert "somebody else has changed" not in output
         owed = " and ".join(f"{name}=1000 (before: {THEIRS})" for name in RATES)
         assert output.splitlines()[-1] == (
-            f"apply: broker {LEAVES} is not alive and may still have {owed}; start it and run "
-            f"again, which sets them as before, or give --forget-throttle {LEAVES} if it never "
-            "comes back"
+            f"apply: broker {LEAVES} is not alive and may still have {owed}; the next run after "
+            "its start sets them as before"
         )
         assert mover.throttles("orders") == rates(THEIRS, 1, 2)
         record = mover.record()

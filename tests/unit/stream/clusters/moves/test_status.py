@@ -1,13 +1,10 @@
-"""How far a move is, how it is shown, and whether the cluster bears more."""
+"""How far a move is, and whether the cluster bears more."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from spu_assigner.stream.clusters.moves import progress as module
 from spu_assigner.stream.clusters.moves.health import health_fault, lags
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
 from spu_assigner.stream.clusters.moves.status import MoveProgress, fault_text, progress_of
@@ -111,28 +108,3 @@ def test_a_replica_that_is_only_being_added_does_not_lag() -> None:
     """It is a move that has begun."""
     moving = shape(3, 2, 1, in_sync=(2, 1))
     assert (lags(moving), lags(moving, under_way(3, 2)), lags(shape(1, 2))) == (True, False, False)
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_is_drawn_on_a_terminal_alone(
-    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each wave has its line on either."""
-    text = io.StringIO()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(
-        module,
-        "Console",
-        lambda *, stderr: Console(file=text, force_terminal=is_terminal, width=100, stderr=stderr),
-    )
-    moves = [replace(MOVE, size_bytes=4 << 20)]
-    output = module.MovesOutput()
-    output.planned(moves, 1)
-    output.wave_begins()
-    output.copied(1 << 20)
-    output.wave_ends(1, moves)
-    output.end()
-    assert ("25%" in text.getvalue(), "1.0/4.0 MiB" in text.getvalue()) == (is_terminal,) * 2
-    planned, wave = capsys.readouterr().out.splitlines()
-    assert planned == "moves    1 partition, 4.0 MiB to copy, in 1 wave"
-    assert wave.startswith("wave 1   1 partition moved, 4.0 MiB, ")
