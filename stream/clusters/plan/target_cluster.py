@@ -190,17 +190,16 @@ class Target:
                 "check that all brokers run, and run this again"
             ) from reason
 
-    def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
-        """The bytes of every replica on these brokers, as far as they report them."""
-        return replica_sizes(self._connection, brokers)
+    def held(self, cluster: KafkaCluster) -> tuple[ReplicaSizes, UnseenReplicas]:
+        """The bytes of every replica on its brokers, as far as they report them.
 
-    def unseen(self, cluster: KafkaCluster, held: ReplicaSizes) -> UnseenReplicas:
-        """Those of the replicas on its brokers that `cluster` hides from this user.
+        Beside them those of the replicas that `cluster` hides from this user.
 
         Raises:
             ClientError: Kafka does not answer.
         """
-        return unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
+        held = replica_sizes(self._connection, cluster.brokers)
+        return held, unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
         """Those of the topics to which nothing was ever written.

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves import run_record
 from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.failpoints import Failpoint
@@ -154,11 +153,8 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     assert mover.throttles("orders") == {}
 
 
-def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(
-    mover: Mover, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(mover: Mover) -> None:
     """Else a cancel could end as a failure to record, before its own word is read."""
-    monkeypatch.setattr(run_record, "NOTED_SECONDS", 0.0)
     connection = mover.operator.settings().connection()
     with Seat(connection) as first, Seat(connection) as second:
         log = RunLog(first, "c1")
