@@ -22,7 +22,7 @@ from spu_assigner.stream.clusters.plan.model import (
     KafkaCluster,
     Maps,
     Row,
-    TopicChange,
+    Rows,
     TopicsPlan,
     Wanted,
     rows_digest,
@@ -74,16 +74,16 @@ def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> AppliedRecords:
 
 
 def record_of(
-    change: TopicChange, origin: Origin, *, cluster_id: str, topic_id: str | None, now_ms: int
+    cluster_id: str, topic: str, origin: Origin, *, topic_id: str | None, rows: Rows, now_ms: int
 ) -> AppliedTopic:
-    """A record of a topic that is created, or of one that is changed, as it was before."""
+    """A record of a topic that has these lists, or is to have them."""
     return AppliedTopic(
         cluster_id=cluster_id,
-        topic=change.topic,
+        topic=topic,
         topic_id=topic_id,
         origin=origin,
         recorded_at=now_ms,
-        lists=rows_digest(change.before or change.after),
+        lists=rows_digest(rows),
     )
 
 
@@ -135,24 +135,19 @@ def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms:
 
     Topics whose id is not known in `cluster` are left out.
     """
-    records = []
-    forgotten = []
+    records: list[AppliedTopic] = []
+    forgotten: list[str] = []
     for name, wanted in sorted(maps.topics.items()):
         topic_id, rows = cluster.ids.get(name), cluster.rows(name)
-        is_gone = rows is None and name not in cluster.hidden
-        if is_gone and wanted.replicas is None and _has(applied, name):
-            forgotten.append(name)
-        elif rows is not None and topic_id is not None:
+        if rows is None:
+            is_gone = wanted.replicas is None and name not in cluster.hidden
+            forgotten += [name] if is_gone and _has(applied, name) else []
+        elif topic_id is not None and cluster.reserved(name) is None:
             origin = _noted(name, wanted, cluster, applied)
-            if origin is not None and cluster.reserved(name) is None:
+            if origin is not None:
                 records.append(
-                    AppliedTopic(
-                        cluster_id=maps.cluster_id,
-                        topic=name,
-                        topic_id=topic_id,
-                        origin=origin,
-                        recorded_at=now_ms,
-                        lists=rows_digest(rows),
+                    record_of(
+                        maps.cluster_id, name, origin, topic_id=topic_id, rows=rows, now_ms=now_ms
                     )
                 )
     return Notes(records=tuple(records), forgotten=tuple(forgotten))
@@ -163,15 +158,17 @@ def _noted(
 ) -> Origin | None:
     """What is to be recorded of a topic that is there; None: nothing new."""
     topic_id = cluster.ids[name]
-    is_known = applied.is_known(name, topic_id)
     if wanted.replicas is None:
+        is_known = applied.is_known(name, topic_id)
         return Origin.RELEASED if wanted.is_released and is_known else None
-    if not is_known:
-        return Origin.FOUND if cluster.is_as_mapped(name, wanted) else None
-    is_created = applied.origin(name, topic_id) is Origin.CREATED
-    is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
-    # Created, then released, and its name was asked for again.
-    return Origin.FOUND if is_created and not is_made else None
+    match applied.origin(name, topic_id):
+        case Origin.CREATED:  # Unless it was released since, and its name was asked for again.
+            is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
+            return None if is_made else Origin.FOUND
+        case Origin.FOUND:
+            return None
+        case _:
+            return Origin.FOUND if cluster.is_as_mapped(name, wanted) else None
 
 
 def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[AppliedTopic, ...]:
@@ -183,22 +180,15 @@ def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[
     """
     found = []
     for change in plan.of(ChangeKind.CHANGE):
-        is_known = applied.is_known(change.topic, change.topic_id)
-        record = (
-            applied.records[change.topic]
-            if is_known
-            else record_of(
-                change,
-                Origin.FOUND,
-                cluster_id=plan.cluster_id,
-                topic_id=change.topic_id,
-                now_ms=now_ms,
-            )
+        topic, topic_id, before = change.topic, change.topic_id, change.before
+        known = applied.records[topic] if applied.is_known(topic, topic_id) else None
+        record = known or record_of(
+            plan.cluster_id, topic, Origin.FOUND, topic_id=topic_id, rows=before, now_ms=now_ms
         )
         if change.added and change.moves:
             unmoved = (_unmoved(number, row) for number, (row, _) in change.moves.items())
-            record = replace(record, lists=" ".join([rows_digest(change.before), *unmoved]))
-        if not is_known or record != applied.records[change.topic]:
+            record = replace(record, lists=" ".join([rows_digest(before), *unmoved]))
+        if record != known:
             found.append(record)
     return tuple(found)
 

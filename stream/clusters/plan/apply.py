@@ -212,9 +212,14 @@ class _ApplyRun:
             self._report(change)
 
     def _record(self, change: TopicChange, origin: Origin, topic_id: str | None) -> AppliedTopic:
-        now_ms = int(time.time() * 1000)
-        cluster_id = self._cluster_id
-        return record_of(change, origin, cluster_id=cluster_id, topic_id=topic_id, now_ms=now_ms)
+        return record_of(
+            self._cluster_id,
+            change.topic,
+            origin,
+            topic_id=topic_id,
+            rows=change.after,
+            now_ms=int(time.time() * 1000),
+        )
 
 
 def _batches(changes: Iterable[TopicChange]) -> Iterator[list[TopicChange]]:

@@ -133,10 +133,9 @@ def costed_plan(request: PlanRequest, *, throttle: int | None) -> TopicsPlan:
     """
     with request.target() as target:
         plan, found = plan_now(request, target)
-        noted = seen(found.notes, found.applied)
-        if noted and found.ledger.is_there and target.may_write(found.ledger.topic):
+        if found.ledger.is_there:
             with suppress(ClientError):  # A plan is as good without it.
-                found.ledger.record(noted)
+                found.ledger.record(seen(found.notes, found.applied))
         return with_load(plan, found, request, target, throttle=throttle)
 
 

@@ -31,10 +31,9 @@ from spu_assigner.stream.clusters.plan.model import (
 )
 from spu_assigner.stream.clusters.plan.topic_sizes import topic_bytes
 from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.config.connection import Connection, address
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
+from spu_assigner.stream.kafka.errors import GRANTING, error_text
 from spu_assigner.stream.kafka.log_dirs import (
     ReplicaSizes,
     UnseenReplicas,
@@ -211,13 +210,6 @@ class Target:
         ends = self._offsets(counts, OffsetSpec.latest())
         written = {topic for (topic, _), end in ends.items() if end}
         return set(names) - written
-
-    def may_write(self, topic: str) -> bool:
-        """Whether this user may write to a topic; no, where Kafka does not say."""
-        try:
-            return bool(may_write(self._admin, topic))
-        except ClientError:
-            return False
 
     def done(self, changes: Sequence[TopicChange], seconds: float) -> dict[str, str]:
         """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
