@@ -19,9 +19,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
+from kafka import TopicPartition
+from kafka.admin import (
+    AlterConfigOp,
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+)
+from kafka.errors import AuthorizationError, KafkaError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
@@ -35,10 +44,6 @@ from spu_assigner.stream.kafka.log_dirs import (
     sizes_in,
 )
 
-if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
-
-PARTITIONS_MAX: Final = 1_000  # of a request
 RETRY_SECONDS_MAX: Final = 30.0  # a broker restarts, another controller is elected
 RETRY_SECONDS: Final = 0.2
 RIGHTS: Final = granting(Role.MOVER)
@@ -161,45 +166,22 @@ class Reassigner:
 
     def reassign(self, lists: Mapping[Partition, Replicas | None]) -> dict[Partition, str]:
         """Give partitions new lists, or cancel (None) their moves; those that Kafka refuses."""
-        from kafka import TopicPartition
-        from kafka.errors import AuthorizationError
+        asked = {TopicPartition(*each): row for each, row in lists.items()}
+        answer = self._ask(
+            "to move partitions", lambda client: client.alter_partition_reassignments(asked)
+        )
+        errors = {place: error for place, error in answer.items() if error is not None}
+        if any(issubclass(error, AuthorizationError) for error in errors.values()):
+            raise MovesError(f"this user may not Alter the cluster; {RIGHTS}")
+        return {(at.topic, at.partition): _error_name(error) for at, error in errors.items()}
 
-        failures: dict[Partition, str] = {}
-        places = list(lists)
-        for begin in range(0, len(places), PARTITIONS_MAX):
-            part = {
-                TopicPartition(*each): lists[each]
-                for each in places[begin : begin + PARTITIONS_MAX]
-            }
-            answer = self._ask(
-                "to move partitions",
-                lambda client, part=part: client.alter_partition_reassignments(part),  # type: ignore[misc]  # a default is typed as what it is given
-            )
-            for place, error in answer.items():
-                if error is not None and issubclass(error, AuthorizationError):
-                    raise MovesError(f"this user may not Alter the cluster; {RIGHTS}")
-                if error is not None:
-                    failures[place.topic, place.partition] = _error_name(error)
-        return failures
-
-    def sizes(self, brokers: Iterable[int], partitions: Iterable[Partition] | None = None) -> Sizes:
-        """Bytes of replicas on these brokers.
-
-        Args:
-            partitions: None: all, also of topics that this user may not see.
-        """
+    def sizes(self, brokers: Iterable[int]) -> Sizes:
+        """Bytes of all replicas on these brokers, also of topics that this user may not see."""
         asked = sorted(set(brokers))
-        by_topic: dict[str, list[int]] = {}
-        for topic, number in partitions or ():
-            by_topic.setdefault(topic, []).append(number)
-
-        def answers(client: KafkaAdminClient) -> Iterable[Mapping[str, Any]]:
-            if partitions is None or not asked:
-                return (all_logs(client, broker) for broker in asked)
-            found: list[Mapping[str, Any]] = client.describe_log_dirs(by_topic, asked)
-            return found
-
-        found = self._ask("the sizes of replicas", lambda client: sizes_in(answers(client)))
+        found = self._ask(
+            "the sizes of replicas",
+            lambda client: sizes_in(all_logs(client, broker) for broker in asked),
+        )
         if silent := {*asked} - found.brokers:
             raise MovesError(
                 f"broker {min(silent)} does not report the sizes of its replicas; look at its "
@@ -208,11 +190,7 @@ class Reassigner:
         return found.sizes
 
     def unseen(self) -> UnseenReplicas:
-        """The replicas, on all brokers, of topics that this user may not see.
-
-        Raises:
-            UnreachableError, ClientError: Kafka does not answer.
-        """
+        """The replicas, on all brokers, of topics that this user may not see."""
         return read_unseen(self._connection)
 
     def elect(self, partitions: Iterable[Partition]) -> None:
@@ -231,7 +209,6 @@ class Reassigner:
 
         Without those of brokers that are not alive: only the broker itself can be asked.
         """
-        from kafka.admin import ConfigFilterType
 
         def described(client: KafkaAdminClient, part: Values) -> Any:
             return client.describe_configs(_resources(part), config_filter=ConfigFilterType.ALL)
@@ -249,7 +226,6 @@ class Reassigner:
 
         Those of a broker that is not alive have NOT_ALIVE; if it died meanwhile they may be set.
         """
-        from kafka.admin import AlterConfigOp
 
         def altered(client: KafkaAdminClient, part: Values) -> Any:
             changes = {
@@ -297,8 +273,6 @@ class Reassigner:
         Raises:
             MovesError: RETRY_SECONDS_MAX passed, or Kafka refuses.
         """
-        from kafka.errors import AuthorizationError, KafkaError
-
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
@@ -319,8 +293,6 @@ class Reassigner:
 
     def _opened(self) -> KafkaAdminClient:
         if self._client is None:
-            from kafka.admin import KafkaAdminClient
-
             milliseconds = int(REQUEST_SECONDS_MAX * 1000)
             self._client = KafkaAdminClient(
                 request_timeout_ms=milliseconds,
@@ -344,8 +316,6 @@ def _kind(where: int | str) -> str:
 
 def _resources(values: Mapping[Place, Any]) -> list[Any]:
     """Brokers and topics, as kafka-python names them, with settings and what is asked of each."""
-    from kafka.admin import ConfigResource, ConfigResourceType
-
     found: dict[int | str, dict[str, Any]] = {}
     for (where, name), value in values.items():
         found.setdefault(where, {})[name] = value

@@ -124,18 +124,11 @@ class Seat:
             ClientError: it is not known whether it is recorded.
         """
         run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
-        with self._as_ours():
-            try:
-                with raise_fatal_cause(self._producer):
-                    self._producer.begin_transaction()
-                    self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
-                    deliver(self._producer)
-                    retry_until(self._producer.commit_transaction)
-            except KafkaException:
-                # Of a commit at the moment of a fence Kafka may say only that it failed; the abort
-                # that follows says that this producer was fenced.
-                self._abort_unless_fenced()
-                raise
+        with self._as_ours(), raise_fatal_cause(self._producer):
+            self._producer.begin_transaction()
+            self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
+            deliver(self._producer)
+            retry_until(self._producer.commit_transaction)
         self.latest = run
 
     def check(self) -> None:
@@ -144,11 +137,9 @@ class Seat:
             self._election.poll(0)
         self._read([] if self._reader is None else self._reader.messages(0.01))
         if self.latest is not None and self.latest.run_id != self.run_id:
-            if self.latest.state is MovesState.CANCELLED:
-                raise SeatTakenError(
-                    f"the moves were cancelled by {self.latest.holder}; nothing goes on"
-                )
-            raise self._taken()
+            is_cancelled = self.latest.state is MovesState.CANCELLED
+            cancelled = f"the moves were cancelled by {self.latest.holder}; nothing goes on"
+            raise SeatTakenError(cancelled) if is_cancelled else self._taken()
 
     def look(self) -> Reader:
         """Read the record, once; the topic is made if it is not there."""
@@ -191,22 +182,15 @@ class Seat:
             retry_until(self._producer.init_transactions)
         self._read(reader.drain_messages())
 
-    def _abort(self) -> None:
-        with suppress(KafkaException):
-            self._producer.abort_transaction(0)
-
-    def _abort_unless_fenced(self) -> None:
-        """Abort the transaction, if there is one.
-
-        Raises:
-            KafkaException: another process has fenced this one.
-        """
+    def _abort(self) -> KafkaError | None:
+        """Abort a transaction that is open; the error that says that another process has fenced."""
         try:
             with raise_fatal_cause(self._producer):
                 self._producer.abort_transaction(ABORT_SECONDS_MAX)
         except KafkaException as reason:
-            if reason.args[0].code() in _FENCED:
-                raise
+            error: KafkaError = reason.args[0]
+            return error if error.code() in _FENCED else None
+        return None
 
     def _taken(self) -> SeatTakenError:
         run = self.latest
@@ -222,7 +206,9 @@ class Seat:
         try:
             yield
         except KafkaException as reason:
-            error = reason.args[0]
+            # Of a commit at the moment of a fence Kafka may say only that it failed; the abort that
+            # follows says so.
+            error = self._abort() or reason.args[0]
             if error.code() in _FENCED:
                 raise SeatTakenError(
                     "another process has taken over the moves; this one ends, and changes nothing "

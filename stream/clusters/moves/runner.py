@@ -239,7 +239,7 @@ class MovesRunner:
         given = [*moves]
         holders = {broker for each in given if adding(each) for broker in each.before}
         alive = self._kafka.brokers().keys() if holders else ()
-        sizes = self._kafka.sizes(holders.intersection(alive), map(place_of, given))
+        sizes = self._kafka.sizes(holders.intersection(alive))
         return [
             replace(each, size_bytes=max(sizes.get(place_of(each), {0: 0}).values()))
             if adding(each)

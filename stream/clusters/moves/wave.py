@@ -177,7 +177,7 @@ class Wave:
             )
         self._absent = absent
         receiving = {broker for each in pending for broker in adding(each)} & alive
-        sizes = self._kafka.sizes(receiving, self._pending)
+        sizes = self._kafka.sizes(receiving)
         copied = sum(map(copied_bytes, self.moved)) + sum(
             min(sizes.get(place_of(each), {}).get(broker, 0), each.size_bytes)
             for each in pending

@@ -59,13 +59,13 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
         if plan.load.replicas_to_copy:
             yield _copy_text(plan.load)
         yield from load_lines(plan.load.brokers, width=width)
+    others = {
+        "that cannot be made as mapped": plan.refused,
+        "not made by apply": plan.first_seen,
+        "waiting": plan.waiting,
+    }
     parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
-    for count, what in (
-        (len(plan.refused), "that cannot be made as mapped"),
-        (len(plan.first_seen), "not made by apply"),
-        (len(plan.waiting), "waiting"),
-    ):
-        parts += [f"{count} {what}"] if count else []
+    parts += [f"{len(found)} {what}" for what, found in others.items() if found]
     yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
     yield from _last_lines(plan)
     counted_so = ", and counted above without leaders" if has_load else ""
