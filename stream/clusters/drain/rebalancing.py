@@ -107,7 +107,7 @@ class Rebalancing:
         if beyond:  # Then it is what was asked for.
             report.stopped = None
             more.append(f"{counted(beyond, 'mapped partition')} not moved")
-        left = [*move_lines(report)]
+        left = move_lines(report)
         if beyond and not (report.moved or left):
             left.append("--max-bytes permits none of the moves that are left; give more")
         left += self._not_as_mapped(is_awaited=not (left or beyond))

@@ -215,13 +215,8 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
         """The changes of one kind."""
         return [change for change in self.changes if change.kind is kind]
 
-    @property
-    def moves(self) -> dict[str, dict[int, tuple[Row, Row]]]:
-        """By topic, the partitions that are to move, with their lists before and after."""
-        return {change.topic: change.moves for change in self.changes if change.moves}
-
     def moved_partitions(self) -> list[MovedPartition]:
-        """The same, as `apply --moves` carries them out; sizes are not known yet."""
+        """What `apply --moves` carries out; sizes are not known yet."""
         return [
             MovedPartition(
                 topic=change.topic,

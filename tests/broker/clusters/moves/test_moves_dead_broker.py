@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
 from spu_assigner.stream.clusters.moves import wave
-from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE, Place
+from spu_assigner.stream.clusters.moves.reassigning import Place
 from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
 from support.kafka.moving import SECONDS_MAX, Mover, until
 
@@ -103,22 +101,3 @@ def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
     operator.until("single", [[1]])
     assert mover.move()[0] == 0
     assert mover.throttles("single") == {}
-
-
-@pytest.mark.long("a broker is killed, and started again")
-def test_settings_of_a_broker_that_has_just_died_are_not_waited_for(mover: Mover) -> None:
-    """Kafka lists it for some seconds more; then it is one that is not alive, and no error."""
-    cluster = mover.operator.cluster
-    pid = cluster.pid(LEAVES)
-    assert pid is not None
-    with mover.kafka() as kafka:
-        assert kafka.settings(rates("", 1, LEAVES)) == dict.fromkeys(rates("", 1, LEAVES))
-        os.kill(pid, signal.SIGKILL)
-        try:
-            assert kafka.settings(rates("", 1, LEAVES)) == dict.fromkeys(rates("", 1))
-            assert kafka.change(rates(THEIRS, 1, LEAVES)) == dict.fromkeys(
-                rates("", LEAVES), NOT_ALIVE
-            )
-            until(lambda: mover.throttles() == rates(THEIRS, 1))  # once the brokers have read it
-        finally:
-            cluster.kill(LEAVES)

@@ -7,13 +7,10 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
-from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.plan import apply
 from support.events.builders import Events
 from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
@@ -152,56 +149,13 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move by" not in moving.stdout
-    assert [each["code"] for each in target_findings(operator)] == ["D604"]
-    of_our_own_it_says_nothing(operator, "orders")
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)
-    assert target_findings(operator) == []
     operator.until("orders", mapped(job, orders))
     done = operator.plan()
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
-
-
-def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
-    """What `apply --moves` has recorded as its own is no finding."""
-    moves = tuple(
-        MovedPartition(
-            topic=operator.name(topic),
-            topic_id="",
-            partition=number,
-            before=(),
-            after=(),
-            size_bytes=0,
-        )
-        for number in range(2)
-    )
-    run = replace(begun_run("c1"), moves=moves)
-    with Seat(operator.settings().connection()) as seat:
-        seat.sit()
-        seat.write(run)
-        assert target_findings(operator) == []
-        seat.write(replace(run, state=MovesState.STOPPED))
-        [killed] = target_findings(operator)
-        assert killed["code"] == "D604"
-        by_whom = "and by a run of `apply --moves` for cluster 'c1' that ended early: "
-        assert by_whom in killed["message"]
-        assert killed["fix"].startswith(
-            "run `spu-assigner apply --moves --cluster c1` to finish what it began, or "
-            "`spu-assigner apply --cancel` to take it back; "
-        )
-        seat.write(replace(run, moves=(), state=MovesState.DONE))
-        [finding] = target_findings(operator)
-    assert finding["code"] == "D604"
-
-
-def target_findings(operator: Operator) -> list[dict[str, str]]:
-    """What `doctor` says of the Kafka cluster whose topics are moved."""
-    result = operator("doctor", "--role", "applier", "--output=json", "--timeout", 60)
-    checks = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
-    assert checks["target"]["not_checked"] is None
-    return [*checks["target"]["findings"]]
 
 
 def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:

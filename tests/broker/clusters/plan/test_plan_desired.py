@@ -1,4 +1,4 @@
-"""`plan --desired` and `apply --desired` of what a file of desired topics must not be taken for."""
+"""`plan --desired` and `apply --desired`, with a job that answers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.kafka import connection_diagnosis
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.small_job import SmallJob, small_job
-from support.kafka.ports import free_ports
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -80,26 +76,3 @@ def test_lists_of_unequal_length_get_the_factor_of_the_file(
     again = desired("apply", "t", 2, 2)
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "= 1 topic mapped as desired")
     assert sent(settings) == before
-
-
-def test_nothing_is_sent_where_the_topics_in_kafka_cannot_be_seen(
-    settings: Settings, job: SmallJob, desired: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A topic that is there without a map would be created under its name."""
-    monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", WaitLimits(request=5.0))
-    name = f"{settings.topic_prefix}foreign"
-    with AdminClient(settings.connection().client()) as admin:
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
-        (port,) = free_ports(1)
-        address = f"127.0.0.1:{port}"
-        with monkeypatch.context() as patch:
-            patch.setenv("SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS", address)
-            done = desired("apply", name, 1, 1)
-        assert (done.exit_code, done.stdout) == (1, "")
-        # After 1.5 s a line says what it waits for.
-        assert f"spu-assigner: no Kafka broker answers at {address} " in done.stderr
-        seen = desired("apply", name, 1, 1)
-        assert (seen.exit_code, sent(settings)) == (1, 0)
-        assert f"! {name}  line 1: is in Kafka and has no map" in seen.stdout
-        admin.delete_topics([name])[name].result(timeout=60)
-    assert job.states()["c1"].topics == {}

@@ -48,41 +48,19 @@ def test_a_moves_progress_is_what_kafka_shows(
     assert progress_of(MOVE, found, ongoing) is progress
 
 
-@pytest.mark.parametrize(
-    ("found", "ongoing", "text"),
-    [
-        (None, None, "the topic was deleted, or made again, meanwhile; plan again"),
-        (
-            shape(1, 2, in_sync=(1,), leader=None),
-            None,
-            "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them "
-            "and run again, or, if its data may be lost, delete the topic or elect another replica "
-            "(`kafka-leader-election --election-type unclean`)",
-        ),
-        (
-            shape(4, 2, 1),
-            under_way(4, 2),
-            "somebody else is moving it to [4, 2]; run again when that is done "
-            "(`kafka-reassign-partitions --list` shows it)",
-        ),
-        (
-            shape(4, 2),
-            None,
-            "was on [1, 2] and is on [4, 2] now, by somebody else; run again to make a new plan",
-        ),
-    ],
-)
-def test_what_is_not_moved_has_a_line_that_says_why(
-    found: PartitionShape | None, ongoing: Ongoing | None, text: str
-) -> None:
-    """With what to do."""
-    assert fault_text(MOVE, progress_of(MOVE, found, ongoing), found, ongoing) == text
-
-
-def test_another_order_needs_nothing_to_copy_from() -> None:
-    """Kafka makes it at once."""
-    order = replace(MOVE, after=(2, 1))
-    assert progress_of(order, shape(1, 2, leader=None), None) is MoveProgress.TO_START
+def test_what_is_not_moved_has_a_line_that_says_why() -> None:
+    """With what to do; another order needs nothing to copy from."""
+    order, dead = replace(MOVE, after=(2, 1)), shape(1, 2, in_sync=(1,), leader=None)
+    assert progress_of(order, dead, None) is MoveProgress.TO_START
+    assert fault_text(MOVE, MoveProgress.NO_SOURCE, dead, None) == (
+        "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them and "
+        "run again, or, if its data may be lost, delete the topic or elect another replica "
+        "(`kafka-leader-election --election-type unclean`)"
+    )
+    assert fault_text(MOVE, MoveProgress.OTHERS, shape(4, 2, 1), under_way(4, 2)) == (
+        "somebody else is moving it to [4, 2]; run again when that is done "
+        "(`kafka-reassign-partitions --list` shows it)"
+    )
 
 
 def test_health_is_about_partitions_that_are_not_moved() -> None:

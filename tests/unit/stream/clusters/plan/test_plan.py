@@ -244,30 +244,22 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(applied: AppliedR
     asked = maps({"t": [[1]]})
     refused = planned(asked, kafka({}), applied=applied)
     assert_lines(refused, ["! t  was in Kafka before; its data are gone: give --recreate to"])
-    assert (refused.changes, len(refused.refused)) == ((), 1)
     plan = planned(asked, kafka({}), applied=applied, recreate=True)
     again = "+ t  1 partition of 1 replica, again: its data are gone"
     assert_lines(plan, [again, "    + 0  [1]"])
     assert plan.changes[0].gone_id == "id-of-t"
+    for other in (GIVEN_BACK, INTENDED):  # It is no concern any more, or was never made.
+        (change,) = planned(asked, kafka({}), applied=other).changes
+        assert change.gone_id is None
 
 
-@pytest.mark.parametrize("applied", [GIVEN_BACK, INTENDED])
-def test_a_topic_that_is_no_concern_any_more_is_created_plainly(applied: AppliedRecords) -> None:
-    """Whoever was given it back has deleted it, or it was never made."""
-    (change,) = planned(maps({"t": [[1]]}), kafka({}), applied=applied).changes
-    assert change.gone_id is None
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "text"),
-    [(None, ""), (1_023, ", 1023 B"), (1_024, ", 1.0 KiB"), (5_872_025, ", 5.6 MiB")],
-)
-def test_a_plan_says_how_much_data_is_deleted(size_bytes: int | None, text: str) -> None:
+def test_a_plan_says_how_much_data_is_deleted() -> None:
     """Before it is lost; bytes only where the brokers report them."""
     plan = planned(maps({"t": None}), kafka({"t": FOREIGN}), delete=True)
-    change = replace(plan.changes[0], records=1_234, size_bytes=size_bytes)
-    sized = replace(plan, changes=(change,))
-    assert next(iter(plan_lines(sized))) == f"- t  2 partitions, 1,234 records{text}"
+    for size, text in ((None, ""), (5_872_025, ", 5.6 MiB")):
+        change = replace(plan.changes[0], records=1_234, size_bytes=size)
+        sized = replace(plan, changes=(change,))
+        assert next(iter(plan_lines(sized))) == f"- t  2 partitions, 1,234 records{text}"
 
 
 NAMES = st.sampled_from([*"abcdef", "a.b", "a_b", "__x", "replica-map"])
@@ -454,7 +446,6 @@ def now(**topics: list[list[int]] | tuple[Partition, ...] | None) -> KafkaCluste
         # Done in part: a run that broke off is finished by the same plan.
         (now(new=[[1, 2]], old=None), ["wide"]),
         (now(wide=[[1, 2], [3, 1]]), ["new", "old", "wide"]),
-        (now(wide=[[2, 1]]), ["new", "old", "wide"]),
         (now(wide=[[2, 1], [3, 1]]), ["new", "old"]),
         (now(wide=there([[2, 1, 3]], [[3]])), ["new", "old", "wide"]),  # being moved
         (now(foreign=[[2], [3]]), ["new", "old", "wide"]),
@@ -471,12 +462,8 @@ def test_what_is_done_of_a_saved_plan_is_left_out(cluster: KafkaCluster, left: l
     [
         (now(new=[[2, 1]]), {}, "topic new needs something else now"),
         (now(same=[[1]]), {}, "topic same needs"),
-        (now(same=None), {}, "topic same needs"),
-        (now(wide=[[3, 2]]), {}, "topic wide needs"),
         (now(wide=[[1, 2], [2, 3]]), {}, "topic wide needs"),
-        (now(wide=[[1, 2]] * 3), {}, "topic wide needs"),
         (now(wide=None), {}, "topic wide needs"),
-        (now(old=[[2]]), {}, "topic old needs"),
         (LATER["old"], {}, "topic old needs"),
         (LATER["wide"], {}, "topic wide needs"),
         (replace(SAME, kafka_id="other"), {}, "it is for Kafka cluster k, this is other"),
