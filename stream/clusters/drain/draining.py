@@ -29,7 +29,7 @@ from spu_assigner.stream.clusters.drain.staying import held_topics, staying_line
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
-from spu_assigner.stream.clusters.moves.session import moving, require_ready
+from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.plan.model import Maps
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now

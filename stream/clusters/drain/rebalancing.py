@@ -24,7 +24,7 @@ from spu_assigner.core.decision.rebalance import rebalance
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.session import moving, require_ready
+from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.plan.model import TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import load_lines, move_lines

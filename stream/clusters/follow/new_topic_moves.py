@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.session import moving
+from spu_assigner.stream.clusters.moves.runner import moving
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.kafka.config.connection import Connection

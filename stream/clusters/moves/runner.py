@@ -1,7 +1,7 @@
 """A run that moves partitions, wave after wave.
 
-    runner.resume()                  # finish what a run that was killed has left
-    report = runner.carry_out(moves)
+    with moving(connection, MoveOptions(), cluster_id="c1") as runner:
+        report = runner.carry_out(moves)
 
 A wave is a barrier; these are its steps:
 
@@ -20,7 +20,8 @@ the guards of its run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -29,7 +30,7 @@ from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesSt
 from spu_assigner.stream.clusters.moves.health import UnhealthyError, require_health
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
-from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat
+from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
 from spu_assigner.stream.clusters.moves.status import (
     BEYOND_LIMIT,
     MoveProgress,
@@ -49,7 +50,8 @@ from spu_assigner.stream.clusters.moves.waves import (
 )
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.job.failpoints import Armed, Failpoint
+from spu_assigner.stream.job.failpoints import Failpoint, armed
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.log_dirs import Partition
 
 CANCEL_SECONDS_MAX: Final = 4.0
@@ -74,13 +76,12 @@ class MovesRunner:
         options: MoveOptions,
         *,
         cluster_id: str,
-        armed: Armed,
         is_quiet: bool = False,
     ) -> None:
         self._kafka = kafka
         self._log = RunLog(seat, cluster_id)
         self._options = options
-        self._armed = armed
+        self._armed = armed()
         self._is_quiet = is_quiet
         self._throttle = WaveThrottle(kafka, rate=options.rate, force=options.force)
 
@@ -234,17 +235,16 @@ class MovesRunner:
                 )
         return wave
 
-    def _sized(self, moves: Iterable[MovedPartition]) -> list[MovedPartition]:
+    def _sized(self, moves: Sequence[MovedPartition]) -> list[MovedPartition]:
         """The moves with how much there is to copy: the largest replica counts."""
-        given = [*moves]
-        holders = {broker for each in given if adding(each) for broker in each.before}
+        holders = {broker for each in moves if adding(each) for broker in each.before}
         alive = self._kafka.brokers().keys() if holders else ()
         sizes = self._kafka.sizes(holders.intersection(alive))
         return [
             replace(each, size_bytes=max(sizes.get(place_of(each), {0: 0}).values()))
             if adding(each)
             else each
-            for each in given
+            for each in moves
         ]
 
     def _announce(self, moves: Sequence[MovedPartition], count: int) -> None:
@@ -273,3 +273,91 @@ class MovesRunner:
     def _print(self, text: str) -> None:
         if not self._is_quiet:
             click.echo(text)
+
+
+@contextmanager
+def moving(
+    connection: Connection,
+    options: MoveOptions,
+    *,
+    cluster_id: str,
+    is_quiet: bool = False,
+    may_copy: bool = True,
+) -> Iterator[MovesRunner]:
+    """A runner that has the seat, and has finished what a run before has left.
+
+    Args:
+        connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
+        is_quiet: print no lines of waves.
+        may_copy: finish what a run before has left, also if it copies something; else an error.
+
+    Raises:
+        SeatTakenError: another process moves partitions, or has left some.
+    """
+    with Reassigner(connection) as kafka, Seat(connection) as seat:
+        seat.sit()
+        left = seat.latest
+        if not may_copy and left is not None and any(map(copied_bytes, left.moves)):
+            raise SeatTakenError(
+                f"{left.holder} has left moves unfinished; finish them with `spu-assigner apply "
+                "--moves`, or take them back with `spu-assigner apply --cancel`"
+            )
+        runner = MovesRunner(kafka, seat, options, cluster_id=cluster_id, is_quiet=is_quiet)
+        try:
+            runner.resume()
+            yield runner
+        except (KeyboardInterrupt, SystemExit):
+            if runner.under_way:
+                say(
+                    f"interrupted; Kafka goes on with {counted(runner.under_way, 'move')}: run "
+                    "again to finish them, or `spu-assigner apply --cancel` to take them back"
+                )
+            raise
+
+
+def require_ready(
+    connection: Connection, options: MoveOptions, planned: Collection[Partition]
+) -> None:
+    """Return if moves could begin now: for who changes something before he moves.
+
+    Args:
+        planned: the partitions that are to be moved, as far as that is known.
+
+    Raises:
+        MovesError, ClientError: they could not.
+    """
+    with Reassigner(connection) as kafka:
+        kafka.require_rights(is_limited=options.rate is not None)
+        require_health(kafka, planned, force=options.force)
+    with Seat(connection) as seat:
+        seat.sit()
+
+
+def cancel(connection: Connection, *, cluster_id: str = "") -> tuple[str, list[str]]:
+    """Take back what a run has under way, be it alive or not; a line, and what is left to do.
+
+    Args:
+        cluster_id: whose run is meant; empty: whosoever it is.
+
+    Raises:
+        MovesError, ClientError: it is another cluster's, or cannot be taken back.
+    """
+    with Reassigner(connection) as kafka, Seat(connection) as seat:
+        seat.look()
+        run = seat.latest
+        if run is not None and cluster_id not in ("", run.cluster_id) and run.moves:
+            raise MovesError(
+                f"what is under way is of cluster {run.cluster_id!r}, not of {cluster_id!r}; "
+                "nothing was changed: leave out --cluster, or name that one"
+            )
+        kafka.require_rights(is_limited=run is not None and bool(run.throttles))
+        seat.take_over()
+        run = seat.latest
+        if run is None or not (run.moves or run.throttles):
+            return "nothing is under way; nothing was changed", []
+        runner = MovesRunner(kafka, seat, MoveOptions(), cluster_id=run.cluster_id)
+        cancelled, left = runner.cancel(run), runner.report.throttles
+    what = "no move of the run was under way; what it had not begun stays as it was"
+    if cancelled:
+        what = f"cancelled {counted(len(cancelled), 'move')}, their lists are as before"
+    return what + (", and the throttle is removed" if run.throttles and not left else ""), left

@@ -155,15 +155,9 @@ class Wave:
             for at, move in self._pending.items()
             if now > self._led[at] + SOURCE_SECONDS_MAX
         }
-        refused = take_back(self._kafka, stalled)
+        take_back(self._kafka, stalled)
         for at, move in stalled.items():
-            why = fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None)
-            if at in refused:
-                why += (
-                    f"; Kafka does not take the move back ({refused[at]}) and makes it once there "
-                    "is a leader"
-                )
-            self._drop(at, why)
+            self._drop(at, fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None))
 
     def _note(self) -> None:
         """Record how much of the wave is there, and name brokers that it waits for."""

@@ -231,7 +231,13 @@ def apply(
                 "--cancel takes back what is under way, and nothing beside it: leave out "
                 f"{', '.join(others)}"
             )
-        return _cancel(request, move_options)
+        from spu_assigner.stream.clusters.moves.runner import cancel
+
+        text, left = cancel(request.ledger_connection(), cluster_id=request.cluster_id)
+        click.echo(text)
+        for line in left:
+            click.echo(f"apply: {line}", err=True)
+        return 1 if left else 0
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import apply_desired
 
@@ -240,7 +246,7 @@ def apply(
         )
     if move_options != MoveOptions() and not has_moves:
         raise click.UsageError("--throttle and --force need --moves")
-    from spu_assigner.stream.clusters.moves.session import moving
+    from spu_assigner.stream.clusters.moves.runner import moving
     from spu_assigner.stream.clusters.plan.apply import apply_now
     from spu_assigner.stream.clusters.plan.plan_file import read_plan
 
@@ -293,16 +299,6 @@ def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
         cluster_id=request.cluster_id,
         file=file,
     )
-
-
-def _cancel(request: PlanRequest, options: MoveOptions) -> int:
-    from spu_assigner.stream.clusters.moves.session import cancel
-
-    text, left = cancel(request.ledger_connection(), options, cluster_id=request.cluster_id)
-    click.echo(text)
-    for line in left:
-        click.echo(f"apply: {line}", err=True)
-    return 1 if left else 0
 
 
 def _require_cluster(request: PlanRequest) -> None:

@@ -14,7 +14,6 @@ from spu_assigner.stream.clusters.moves.run_record import SeatTakenError
 from spu_assigner.stream.clusters.moves.runner import MovesRunner
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.moves.throttle import RATES, RefusedThrottleError
-from spu_assigner.stream.job.failpoints import armed
 from support.kafka.memory_cluster import Killed, MemoryKafka, MemorySeat, move
 
 MOVES = [
@@ -46,9 +45,7 @@ class Cluster:
         self.seat = MemorySeat(self.kafka)
 
     def process(self, options: MoveOptions = LIMITED) -> MovesRunner:
-        return MovesRunner(
-            self.kafka, self.seat, options, cluster_id="c1", armed=armed({}), is_quiet=True
-        )
+        return MovesRunner(self.kafka, self.seat, options, cluster_id="c1", is_quiet=True)
 
     def run(self, options: MoveOptions = LIMITED, **given: Any) -> MovesRunner:
         """`apply --moves`: what was left, then a new plan."""
