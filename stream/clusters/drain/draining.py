@@ -56,12 +56,12 @@ class DrainError(AssignerError):
 class _Holding:
     """What the broker holds, and what becomes of that which no map says anything of."""
 
-    unmapped: tuple[str, ...]  # topics without a map that are left where they are
+    unmapped: Sequence[str]  # topics without a map that are left where they are
     # Of Kafka's own topics, the product's, and those that `--foreign` names.
     emptied: Sequence[MovedPartition]
-    stuck: Sequence[Partition]  # of these: there is no other broker
-    mapped: tuple[Partition, ...]  # all others
-    unseen: str | None  # what this user may not see; None: nothing
+    stuck: Sequence[str]  # a line, if some of these cannot leave
+    mapped: Sequence[Partition]  # all others
+    unseen: Sequence[str]  # a line, if this user may not see everything
 
 
 class Draining:
@@ -133,13 +133,9 @@ class Draining:
         taken = {(each.topic, each.partition) for each in mapped}
         staying = [at for at in holding.mapped if at not in taken]
         stays = [
-            *(
-                f"{topic}-{number}: there is no other broker for its replica; start one more, and "
-                "run again"
-                for topic, number in holding.stuck
-            ),
+            *holding.stuck,
             *staying_lines(plan, staying, self._held_topics() if staying else {}),
-            *(() if holding.unseen is None else (holding.unseen,)),
+            *holding.unseen,
         ]
         moves = [*mapped, *holding.emptied]
         if moves:  # Said before hours of copying, too: it may be reason enough to stop.
@@ -181,8 +177,14 @@ class Draining:
         }
         rows = {at: each.replicas for at, each in shapes.items()}
         emptied, stuck = emptied_lists(rows, moved, brokers=alive, leaving=self._broker)
+        names = listed(sorted({topic for topic, _ in stuck}), TOPICS_NAMED_MAX)
+        cannot_leave = (
+            f"{counted(len(stuck), 'partition')} of {names} cannot leave broker {self._broker}: no "
+            "other broker is free for a replica; start one more, or give these topics fewer "
+            "replicas (kafka-reassign-partitions), and run this again"
+        )
         return _Holding(
-            unmapped=tuple(sorted(topics - moved)),
+            unmapped=sorted(topics - moved),
             emptied=[
                 MovedPartition(
                     topic=at[0],
@@ -194,13 +196,13 @@ class Draining:
                 )
                 for at, row in emptied.items()
             ],
-            stuck=stuck,
-            mapped=tuple(at for at in held if at[0] not in moved),
-            unseen=self._unseen_line({*alive}),
+            stuck=[cannot_leave] if stuck else [],
+            mapped=[at for at in held if at[0] not in moved],
+            unseen=self._unseen_lines({*alive}),
         )
 
-    def _unseen_line(self, alive: set[int]) -> str | None:
-        """What the broker holds, or may hold, of topics that this user may not see; None: nothing.
+    def _unseen_lines(self, alive: set[int]) -> list[str]:
+        """What the broker holds, or may hold, of topics that this user may not see: one line.
 
         A broker that is not alive cannot be asked: its topics are looked for on the others.
         """
@@ -209,24 +211,15 @@ class Draining:
             asked, holds = [*alive], "is not alive, and may hold"
         unseen = read_unseen(self._request.ledger_connection(), asked)
         if places := [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]:
-            return (
+            return [
                 f"broker {self._broker} {holds} {counted(len(places), 'replica')} that you may not "
                 f"see ({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
-            )
-        return next(unseen.lines(f"what broker {self._broker} holds is not known"), None)
+            ]
+        return [*unseen.lines(f"what broker {self._broker} holds is not known")][:1]
 
     def _faults(self, holding: _Holding) -> Iterator[str]:
         """Why the SPU should not be decommissioned now."""
-        if holding.unseen is not None:
-            yield holding.unseen
-        if stuck := holding.stuck:
-            topics = sorted({topic for topic, _ in stuck})
-            yield (
-                f"{counted(len(stuck), 'partition')} of {listed(topics, TOPICS_NAMED_MAX)} cannot "
-                f"leave broker {self._broker}: no other broker is free for a replica; start one "
-                "more, or give these topics fewer replicas (kafka-reassign-partitions), and run "
-                "this again"
-            )
+        yield from (*holding.unseen, *holding.stuck)
         if left := holding.unmapped:
             yield (
                 f"{counted(len(left), 'topic')} on broker {self._broker} "

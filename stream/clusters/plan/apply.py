@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
 import click
@@ -44,8 +43,7 @@ from spu_assigner.stream.common.printable import counted
 
 OTHERS_SECONDS_MAX: Final = 5.0  # for another run to record what it has made
 POLL_SECONDS: Final = 0.05
-BATCH_SECONDS_MAX: Final = 5.0  # from the controller's answer to what a broker shows: milliseconds
-SEEN_SECONDS_MAX: Final = 30.0  # the same once all was sent
+SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
 CHANGES_MAX: Final = 50  # topics of a request that makes them: reported and recorded together
 PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
 
@@ -136,19 +134,17 @@ def apply_plan(
     """
     run = _ApplyRun(plan.cluster_id, target, ledger, report)
     grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]
-    all_of = (plan.of(ChangeKind.CREATE), grows, plan.of(ChangeKind.DELETE))
-    for changes in all_of:
-        run.request(changes)
-    run.finish([*chain(*all_of)])
     created, grown, deleted = (
-        tuple(change.topic for change in changes if change.topic in run.done) for changes in all_of
+        run.request(changes)
+        for changes in (plan.of(ChangeKind.CREATE), grows, plan.of(ChangeKind.DELETE))
     )
-    failed = tuple(run.failed[topic] for topic in sorted(run.failed.keys() - run.done))
+    run.settle()
+    failed = tuple(run.failed[topic] for topic in sorted(run.failed))
     return AppliedPlan(plan=plan, created=created, grown=grown, deleted=deleted, failed=failed)
 
 
 class _ApplyRun:
-    """What was done so far: it is recorded, then reported."""
+    """What is done is recorded, then reported."""
 
     def __init__(
         self,
@@ -158,58 +154,54 @@ class _ApplyRun:
         report: Callable[[TopicChange], None],
     ) -> None:
         self.failed: dict[str, TopicFailure] = {}
-        self.done: set[str] = set()  # as a broker shows it; it is recorded and reported
         self._cluster_id = cluster_id
         self._target = target
         self._ledger = ledger
         self._report = report
+        self._overtaken: set[str] = set()  # topics that another run has made first
 
-    def request(self, changes: Sequence[TopicChange]) -> None:
-        """Make changes of one kind."""
+    def request(self, changes: Sequence[TopicChange]) -> tuple[str, ...]:
+        """Make changes of one kind; the topics of those that a broker shows as made."""
+        shown: list[str] = []
         for batch in _batches(changes):
             is_create = batch[0].kind is ChangeKind.CREATE
             if is_create:
                 self._ledger.record([self._record(each, Origin.INTENT, None) for each in batch])
-            failures = self._target.send(batch)
-            self.failed |= {failure.topic: failure for failure in failures}
-            if is_create:  # Kafka refuses them.
-                self._ledger.withdraw(each.topic for each in failures if not each.is_overtaken)
-            accepted = [each for each in batch if each.topic not in self.failed]
-            self._show(accepted, BATCH_SECONDS_MAX)
+            failures = {each.topic: each for each in self._target.send(batch)}
+            refused = {each.topic for each in failures.values() if not each.is_overtaken}
+            if is_create:
+                self._ledger.withdraw(each for each in failures if each in refused)
+                self._overtaken |= failures.keys() - refused
+            accepted = [each for each in batch if each.topic not in refused]
+            ids = self._target.done(accepted, SEEN_SECONDS_MAX)
+            done = [each for each in batch if each.topic in ids]
+            if is_create:
+                made = (each for each in done if each.topic not in failures)
+                self._ledger.record(
+                    [self._record(each, Origin.CREATED, ids[each.topic]) for each in made]
+                )
+            self._ledger.forget(each.topic for each in done if each.kind is ChangeKind.DELETE)
+            for each in done:
+                shown.append(each.topic)
+                self._report(each)
+            reason = f"Kafka accepted it, and shows something else after {SEEN_SECONDS_MAX:.0f} s"
+            for each in batch:
+                if each.topic not in ids:
+                    unseen = TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
+                    self.failed[each.topic] = failures.get(each.topic, unseen)
+        return tuple(shown)
 
-    def finish(self, changes: Sequence[TopicChange]) -> None:
-        """Take over what a broker shows in the end, unless Kafka refused it."""
-        overtaken = sorted(topic for topic, each in self.failed.items() if each.is_overtaken)
-        refused = self.failed.keys() - {*overtaken}
-        left = [each for each in changes if each.topic not in self.done | refused]
-        self._show(left, SEEN_SECONDS_MAX)
-        reason = f"Kafka accepted it, and shows something else after {SEEN_SECONDS_MAX:.0f} s"
-        for each in left:
-            failure = TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
-            self.failed.setdefault(each.topic, failure)
-        # Another run's intent has the same key: it is left until that run has recorded its topic.
+    def settle(self) -> None:
+        """Withdraw intents of topics that others have made.
+
+        Another run's intent has the same key: it is left until that run has recorded its topic.
+        """
         deadline = time.monotonic() + OTHERS_SECONDS_MAX
-        while overtaken and time.monotonic() < deadline:
-            if self._ledger.read().records.keys() >= {*overtaken}:
+        while self._overtaken and time.monotonic() < deadline:
+            if self._ledger.read().records.keys() >= self._overtaken:
                 break
             time.sleep(POLL_SECONDS)
-        self._ledger.withdraw(overtaken)
-
-    def _show(self, changes: Sequence[TopicChange], seconds: float) -> None:
-        """Record and report what a broker shows to be done within so many seconds."""
-        ids = self._target.done(changes, seconds)
-        done = [change for change in changes if change.topic in ids]
-        self._ledger.record(
-            [
-                self._record(change, Origin.CREATED, ids[change.topic])
-                for change in done
-                if change.kind is ChangeKind.CREATE and change.topic not in self.failed
-            ]
-        )
-        self._ledger.forget(each.topic for each in done if each.kind is ChangeKind.DELETE)
-        for change in done:
-            self.done.add(change.topic)
-            self._report(change)
+        self._ledger.withdraw(sorted(self._overtaken))
 
     def _record(self, change: TopicChange, origin: Origin, topic_id: str | None) -> AppliedTopic:
         return record_of(

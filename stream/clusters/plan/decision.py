@@ -184,13 +184,12 @@ def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> Topics
     planned = {change.topic: change for change in saved.changes}
     left = {change.topic: change for change in now.changes}
     for topic in sorted(planned.keys() | left.keys() | saved.unchanged.keys()):
-        was, change, rows = planned.get(topic), left.get(topic), cluster.rows(topic)
+        was, change = planned.get(topic), left.get(topic)
         if change is not None:
             is_same = was is not None and _is_rest(change, was)
-        elif was is None or was.kind is not ChangeKind.DELETE:
-            is_same = rows == (saved.unchanged[topic] if was is None else was.after)
-        else:
-            is_same = rows is None
+        else:  # A deletion has no lists after it.
+            after = saved.unchanged[topic] if was is None else was.after or None
+            is_same = cluster.rows(topic) == after
         if not is_same:
             faults.append(f"topic {topic} needs something else now")
     if faults:

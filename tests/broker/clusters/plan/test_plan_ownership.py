@@ -191,7 +191,6 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(
 DYING = """
 import os, signal, sys
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.plan import apply
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.cli import main
 from spu_assigner.stream.clusters.plan.target_cluster import Target
@@ -204,13 +203,12 @@ sys.argv = ["spu-assigner", *sys.argv[1:]]
 main()
 """
 AFTER_TWO_BATCHES = """
-show, shown = apply._ApplyRun._show, []
-def counting(self, changes, seconds):
-    show(self, changes, seconds)
-    shown.append(changes)
-    if len(shown) == 2:
-        die()
-apply._ApplyRun._show = counting
+send, sent = Target.send, []
+def counting(self, changes):
+    len(sent) == 2 and die()
+    sent.append(changes)
+    return send(self, changes)
+Target.send = counting
 """
 BEFORE_THE_RECORD = """
 record = AppliedLedger.record
