@@ -73,12 +73,7 @@ class Draining:
         self._options = options
 
     def run(self, wait: JobWait) -> int:
-        """Empty it; the exit status.
-
-        Raises:
-            UnhealthyError, SeatTakenError: nothing could be moved now; the job was not asked.
-            AssignerError: it cannot be done now; what was done stays done.
-        """
+        """Empty it, if that is possible now; the exit status. What was done stays done."""
         request, broker = self._request, self._broker
         connection = request.ledger_connection()
         with Reassigner(connection) as kafka:
@@ -249,11 +244,7 @@ class Draining:
             raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
 
     def _await_maps(self, wait: JobWait) -> None:
-        """Return once no map uses the broker but those that the job cannot take off it.
-
-        Raises:
-            DrainError: the time is up.
-        """
+        """Return once no map uses the broker but those that the job cannot take off it."""
         while True:
             users = [
                 topic

@@ -85,12 +85,7 @@ class Rebalancing:
         )
 
     def run(self, wait: JobWait) -> int:
-        """Even it out; the exit status.
-
-        Raises:
-            UnhealthyError, SeatTakenError: nothing could be moved now; the job was not asked.
-            AssignerError: it cannot be done now; what was done stays done.
-        """
+        """Even it out, if that is possible now; the exit status. What was done stays done."""
         request, connection = self._request, self._request.ledger_connection()
         unlike, plan, found = self._unlike()
         require_ready(connection, self._options, unlike)

@@ -268,11 +268,7 @@ class Reassigner:
             yield part, self._ask(what, asked)
 
     def _ask(self, what: str, request: Callable[[KafkaAdminClient], _T]) -> _T:
-        """Ask, again while nobody answers.
-
-        Raises:
-            MovesError: RETRY_SECONDS_MAX passed, or Kafka refuses.
-        """
+        """Ask, again while nobody answers."""
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:

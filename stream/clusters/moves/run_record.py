@@ -226,11 +226,7 @@ class Seat:
 
 
 class RunLog:
-    """What a run has done: its record, and its report for the command that runs it.
-
-    Args:
-        seat: where it is recorded.
-    """
+    """What a run has done: its record, and its report for the command that runs it."""
 
     def __init__(self, seat: Seat, cluster_id: str) -> None:
         self.seat = seat

@@ -167,11 +167,7 @@ class MovesRunner:
         return report
 
     def cancel(self, run: MovesRun) -> list[Partition]:
-        """Take back what is under way of a recorded wave; what was moved stays, no throttle does.
-
-        Returns:
-            What was taken back.
-        """
+        """Take back what is under way of a recorded run; what was moved stays, no throttle does."""
         log, wave = self._log, {place_of(each): each for each in run.moves}
         log.run = run
         log.record(run.moves, run.throttles, state=MovesState.CANCELLED)
@@ -288,11 +284,7 @@ def moving(
 
     Args:
         connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
-        is_quiet: print no lines of waves.
         may_copy: finish what a run before has left, also if it copies something; else an error.
-
-    Raises:
-        SeatTakenError: another process moves partitions, or has left some.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()
@@ -318,14 +310,7 @@ def moving(
 def require_ready(
     connection: Connection, options: MoveOptions, planned: Collection[Partition]
 ) -> None:
-    """Return if moves could begin now: for who changes something before he moves.
-
-    Args:
-        planned: the partitions that are to be moved, as far as that is known.
-
-    Raises:
-        MovesError, ClientError: they could not.
-    """
+    """Return if moves could begin now: for who changes something before he moves."""
     with Reassigner(connection) as kafka:
         kafka.require_rights(is_limited=options.rate is not None)
         require_health(kafka, planned, force=options.force)
@@ -338,9 +323,6 @@ def cancel(connection: Connection, *, cluster_id: str = "") -> tuple[str, list[s
 
     Args:
         cluster_id: whose run is meant; empty: whosoever it is.
-
-    Raises:
-        MovesError, ClientError: it is another cluster's, or cannot be taken back.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.look()

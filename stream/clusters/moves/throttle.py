@@ -158,11 +158,7 @@ def refused_text(failures: Mapping[Place, str]) -> str:
 
 
 def place(value: ThrottleValue) -> Place:
-    """Where a recorded value is set.
-
-    Raises:
-        ValueError: it names neither a broker nor a topic.
-    """
+    """Where a recorded value is set."""
     where = value.topic if value.broker is None else value.broker
     if where is None:
         raise ValueError(f"{value.setting} of neither a broker nor a topic")

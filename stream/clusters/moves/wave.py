@@ -109,11 +109,7 @@ class Wave:
         self._seen = time.monotonic()
 
     def wait(self) -> None:
-        """Return once all moves have ended, or failed.
-
-        Raises:
-            SeatTakenError: another process has taken over.
-        """
+        """Return once all moves have ended, or failed."""
         while True:
             self._look()
             if not self._pending:

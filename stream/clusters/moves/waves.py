@@ -63,13 +63,7 @@ def first_within(moves: Sequence[MovedPartition], bytes_max: int) -> list[MovedP
 
 
 def waves(moves: Iterable[MovedPartition], *, bytes_max: int) -> list[list[MovedPartition]]:
-    """All moves, those that go together in one list.
-
-    Args:
-        bytes_max: to be copied by a broker in one wave.
-
-    Cost: O(moves * waves).
-    """
+    """All moves, those that go together in one list; a broker copies `bytes_max` in each."""
     found: list[list[MovedPartition]] = []
     left = in_order(moves)
     while left:

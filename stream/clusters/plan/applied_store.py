@@ -49,12 +49,7 @@ class AppliedLedger:
         self._intents: set[str] = set()  # topics with one that is not settled
 
     def read(self) -> AppliedRecords:
-        """All that is recorded now; nothing where the topic is missing.
-
-        Raises:
-            ClientError: Kafka cannot be reached, or this user may not read it.
-            DamagedOutputError: a value is none that `apply` or `plan` has written.
-        """
+        """All that is recorded now; nothing where the topic is missing."""
         applied = fold(self._records()) if self.is_there else AppliedRecords()
         self._intents = set(applied.intents)
         return applied
@@ -85,11 +80,7 @@ class AppliedLedger:
         self._write((), [f"{topic}{end}" for topic in topics for end in ("", INTENT)])
 
     def _write(self, records: Sequence[AppliedTopic], gone: Sequence[str]) -> None:
-        """Write, and wait until all of it is acknowledged.
-
-        Raises:
-            ClientError: something is not, or the topic cannot be made.
-        """
+        """Write, and wait until all of it is acknowledged."""
         messages: list[tuple[str, bytes | None]] = [
             *((_key(record).decode(), encode_record(record)) for record in records),
             *((f"{self._cluster_id}/{key}", None) for key in gone),

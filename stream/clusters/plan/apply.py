@@ -96,11 +96,7 @@ def apply_now(
 
 
 def _confirm(deletes: Sequence[TopicChange]) -> None:
-    """Return if deletions are wanted, with all the data that they concern.
-
-    Raises:
-        NotConfirmedError: they are not, or nobody can be asked.
-    """
+    """Return if deletions are wanted, with all the data that they concern; raise if not."""
     if not deletes:
         return
     for change in deletes:

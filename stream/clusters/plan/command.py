@@ -281,11 +281,7 @@ def _given_but(names: Collection[str]) -> list[str]:
 
 
 def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
-    """What is to be compared.
-
-    Raises:
-        click.UsageError: an option was given that means nothing for desired topics.
-    """
+    """What is to be compared; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
 
     if others := _given_but(_DESIRED):

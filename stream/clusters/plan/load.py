@@ -33,11 +33,7 @@ def plan_load(
     *,
     throttle: int | None = None,
 ) -> PlanLoad:
-    """What a plan costs.
-
-    Args:
-        throttle: bytes per second to and from each broker.
-    """
+    """What a plan costs; `throttle` is of each broker, in bytes per second."""
     counts: defaultdict[str, Counter[int]] = defaultdict(Counter)  # by field of BrokerLoad
     before = {topic: cluster.rows(topic) or () for topic in cluster.topics}
     after = {**before, **{change.topic: change.after for change in plan.changes}}

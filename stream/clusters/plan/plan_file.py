@@ -41,11 +41,7 @@ def reassignment_text(plan: TopicsPlan) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        PlanFileError: it cannot be written.
-    """
+    """Write a file whole or not at all."""
     name = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -67,11 +63,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_plan(path: Path) -> TopicsPlan:
-    """A plan that `plan --out` wrote.
-
-    Raises:
-        PlanFileError: it is none.
-    """
+    """A plan that `plan --out` wrote."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:

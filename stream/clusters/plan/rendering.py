@@ -37,11 +37,7 @@ _DONE: Final = {
 
 
 def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
-    """A line for each topic that is not as mapped, with its lists; what it costs, and the sum.
-
-    Args:
-        width: of the table; None: the terminal's.
-    """
+    """Lines for topics that are not as mapped, what it costs, the sum; a table of this width."""
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
         rows = list(_rows(change))
@@ -154,11 +150,7 @@ def _copy_text(load: PlanLoad) -> str:
 
 
 def load_lines(brokers: Sequence[BrokerLoad], *, width: int | None) -> Iterator[str]:
-    """A table of each broker before and after; cells are folded, never cut.
-
-    Args:
-        width: None: the terminal's.
-    """
+    """A table of each broker before and after; cells are folded, never cut."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in ("broker", "replicas", "leaders", "bytes", "in", "out"):
         table.add_column(heading, justify="right", overflow="fold")

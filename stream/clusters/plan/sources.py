@@ -126,11 +126,7 @@ def plan_now(
 
 
 def costed_plan(request: PlanRequest, *, throttle: int | None) -> TopicsPlan:
-    """A plan with what it costs; topics that are as mapped are recorded as seen.
-
-    Args:
-        throttle: bytes per second to and from each broker.
-    """
+    """A plan with what it costs; topics that are as mapped are recorded as seen."""
     with request.target() as target:
         plan, found = plan_now(request, target)
         if found.ledger.is_there:

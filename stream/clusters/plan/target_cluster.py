@@ -71,8 +71,8 @@ _LOST: Final = (
 class Target:
     """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
 
-    Args:
-        connection: how it is reached.
+    All that ask raise TargetError where Kafka does not answer, or this user may not: of a request
+    that changes something, it may have been made.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -92,10 +92,6 @@ class Target:
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
             deleted: no error if they are hidden: rights to what is gone may be gone as well.
-
-        Raises:
-            TargetError: this user may not see all of them.
-            UnreachableError: no broker answers.
         """
         topics = list(topics)
         found = self._admin.metadata()
@@ -132,11 +128,7 @@ class Target:
         )
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
-        """Kafka's ids of those of the topics that are there.
-
-        Raises:
-            TargetError: Kafka does not describe its topics.
-        """
+        """Kafka's ids of those of the topics that are there."""
         found = self._described(names)
         return {
             name: str(each.topic_id) for name, each in found if not isinstance(each, KafkaException)
@@ -147,11 +139,7 @@ class Target:
         return str(self._admin.metadata().cluster_id)
 
     def sized(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
-        """Deletions with how much data they concern; one that others have deleted has none left.
-
-        Raises:
-            TargetError: the partitions' leaders do not answer.
-        """
+        """Deletions with how much data they concern; one that others have deleted has none left."""
         counts = {change.topic: len(change.before) for change in changes}
         try:
             ends = self._offsets(counts, OffsetSpec.latest())
@@ -173,11 +161,7 @@ class Target:
         ]
 
     def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
-        """Those of the topics to which nothing was ever written.
-
-        Raises:
-            TargetError: the partitions' leaders do not answer.
-        """
+        """Those of the topics to which nothing was ever written."""
         counts = {name: len(cluster.topics[name]) for name in names}
         ends = self._offsets(counts, OffsetSpec.latest())
         return {*names} - {topic for (topic, _), end in ends.items() if end}
@@ -194,11 +178,7 @@ class Target:
             ) from reason
 
     def held(self, cluster: KafkaCluster) -> tuple[ReplicaSizes, UnseenReplicas]:
-        """What its brokers report: all replicas, and those that `cluster` hides from this user.
-
-        Raises:
-            ClientError: Kafka does not answer.
-        """
+        """What its brokers report: all replicas, and those that `cluster` hides from this user."""
         held = replica_sizes(self._connection, cluster.brokers)
         return held, unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
 
@@ -225,9 +205,6 @@ class Target:
         """Make changes of one kind, in one request, but their moves; what fails.
 
         Of topics that are to be deleted those that are gone are no failure.
-
-        Raises:
-            TargetError: Kafka does not answer: it may have made them.
         """
         others = []
         if changes[0].kind is ChangeKind.DELETE:
@@ -261,11 +238,7 @@ class Target:
         return futures
 
     def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """What Kafka says of topics, or its refusal, each.
-
-        Raises:
-            TargetError: it does not answer.
-        """
+        """What Kafka says of topics, or its refusal, each."""
         for begin in range(0, len(names), TOPICS_MAX):
             futures = self._admin.describe_topics(
                 TopicCollection(names[begin : begin + TOPICS_MAX]),

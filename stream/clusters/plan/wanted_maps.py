@@ -39,13 +39,7 @@ def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
 
 
 def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
-    """What the job has published, as far as it is committed now.
-
-    Raises:
-        ClientError: Kafka cannot be reached, or topics are missing.
-        DamagedOutputError: a value is none that the job has written.
-        ClusterUnknownError: there is nothing of this cluster.
-    """
+    """What the job has published, as far as it is committed now."""
     latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
     released: dict[str, int] = {}  # when a topic was released last
     for name, topic, message in cluster_messages(connection, cluster_id):
@@ -70,11 +64,7 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
 def maps_of_events(
     source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
 ) -> Maps:
-    """What the core decides of the events of a file, as `simulate` does.
-
-    Raises:
-        MapsError: a line is no event, or there is nothing of this cluster.
-    """
+    """What the core decides of the events of a file, as `simulate` does."""
     assigner, clusters = Assigner(), set[str]()
     topics: dict[str, Wanted] = {}
     for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
