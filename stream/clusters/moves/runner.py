@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import Final
 
 import click
-from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState, ThrottleValue
+from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesState
 from spu_assigner.stream.clusters.moves.health import UnhealthyError, require_health
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
@@ -103,14 +103,7 @@ class MovesRunner:
         log, left = self._log, self._log.seat.latest
         if left is None or not (left.moves or left.throttles):
             return
-        self._require_rights(left.throttles)
-        if left.state is MovesState.CANCELLED and left.moves:
-            begun = log.run
-            say("an `apply --cancel` broke off; it is finished first")
-            self.cancel(left)
-            log.run = replace(begun, throttles=log.run.throttles)
-            log.inherit()
-            return
+        self._kafka.require_rights(is_limited=bool(self._options.rate or left.throttles))
         log.change(throttles=left.throttles, wave=left.wave - bool(left.moves), waves=left.wave)
         progress = look(self._kafka, log, left.moves)
         to_start = [at for at, each in progress.items() if each is MoveProgress.TO_START]
@@ -146,21 +139,19 @@ class MovesRunner:
         planned = [place_of(each) for each in meant]
         to_come = waves(meant, bytes_max=wave_bytes(self._options.rate))
         if meant:
-            self._require_rights(log.run.throttles)
+            is_limited = bool(self._options.rate or log.run.throttles)
+            self._kafka.require_rights(is_limited=is_limited)
             require_health(self._kafka, planned, force=self._options.force)
             self._announce(meant, len(to_come))
-        while to_come:
-            if not (wave := self._reachable(to_come[0])):
-                del to_come[0]
-                continue
+        for number, wave in enumerate(to_come):
             try:
                 require_health(self._kafka, planned, force=self._options.force)
             except UnhealthyError as reason:
                 report.stopped = str(reason)
-                report.left += sum(map(len, to_come))
+                report.left += sum(map(len, to_come[number:]))
                 break
-            del to_come[0]
-            self._move(wave)
+            if reachable := self._reachable(wave):
+                self._move(reachable)
         if log.run.moves_total or log.seat.is_open:  # Else it stays that of the run before.
             state = MovesState.DONE if report.is_whole else MovesState.STOPPED
             log.record((), log.run.throttles, state=state)
@@ -199,16 +190,21 @@ class MovesRunner:
     def _move(self, moves: Sequence[MovedPartition]) -> None:
         """Take the steps of one wave."""
         log, begun = self._log, time.monotonic()
+
+        def reach(failpoint: Failpoint) -> None:
+            """Where a test kills the process."""
+            self._armed.reach(failpoint, log.run.wave)
+
         wave = Wave(self._kafka, log, self._throttle, moves)
-        self._reach(Failpoint.WAVE_RECORDED)
+        reach(Failpoint.WAVE_RECORDED)
         wave.limit()
-        self._reach(Failpoint.WAVE_THROTTLED)
+        reach(Failpoint.WAVE_THROTTLED)
         wave.start()
-        self._reach(Failpoint.WAVE_STARTED)
+        reach(Failpoint.WAVE_STARTED)
         wave.wait()
-        self._reach(Failpoint.WAVE_ENDED)
+        reach(Failpoint.WAVE_ENDED)
         log.change(throttles=log.cleared(self._throttle))
-        self._reach(Failpoint.WAVE_CLEARED)
+        reach(Failpoint.WAVE_CLEARED)
         self._kafka.elect(map(place_of, wave.moved))
         log.moved(wave.moved)
         log.record((), log.run.throttles)
@@ -218,28 +214,25 @@ class MovesRunner:
             f"{time.monotonic() - begun:.1f} s"
         )
 
-    def _reachable(self, wave: list[MovedPartition]) -> list[MovedPartition]:
+    def _reachable(self, wave: Sequence[MovedPartition]) -> list[MovedPartition]:
         """The wave without moves to a broker that is not alive, which fail."""
         alive = self._kafka.brokers().keys()
-        for move in [*wave]:
-            if absent := sorted({*move.after}.difference(alive)):
-                wave.remove(move)
+        absent = {place_of(each): sorted({*each.after} - alive) for each in wave}
+        for move in wave:
+            if brokers := absent[place_of(move)]:
                 self._log.fail(
                     move,
-                    f"its list names brokers {listed(absent)}, which are not alive; start them, or "
-                    "decommission them, and run again",
+                    f"its list names brokers {listed(brokers)}, which are not alive; start them, "
+                    "or decommission them, and run again",
                 )
-        return wave
+        return [each for each in wave if not absent[place_of(each)]]
 
     def _sized(self, moves: Sequence[MovedPartition]) -> list[MovedPartition]:
         """The moves with how much there is to copy: the largest replica counts."""
         holders = {broker for each in moves if adding(each) for broker in each.before}
-        alive = self._kafka.brokers().keys() if holders else ()
-        sizes = self._kafka.sizes(holders.intersection(alive))
+        sizes = self._kafka.sizes(holders & self._kafka.brokers().keys()) if holders else {}
         return [
             replace(each, size_bytes=max(sizes.get(place_of(each), {0: 0}).values()))
-            if adding(each)
-            else each
             for each in moves
         ]
 
@@ -256,15 +249,6 @@ class MovesRunner:
         )
         self._log.change(waves=self._log.run.wave + count)
         self._log.plan(moves)
-
-    def _require_rights(self, throttles: Sequence[ThrottleValue]) -> None:
-        """Return if this user may move, and set or remove a throttle where there is one."""
-        is_limited = self._options.rate is not None or bool(throttles)
-        self._kafka.require_rights(is_limited=is_limited)
-
-    def _reach(self, failpoint: Failpoint) -> None:
-        """Where a test kills the process."""
-        self._armed.reach(failpoint, self._log.run.wave)
 
     def _print(self, text: str) -> None:
         if not self._is_quiet:

@@ -28,9 +28,6 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-# What may be given together.
-_CANCEL: Final = frozenset({"is_cancel", "cluster_id"})
-_DESIRED: Final = frozenset({"desired", "cluster_id", "out", "wait"})
 
 _OPTIONS: Final = (
     click.option("--cluster", "cluster_id", metavar="ID", default="", help="Whose replica maps."),
@@ -226,11 +223,7 @@ def apply(
     answer in time.
     """
     if is_cancel and desired is None:
-        if others := [*_given_but(_CANCEL), *(["--output"] if is_json else [])]:
-            raise click.UsageError(
-                "--cancel takes back what is under way, and nothing beside it: leave out "
-                f"{', '.join(others)}"
-            )
+        _require_alone("--cancel", {"is_cancel", "cluster_id"}, *(["--output"] if is_json else []))
         from spu_assigner.stream.clusters.moves.runner import cancel
 
         text, left = cancel(request.ledger_connection(), cluster_id=request.cluster_id)
@@ -269,25 +262,24 @@ def apply(
         return apply_now(request, saved, runner, is_json=is_json, is_sure=is_sure)
 
 
-def _given_but(names: Collection[str]) -> list[str]:
-    """What is given beside the parameters of these names, as people name it."""
+def _require_alone(what: str, allowed: Collection[str], *others: str) -> None:
+    """Refuse `others`, and what is given beside the parameters of the names `allowed`."""
     context = click.get_current_context()
-    return [
+    given = [
         each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
         for each in context.command.params
-        if each.name not in names
+        if each.name not in allowed
         and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
+    if others := (*given, *others):
+        raise click.UsageError(f"{', '.join(others)} cannot be given with {what}; leave it out")
 
 
 def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
     """What is to be compared; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
 
-    if others := _given_but(_DESIRED):
-        raise click.UsageError(
-            f"{', '.join(others)} cannot be given with desired topics; leave it out"
-        )
+    _require_alone("desired topics", {"desired", "cluster_id", "out", "wait"})
     _require_cluster(request)
     return DesiredRequest(
         connection=request.connection,

@@ -94,7 +94,7 @@ def test_killed_at_any_moment_a_run_is_finished_by_the_next_one(options: MoveOpt
 
 
 def test_killed_at_any_moment_a_run_is_cancelled() -> None:
-    """What had not ended is on its list of before; killed in the cancel, the next run ends it."""
+    """What had not ended is on its list of before; killed in the cancel, the next one ends it."""
     for number, cluster in enumerate(killed_runs(MoveOptions(rate=1000, force=True))):
         kafka, left = cluster.kafka, cluster.seat.latest
         if left is None or not (left.moves or left.throttles):
@@ -105,7 +105,7 @@ def test_killed_at_any_moment_a_run_is_cancelled() -> None:
         try:
             cluster.process().cancel(left)
         except Killed:
-            cluster.process().resume()
+            cluster.process().cancel(cluster.record)
         assert kafka.moving == {}
         assert kafka.lists == BEFORE | moved
         assert kafka.is_set == FOREIGN
