@@ -101,27 +101,43 @@ def plan_now(
 ) -> tuple[TopicsPlan, PlanSources]:
     """A plan of the maps and the topics as they are now.
 
+    The topics are looked at before the records are read: what another run makes meanwhile is then
+    recorded, or not seen yet.
+
     Args:
         saved: a plan that was kept: what is still to be done of it is planned, and no more.
-
-    Raises:
-        MapsError, ClientError, TargetError, UnreachableError: one of them cannot be read.
-        StalePlanError: something that the saved plan speaks of has changed.
     """
-    maps = request.maps(saved)
-    found = find(request, target, maps)
+    maps, connection = request.maps(saved), request.ledger_connection()
+    records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
+    deleted = maps.topics.keys() - {*topics}
+    cluster = target.look([*topics, records], deleted=deleted)
+    ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
+    applied = ledger.read()
+    for _ in range(LOOKS_MAX):
+        if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
+            break
+        time.sleep(LOOK_SECONDS)
+        cluster = target.look([*topics, records], deleted=deleted)
+    cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
+    now_ms = int(time.time() * 1000)
+    untouched = target.untouched(cluster, open_intents(applied, cluster))
+    applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now_ms)
+    noted = notes(maps, cluster, applied, now_ms=now_ms)
+    noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
         maps,
-        found.cluster,
-        applied=found.applied,
+        cluster,
+        applied=applied,
         delete=request.delete or saved is not None,
         recreate=request.recreate if saved is None else saved.recreate,
         is_foreign=lambda topic: topic in foreign or request.is_foreign(topic),
         globs=request.globs,
     )
     if saved is not None:
-        plan = rest_of(saved, plan, found.cluster)
+        plan = rest_of(saved, plan, cluster)
+    found = PlanSources(cluster=cluster, maps=maps, applied=applied, ledger=ledger, notes=noted)
     return sized(plan, target), found
 
 
@@ -151,33 +167,6 @@ def with_load(
         is_meant = matcher(request.globs)
         unseen = unseen.of(lambda name: is_meant(name) and cluster.reserved(name) is None)
     return replace(plan, load=load, unseen=unseen.summary)
-
-
-def find(request: PlanRequest, target: Target, maps: Maps) -> PlanSources:
-    """The topics of these maps as they are, and what is recorded of them.
-
-    The topics are looked at before the records are read: what another run makes meanwhile is then
-    recorded, or not seen yet.
-    """
-    connection = request.ledger_connection()
-    records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
-    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
-    deleted = maps.topics.keys() - {*topics}
-    cluster = target.look([*topics, records], deleted=deleted)
-    ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
-    applied = ledger.read()
-    for _ in range(LOOKS_MAX):
-        if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
-            break
-        time.sleep(LOOK_SECONDS)
-        cluster = target.look([*topics, records], deleted=deleted)
-    cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
-    now_ms = int(time.time() * 1000)
-    untouched = target.untouched(cluster, open_intents(applied, cluster))
-    applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now_ms)
-    noted = notes(maps, cluster, applied, now_ms=now_ms)
-    noted = replace(noted, records=(*settled, *noted.records))
-    return PlanSources(cluster=cluster, maps=maps, applied=applied, ledger=ledger, notes=noted)
 
 
 def sized(plan: TopicsPlan, target: Target) -> TopicsPlan:
