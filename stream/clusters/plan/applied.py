@@ -28,7 +28,6 @@ from spu_assigner.stream.clusters.plan.model import (
     rows_digest,
 )
 
-CLOCK_MS_MAX: Final = 3_600_000  # by which the clocks of the job's and of apply's machine differ
 INTENT_MS_MAX: Final = 3_600_000  # a run that broke off is repeated sooner, or it is no repetition
 _IN_KAFKA: Final = (Origin.CREATED, Origin.FOUND, Origin.SEEN)
 
@@ -50,13 +49,9 @@ class AppliedRecords:
         """Whether `apply` made this topic, or has found it as mapped."""
         return self.origin(topic, topic_id) in (Origin.CREATED, Origin.FOUND)
 
-    def is_made(self, topic: str, topic_id: str | None, *, released_at: int | None = None) -> bool:
-        """Whether `apply` made this topic, and it was not released since."""
-        if self.origin(topic, topic_id) is not Origin.CREATED:
-            return False
-        return released_at is None or (
-            released_at > 0 and self.records[topic].recorded_at > released_at + CLOCK_MS_MAX
-        )
+    def is_made(self, topic: str, topic_id: str | None) -> bool:
+        """Whether `apply` made this topic."""
+        return self.origin(topic, topic_id) is Origin.CREATED
 
     def gone_id(self, topic: str) -> str | None:
         """Kafka's id of a topic that was there when it was last looked; None: none is known."""
@@ -162,9 +157,8 @@ def _noted(
         is_known = applied.is_known(name, topic_id)
         return Origin.RELEASED if wanted.is_released and is_known else None
     match applied.origin(name, topic_id):
-        case Origin.CREATED:  # Unless it was released since, and its name was asked for again.
-            is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
-            return None if is_made else Origin.FOUND
+        case Origin.CREATED:  # Of a name that was released it may be one that was given away.
+            return Origin.FOUND if wanted.was_released else None
         case Origin.FOUND:
             return None
         case _:

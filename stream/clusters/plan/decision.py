@@ -34,7 +34,6 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicChange,
     TopicReason,
     TopicsPlan,
-    Wanted,
 )
 from spu_assigner.stream.common.printable import listed, printable
 
@@ -88,11 +87,12 @@ def make_plan(
             waiting.append(TopicReason(topic=name, reason=reason))
         if wanted.replicas is None:
             is_hidden = name in cluster.hidden
+            is_deletable = applied.is_made(name, topic_id) and not wanted.was_released
             if (rows is None and not is_hidden) or cluster.reserved(name) is not None:
                 continue
-            stays = HIDDEN if is_hidden else _why_it_stays(name, wanted, topic_id, applied)
-            if stays is not None:
-                staying.append(TopicReason(topic=name, reason=stays))
+            if is_hidden or not is_deletable:
+                why = HIDDEN if is_hidden else RELEASED if wanted.is_released else NOT_OURS
+                staying.append(TopicReason(topic=name, reason=why))
             elif delete:
                 kind, before = ChangeKind.DELETE, rows or ()
                 changes.append(TopicChange(topic=name, kind=kind, before=before, topic_id=topic_id))
@@ -213,16 +213,6 @@ def _is_rest(change: TopicChange, planned: TopicChange) -> bool:
         if row not in lists and number not in change.moving:
             return False
     return True
-
-
-def _why_it_stays(
-    name: str, wanted: Wanted, topic_id: str | None, applied: AppliedRecords
-) -> str | None:
-    """Why a topic whose map was deleted is never deleted; None: it may be."""
-    if wanted.is_released:
-        return RELEASED
-    is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
-    return None if is_made else NOT_OURS
 
 
 def _change(

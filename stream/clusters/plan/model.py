@@ -46,9 +46,9 @@ class Wanted:
     replicas: Rows | None  # None: it had a map, and is deleted
     short: frozenset[int] = frozenset()  # the partitions whose lists wait for a replica
     is_released: bool = False  # its map went by a release: it stays in Kafka
+    was_released: bool = False  # now, or before its name was asked for again
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
     says_bytes: bool = False  # how many it has: it demands so much of disks
-    released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

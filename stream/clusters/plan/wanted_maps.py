@@ -41,17 +41,17 @@ def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
 def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
     """What the job has published, as far as it is committed now."""
     latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
-    released: dict[str, int] = {}  # when a topic was released last
+    released: set[str] = set()  # topics, now or before
     for name, topic, message in cluster_messages(connection, cluster_id):
         if is_meant(topic):
             latest[name][topic] = message
             if name == REPLICA_MAP and _is_release(message):
-                released[topic] = max(1, message.timestamp()[1])
+                released.add(topic)
     topics = {
         topic: _wanted(
             checked_record(message, ReplicaMap, output_key),
             is_released=_is_release(message),
-            released_at=released.get(topic),
+            was_released=topic in released,
         )
         for topic, message in latest[REPLICA_MAP].items()
     }
@@ -82,8 +82,10 @@ def maps_of_events(
         for answer in assigner.apply(event) if event.cluster_id == cluster_id else ():
             if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
                 before = topics.get(answer.topic, Wanted(replicas=None))
-                at = 0 if is_release else before.released_at
-                topics[answer.topic] = _wanted(answer, is_released=is_release, released_at=at)
+                was_released = is_release or before.was_released
+                topics[answer.topic] = _wanted(
+                    answer, is_released=is_release, was_released=was_released
+                )
     if cluster_id not in clusters:
         named = printable(listed(sorted(clusters)))
         raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {named}")
@@ -92,10 +94,10 @@ def maps_of_events(
     return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(waiting), is_live=False)
 
 
-def _wanted(found: ReplicaMap | None, *, is_released: bool, released_at: int | None) -> Wanted:
+def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) -> Wanted:
     """A topic by its latest map; None: it is deleted."""
     if found is None or found.replicas is None:
-        return Wanted(replicas=None, is_released=is_released, released_at=released_at)
+        return Wanted(replicas=None, is_released=is_released, was_released=was_released)
     rows = tuple(map(tuple, found.replicas.tolist()))
     lengths = found.wanted_lengths or (found.replication_factor,) * len(rows)
     pairs = enumerate(zip(rows, lengths, strict=True))
@@ -104,7 +106,7 @@ def _wanted(found: ReplicaMap | None, *, is_released: bool, released_at: int | N
         short=frozenset(number for number, (row, length) in pairs if len(row) < length),
         is_adopted=found.reason is not None and found.reason.mode is Mode.ADOPTED,
         says_bytes=found.need is not None and BYTES in dict(found.need.demand),
-        released_at=released_at,
+        was_released=was_released,
     )
 
 

@@ -52,7 +52,7 @@ NOTHING = kafka({})
 
 MAPPED = wanted(ROWS)
 DELETED = Wanted(replicas=None)
-RELEASED = Wanted(replicas=None, is_released=True, released_at=NOW)
+RELEASED = Wanted(replicas=None, is_released=True, was_released=True)
 
 
 def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() -> None:
@@ -122,12 +122,12 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
         (RELEASED, KAFKA, [record(Origin.RELEASED)], None),
         # Released and asked for again, with no apply between: not ours to delete.
         (
-            replace(MAPPED, released_at=NOW),
+            replace(MAPPED, was_released=True),
             KAFKA,
             [record(Origin.CREATED)],
             Origin.FOUND,
         ),
-        (replace(MAPPED, released_at=NOW), KAFKA, [record(Origin.FOUND)], None),
+        (replace(MAPPED, was_released=True), KAFKA, [record(Origin.FOUND)], None),
         # Deleted, and still there.
         (DELETED, KAFKA, [record(Origin.CREATED)], None),
     ],

@@ -183,8 +183,8 @@ CLASH = "! t  exists in Kafka, was not made by apply, and is not as mapped; it i
 DELETED = ["- t  2 partitions"]
 STAYS = ". t  is mapped no more; apply did not make it, so it stays"
 FIRST = ["! t  exists in Kafka and was not made by apply; it is as mapped", "= 1 topic as mapped"]
-RELEASED = Wanted(replicas=None, is_released=True, released_at=5)
-HOURS = 3_600_000
+RELEASED = Wanted(replicas=None, is_released=True, was_released=True)
+ASKED_AGAIN = Wanted(replicas=None, was_released=True)  # and deleted again
 ALL = {"delete": True, "is_foreign": lambda _: True, "recreate": True}
 NONE = AppliedRecords()
 INTENDED = AppliedRecords(intents={"t": record("t", Origin.INTENT)})
@@ -195,12 +195,6 @@ CREATED, FOUND, SEEN, GIVEN_BACK, EARLIER = (
 )
 
 
-def name_asked_again(*, released_at: int, recorded_at: int) -> tuple[Wanted, AppliedRecords]:
-    """A topic that was released, and whose name was asked for and deleted again."""
-    made = record("t", Origin.CREATED, at=recorded_at)
-    return Wanted(replicas=None, released_at=released_at), recorded(made)
-
-
 @pytest.mark.parametrize(
     ("asked", "applied", "options", "lines"),
     [
@@ -209,13 +203,9 @@ def name_asked_again(*, released_at: int, recorded_at: int) -> tuple[Wanted, App
         (None, CREATED, {"delete": True}, DELETED),
         *((None, each, ALL, [STAYS]) for each in (NONE, FOUND, SEEN, GIVEN_BACK)),
         *((None, each, ALL, [STAYS]) for each in (EARLIER, INTENDED)),
-        # Released: never deleted; also after the name was asked for and deleted again, unless
-        # apply has surely made the topic after that.
+        # Released: never deleted; also after the name was asked for and deleted again.
         (RELEASED, CREATED, ALL, [". t  was released; it stays in Kafka"]),
-        (*name_asked_again(released_at=0, recorded_at=9 * HOURS), ALL, [STAYS]),
-        (*name_asked_again(released_at=5 * HOURS, recorded_at=3 * HOURS), ALL, [STAYS]),
-        (*name_asked_again(released_at=5 * HOURS, recorded_at=5 * HOURS + 1), ALL, [STAYS]),
-        (*name_asked_again(released_at=5 * HOURS, recorded_at=9 * HOURS), ALL, DELETED),
+        (ASKED_AGAIN, CREATED, ALL, [STAYS]),
         # As mapped: first seen, unless apply made or found this very topic.
         *((FOREIGN, each, {}, FIRST) for each in (NONE, SEEN, GIVEN_BACK, EARLIER)),
         *((FOREIGN, each, {}, FIRST[1:]) for each in (CREATED, FOUND)),
@@ -273,7 +263,7 @@ def wants(draw: st.DrawFn) -> Wanted:
     short = draw(st.sets(st.integers(0, len(lists or ()) - 1))) if lists else ()
     found = wanted(lists, *short)
     is_released = lists is None and draw(st.booleans())
-    return replace(found, is_released=is_released, released_at=1 if is_released else None)
+    return replace(found, is_released=is_released, was_released=is_released)
 
 
 @st.composite

@@ -83,9 +83,9 @@ def test_a_release_is_read_as_one() -> None:
     deleted = event("topic_delete", "d2", topic="orders")
     steps = [read([*EVENTS, release, again, deleted][:count]) for count in (8, 9, 10)]
     assert [step.topics["orders"] for step in steps] == [
-        Wanted(replicas=None, is_released=True, released_at=0),
-        replace(wanted([[2], [1]]), released_at=0),
-        Wanted(replicas=None, released_at=0),
+        Wanted(replicas=None, is_released=True, was_released=True),
+        replace(wanted([[2], [1]]), was_released=True),
+        Wanted(replicas=None, was_released=True),
     ]
 
 
