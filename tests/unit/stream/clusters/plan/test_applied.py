@@ -16,7 +16,6 @@ from spu_assigner.stream.clusters.plan.applied import (
     fold,
     is_unmoved,
     notes,
-    open_intents,
     resolved,
     seen,
 )
@@ -69,7 +68,6 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
 @pytest.mark.parametrize(
     ("age_ms", "is_untouched", "cluster", "origin"),
     [
-        (0, True, KAFKA, Origin.CREATED),
         (INTENT_MS_MAX, True, KAFKA, Origin.CREATED),
         (INTENT_MS_MAX + 1, True, KAFKA, Origin.FOUND),  # by somebody, since then
         (0, False, KAFKA, Origin.FOUND),  # somebody's data are in it
@@ -81,25 +79,17 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     age_ms: int, is_untouched: bool, cluster: KafkaCluster, origin: Origin | None
 ) -> None:
     """Kafka had made the topic, and apply was killed before it could record that."""
-    applied = AppliedRecords(intents={"t": record(Origin.INTENT, recorded_at=NOW - age_ms)})
+    intents = {"t": record(Origin.INTENT, recorded_at=NOW - age_ms)}
+    earlier = recorded(record(Origin.CREATED, topic_id="earlier")).records
     untouched = {"t"} if is_untouched else set()
-    now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
-    expected = () if origin is None else (record(origin),)
-    assert settled == expected
-    assert open_intents(applied, cluster) == [each.topic for each in expected]
-    assert now.is_made("t", "id-of-t") == (origin is Origin.CREATED)
-    assert now.is_known("t", "id-of-t") == (origin is not None)
-
-
-def test_an_intent_says_nothing_of_a_topic_that_is_recorded_by_its_id() -> None:
-    """It is another run's, or an old one's; a record of an earlier topic says nothing."""
-    intents = {"t": record(Origin.INTENT)}
-    for origin in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
-        applied = replace(recorded(record(origin)), intents=intents)
-        assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
-    earlier = replace(recorded(record(Origin.CREATED, topic_id="earlier")), intents=intents)
-    _, settled = resolved(earlier, KAFKA, untouched=set(), now_ms=NOW)
-    assert [each.origin for each in settled] == [Origin.FOUND]
+    for records in ({}, earlier):  # A record of an earlier topic says nothing.
+        applied = AppliedRecords(records=records, intents=intents)
+        now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
+        assert settled == (() if origin is None else (record(origin),))
+        assert now.origin("t", "id-of-t") is origin
+    for known in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
+        applied = replace(recorded(record(known)), intents=intents)
+        assert resolved(applied, cluster, untouched=untouched, now_ms=NOW) == (applied, ())
 
 
 OTHER = record(Origin.CREATED, topic_id="an-earlier-one")

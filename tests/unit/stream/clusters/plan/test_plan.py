@@ -58,25 +58,13 @@ MOVE = "to move by `apply --moves`"
             id="a new topic gets exactly its map, the order in each list included",
         ),
         pytest.param(
-            {"t": [[1, 9]]},
-            {"t": there([[1, 9]], [[1]])},
-            ["= 1 topic as mapped"],
-            id="a topic as mapped is left alone, though a broker is down that it names",
-        ),
-        pytest.param(
-            {"t": [[1], [2], [3]]},
-            {"t": [[1]]},
-            ["~ t  1 → 3 partitions", "    + 1  [2]", "    + 2  [3]"],
-            id="partitions are added, and the old ones stay",
-        ),
-        pytest.param(
             {"t": [[2, 1], [1, 3], [1, 2]]},
             {"t": [[1, 2], [1, 2]]},
             [
                 f"~ t  2 → 3 partitions, 2 partitions {MOVE}",
                 *("    ~ 0  [1, 2] → [2, 1]", "    ~ 1  [1, 2] → [1, 3]", "    + 2  [1, 2]"),
             ],
-            id="another list or another order is a move: the first is the preferred leader",
+            id="partitions are added; another list or another order is a move",
         ),
         pytest.param(
             {"t": [[2, 3]]},
@@ -332,6 +320,13 @@ def noted(plan: TopicsPlan, after: KafkaCluster, applied: AppliedRecords) -> App
     return AppliedRecords(records=records)
 
 
+def decided_again(saved: TopicsPlan, cluster: KafkaCluster, **options: Any) -> TopicsPlan:
+    """What is to be done now of a plan that was kept, of maps in a file."""
+    lists = {**saved.unchanged, **{each.topic: each.after or None for each in saved.changes}}
+    given = {"delete": True, "recreate": saved.recreate, "is_foreign": lambda _: True, **options}
+    return rest_of(saved, planned(maps(lists), cluster, **given), cluster)
+
+
 @given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
 def test_what_was_applied_needs_no_further_plan(
     topics: dict[str, Wanted],
@@ -339,10 +334,14 @@ def test_what_was_applied_needs_no_further_plan(
     applied: AppliedRecords,
     options: dict[str, Any],
 ) -> None:
-    """A second run does nothing, whatever was there; and what waits or was refused, stays so."""
+    """A second run does nothing, whatever was there, nor does a plan that was saved before."""
     first = planned(maps(topics), cluster, applied=applied, **options)
+    again = decided_again(first, cluster, applied=applied)
+    assert (again.changes, again.refused) == (first.changes, first.refused)
     after = applied_plan(first, cluster)
-    second = planned(maps(topics), after, applied=noted(first, after, applied), **options)
+    records = noted(first, after, applied)
+    assert decided_again(first, after, applied=records).changes == ()
+    second = planned(maps(topics), after, applied=records, **options)
     assert second.changes == ()
     assert second.waiting == first.waiting
     assert second.first_seen == ()
@@ -395,33 +394,10 @@ def test_each_mapped_topic_is_reported_once(
     assert set(heads) | waiting == set(topics) - ignored
 
 
-def decided_again(saved: TopicsPlan, cluster: KafkaCluster, **options: Any) -> TopicsPlan:
-    """What is to be done now of a plan that was kept, of maps in a file."""
-    lists = {**saved.unchanged, **{each.topic: each.after or None for each in saved.changes}}
-    given = {"delete": True, "recreate": saved.recreate, "is_foreign": lambda _: True, **options}
-    return rest_of(saved, planned(maps(lists), cluster, **given), cluster)
-
-
-@given(st.dictionaries(NAMES, wants()), clusters(), ledgers(), OPTIONS)
-def test_a_saved_plan_is_decided_again_alike_and_nothing_remains_once_it_was_applied(
-    topics: dict[str, Wanted],
-    cluster: KafkaCluster,
-    applied: AppliedRecords,
-    options: dict[str, Any],
-) -> None:
-    """A saved plan may be applied again."""
-    plan = planned(maps(topics), cluster, applied=applied, **options)
-    again = decided_again(plan, cluster, applied=applied)
-    assert again.changes == plan.changes
-    assert [again.refused, again.waiting] == [plan.refused, plan.waiting]
-    after = applied_plan(plan, cluster)
-    assert decided_again(plan, after, applied=noted(plan, after, applied)).changes == ()
-
-
 THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]]}
 ASKED = {"new": [[1, 2]], "old": None, "same": [[3]], "wide": [[2, 1], [3, 1]]}
 SAME = kafka(THEN)
-LATER = {name: replace(SAME, ids={**SAME.ids, name: "another"}) for name in ("old", "wide")}
+LATER = replace(SAME, ids={**SAME.ids, "old": "another"})
 
 
 def now(**topics: list[list[int]] | tuple[Partition, ...] | None) -> KafkaCluster:
@@ -454,8 +430,7 @@ def test_what_is_done_of_a_saved_plan_is_left_out(cluster: KafkaCluster, left: l
         (now(same=[[1]]), {}, "topic same needs"),
         (now(wide=[[1, 2], [2, 3]]), {}, "topic wide needs"),
         (now(wide=None), {}, "topic wide needs"),
-        (LATER["old"], {}, "topic old needs"),
-        (LATER["wide"], {}, "topic wide needs"),
+        (LATER, {}, "topic old needs"),
         (replace(SAME, kafka_id="other"), {}, "it is for Kafka cluster k, this is other"),
         (replace(SAME, brokers=(1, 3)), {}, "brokers were [1, 2, 3] and are [1, 3]"),
         # Only what apply made is deleted, though a file can be written by hand.
