@@ -12,7 +12,7 @@ data can be concerned. Otherwise, with the intended lists, it counts as found.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -94,35 +94,33 @@ class Notes:
         return tuple(each.topic for each in self.records if each.origin is origin)
 
 
-def open_intents(applied: AppliedRecords, cluster: KafkaCluster) -> list[str]:
-    """Topics that a run which broke off may have created: they are as it intended."""
-    return [
-        topic
-        for topic, intent in applied.intents.items()
-        if topic in cluster.ids
-        and rows_digest(cluster.rows(topic)) == intent.lists
-        and applied.origin(topic, cluster.ids[topic]) is None
-    ]
-
-
 def resolved(
-    applied: AppliedRecords, cluster: KafkaCluster, *, untouched: Collection[str], now_ms: int
+    applied: AppliedRecords,
+    cluster: KafkaCluster,
+    untouched: Callable[[list[str]], Collection[str]],
+    *,
+    now_ms: int,
 ) -> tuple[AppliedRecords, tuple[AppliedTopic, ...]]:
     """What runs that broke off have created; with the records of it, which are not yet written.
 
     Args:
-        untouched: topics of `open_intents` to which nothing was ever written.
+        untouched: those of the topics to which nothing was ever written.
     """
-    found = []
-    for topic in open_intents(applied, cluster):
-        intent = applied.intents[topic]
+    intended = {
+        topic: intent
+        for topic, intent in applied.intents.items()
+        if topic in cluster.ids
+        and rows_digest(cluster.rows(topic)) == intent.lists
+        and applied.origin(topic, cluster.ids[topic]) is None
+    }
+    empty = untouched([*intended])
+    found = {}
+    for topic, intent in intended.items():
         is_fresh = abs(now_ms - intent.recorded_at) <= INTENT_MS_MAX
-        origin = Origin.CREATED if is_fresh and topic in untouched else Origin.FOUND
-        found.append(
-            replace(intent, origin=origin, topic_id=cluster.ids[topic], recorded_at=now_ms)
-        )
-    records = {**applied.records, **{each.topic: each for each in found}}
-    return replace(applied, records=records), tuple(found)
+        origin = Origin.CREATED if is_fresh and topic in empty else Origin.FOUND
+        topic_id = cluster.ids[topic]
+        found[topic] = replace(intent, origin=origin, topic_id=topic_id, recorded_at=now_ms)
+    return replace(applied, records={**applied.records, **found}), tuple(found.values())
 
 
 def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms: int) -> Notes:

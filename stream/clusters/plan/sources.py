@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,6 @@ from spu_assigner.stream.clusters.plan.applied import (
     AppliedRecords,
     Notes,
     notes,
-    open_intents,
     resolved,
     seen,
 )
@@ -121,8 +121,8 @@ def plan_now(
         cluster = target.look([*topics, records], deleted=deleted)
     cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
     now_ms = int(time.time() * 1000)
-    untouched = target.untouched(cluster, open_intents(applied, cluster))
-    applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now_ms)
+    untouched = partial(target.untouched, cluster)
+    applied, settled = resolved(applied, cluster, untouched, now_ms=now_ms)
     noted = notes(maps, cluster, applied, now_ms=now_ms)
     noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()

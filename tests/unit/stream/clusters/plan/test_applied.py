@@ -84,12 +84,12 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     untouched = {"t"} if is_untouched else set()
     for records in ({}, earlier):  # A record of an earlier topic says nothing.
         applied = AppliedRecords(records=records, intents=intents)
-        now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
+        now, settled = resolved(applied, cluster, lambda _: untouched, now_ms=NOW)
         assert settled == (() if origin is None else (record(origin),))
         assert now.origin("t", "id-of-t") is origin
     for known in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
         applied = replace(recorded(record(known)), intents=intents)
-        assert resolved(applied, cluster, untouched=untouched, now_ms=NOW) == (applied, ())
+        assert resolved(applied, cluster, lambda _: untouched, now_ms=NOW) == (applied, ())
 
 
 OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
