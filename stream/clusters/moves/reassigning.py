@@ -166,6 +166,8 @@ class Reassigner:
 
     def reassign(self, lists: Mapping[Partition, Replicas | None]) -> dict[Partition, str]:
         """Give partitions new lists, or cancel (None) their moves; those that Kafka refuses."""
+        if not lists:
+            return {}
         asked = {TopicPartition(*each): row for each, row in lists.items()}
         answer = self._ask(
             "to move partitions", lambda client: client.alter_partition_reassignments(asked)
