@@ -33,7 +33,7 @@ from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.plan.model import Maps
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
-from spu_assigner.stream.clusters.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.clusters.plan.wanted_maps import read_maps
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
@@ -160,15 +160,14 @@ class Draining:
 
     def _holding(self, kafka: Reassigner, maps: Maps, kafka_id: str) -> _Holding:
         shapes, alive = kafka.shapes(), kafka.brokers()
-        own, given = self._request.own_topics(kafka_id), self._request.foreign
-        is_given = matcher(given) if given else lambda _: False
+        request, own = self._request, self._request.own_topics(kafka_id)
         held = [at for at, each in shapes.items() if self._broker in each.replicas]
         known = {topic for topic, wanted in maps.topics.items() if wanted.replicas is not None}
         topics = {topic for topic, _ in held} - known - maps.waiting.keys()
         moved = {
             topic
             for topic in topics
-            if topic.startswith(KAFKA_OWN) or topic in own or is_given(topic)
+            if topic.startswith(KAFKA_OWN) or topic in own or request.is_foreign(topic)
         }
         rows = {at: each.replicas for at, each in shapes.items()}
         emptied, stuck = emptied_lists(rows, moved, brokers=alive, leaving=self._broker)
