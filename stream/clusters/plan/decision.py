@@ -34,6 +34,7 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicChange,
     TopicReason,
     TopicsPlan,
+    Wanted,
 )
 from spu_assigner.stream.common.printable import listed, printable
 
@@ -83,21 +84,16 @@ def make_plan(
     for name, wanted in sorted(maps.topics.items()):
         rows, topic_id = cluster.rows(name), cluster.ids.get(name)
         if wanted.short:
-            reason = _short_text(wanted.short, is_there=rows is not None)
-            waiting.append(TopicReason(topic=name, reason=reason))
+            why = _short_text(wanted.short, is_there=rows is not None)
+            waiting.append(TopicReason(topic=name, reason=why))
         if wanted.replicas is None:
-            is_hidden = name in cluster.hidden
-            is_deletable = applied.is_made(name, topic_id) and not wanted.was_released
-            if (rows is None and not is_hidden) or cluster.reserved(name) is not None:
-                continue
-            if is_hidden or not is_deletable:
-                why = HIDDEN if is_hidden else RELEASED if wanted.is_released else NOT_OURS
-                staying.append(TopicReason(topic=name, reason=why))
-            elif delete:
-                kind, before = ChangeKind.DELETE, rows or ()
-                changes.append(TopicChange(topic=name, kind=kind, before=before, topic_id=topic_id))
-            else:
-                deletable.append(name)
+            match _deletion(name, wanted, cluster, applied):
+                case TopicReason() as reason:
+                    staying.append(reason)
+                case TopicChange() as deletion if delete:
+                    changes.append(deletion)
+                case TopicChange():
+                    deletable.append(name)
         elif (change := _change(name, wanted.replicas, wanted.short, cluster)) is not None:
             gone_id = applied.gone_id(name) if rows is None else None
             change = replace(change, topic_id=topic_id, gone_id=gone_id)
@@ -138,6 +134,20 @@ def make_plan(
         ),
         out_of_sync=_out_of_sync(maps, cluster),
     )
+
+
+def _deletion(
+    name: str, wanted: Wanted, cluster: KafkaCluster, applied: AppliedRecords
+) -> TopicChange | TopicReason | None:
+    """The deletion of a topic that is mapped no more, or why it stays; None: it is not there."""
+    rows, topic_id = cluster.rows(name), cluster.ids.get(name)
+    if cluster.reserved(name) is not None:
+        return None
+    if rows is None:
+        return TopicReason(topic=name, reason=HIDDEN) if name in cluster.hidden else None
+    if wanted.was_released or not applied.is_made(name, topic_id):
+        return TopicReason(topic=name, reason=RELEASED if wanted.is_released else NOT_OURS)
+    return TopicChange(topic=name, kind=ChangeKind.DELETE, before=rows, topic_id=topic_id)
 
 
 def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iterator[str]:
