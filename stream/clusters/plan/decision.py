@@ -94,6 +94,8 @@ def make_plan(
                     changes.append(deletion)
                 case TopicChange():
                     deletable.append(name)
+                case None:
+                    pass
         elif (change := _change(name, wanted.replicas, wanted.short, cluster)) is not None:
             gone_id = applied.gone_id(name) if rows is None else None
             change = replace(change, topic_id=topic_id, gone_id=gone_id)
