@@ -136,7 +136,7 @@ class MovesRunner:
         meant = ordered if bytes_max is None else first_within(ordered, bytes_max)
         report.left = len(ordered) - len(meant)
         report.stopped = BEYOND_LIMIT if report.left else None
-        planned = [place_of(each) for each in meant]
+        planned = {place_of(each) for each in meant}
         to_come = waves(meant, bytes_max=wave_bytes(self._options.rate))
         if meant:
             is_limited = bool(self._options.rate or log.run.throttles)
