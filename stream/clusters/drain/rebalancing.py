@@ -19,7 +19,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import TopicStatus
-from spu_assigner.core.base.resources import BYTES
 from spu_assigner.core.decision.rebalance import rebalance
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
@@ -39,10 +38,6 @@ from spu_assigner.stream.kafka.log_dirs import Partition
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
 MORE_TO_DO: Final = 3  # exit status: run it again
-UNSIZED: Final = (
-    f"replicas and leaders are evened out, and bytes were not weighed: no topic says its {BYTES} "
-    f"(`spu-assigner adopt --resources {BYTES}=SIZE` has them say what brokers report)"
-)
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
@@ -87,11 +82,9 @@ class Rebalancing:
     def run(self, wait: JobWait) -> int:
         """Even it out, if that is possible now; the exit status. What was done stays done."""
         request, connection = self._request, self._request.ledger_connection()
-        unlike, plan, found = self._unlike()
+        unlike, _, _ = self._unlike()
         require_ready(connection, self._options, unlike)
         self._ask(wait)
-        if not any(each.says_bytes for each in found.maps.topics.values()):
-            click.echo(f"unsized  {UNSIZED}")
         more = [f"{counted(count, 'move')} not asked for"] if (count := self._unasked()) else []
         with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
             with request.target() as target:

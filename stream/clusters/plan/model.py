@@ -48,7 +48,6 @@ class Wanted:
     is_released: bool = False  # its map went by a release: it stays in Kafka
     was_released: bool = False  # now, or before its name was asked for again
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
-    says_bytes: bool = False  # how many it has: it demands so much of disks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

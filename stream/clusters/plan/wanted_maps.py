@@ -17,7 +17,6 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import TopicRelease
 from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
-from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.model import Maps, Wanted
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
@@ -105,7 +104,6 @@ def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) 
         replicas=rows,
         short=frozenset(number for number, (row, length) in pairs if len(row) < length),
         is_adopted=found.reason is not None and found.reason.mode is Mode.ADOPTED,
-        says_bytes=found.need is not None and BYTES in dict(found.need.demand),
         was_released=was_released,
     )
 
