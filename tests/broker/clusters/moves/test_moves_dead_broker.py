@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves import wave
 from spu_assigner.stream.clusters.moves.reassigning import Place
 from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
-from support.kafka.moving import SECONDS_MAX, Mover, until
+from support.kafka.moving import Mover, until
 
 THEIRS = "77000000"
 LEAVES = 3  # the broker that dies: the moves take its replicas to broker 2
@@ -75,29 +73,3 @@ def test_a_throttle_of_others_is_restored_though_a_broker_dies_in_the_wave(mover
         assert (status, len(errors)) == (0, 1), errors
         assert errors[0].startswith("apply: removes the throttle that process "), errors
         assert mover.throttles("orders") == rates(THEIRS, 1, 2, 3)
-
-
-@pytest.mark.long("a broker is killed, and started again")
-def test_a_wave_does_not_wait_for_what_has_lost_its_only_source(
-    mover: Mover, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its broker may restart, which is waited for, or never come back. Kafka keeps such a move."""
-    monkeypatch.setattr(wave, "SOURCE_SECONDS_MAX", 1.0)
-    operator = mover.operator
-    operator.make("single", [[LEAVES]])
-    mover.fill("single", partitions=1, values=8)
-    mover.map({"single": [[1]]})
-    with ThreadPoolExecutor(1) as pool, mover.kafka() as kafka:
-        moving = pool.submit(mover.move, "--throttle", "1kB/s")
-        until(kafka.ongoing)
-        operator.cluster.kill(LEAVES)
-        status, _, errors = moving.result(timeout=SECONDS_MAX)
-        why = f"apply: {operator.name('single')}-0: it has no leader to copy from: "
-        assert (status, [line for line in errors if line.startswith(why)] != []) == (1, True), (
-            errors
-        )
-        operator.cluster.start(LEAVES)
-        until(lambda: kafka.ongoing() == {})
-    operator.until("single", [[1]])
-    assert mover.move()[0] == 0
-    assert mover.throttles("single") == {}
