@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.core.base.limits import (
@@ -15,17 +14,11 @@ from spu_assigner.core.base.limits import (
     SPU_ID_MAX,
 )
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
-from spu_assigner.stream.kafka.config.command_options import (
-    BYTE_SIZE,
-    Command,
-    broker_options,
-    cluster_option,
-    with_target,
-)
+from spu_assigner.stream.clusters.plan.command import with_request
+from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, cluster_option
 
 if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
-    from spu_assigner.stream.kafka.config.connection import Connection
 
 _OPTIONS: Final = (
     cluster_option("Whose SPUs the brokers are."),
@@ -47,41 +40,10 @@ _OPTIONS: Final = (
 )
 
 
-def carrying_out(command: Command) -> Command:
-    """What is moved and how; the command is given it as `request` and `move_options`."""
-
-    @moves_options
-    @broker_options
-    @with_target
-    @wraps(command)
-    def requested(
-        *,
-        connection: Connection,
-        target_connection: Connection | None,
-        cluster_id: str,
-        foreign: tuple[str, ...],
-        move_options: MoveOptions | None,
-        **given: Any,
-    ) -> Any:
-        from spu_assigner.stream.clusters.plan.sources import PlanRequest
-
-        request = PlanRequest(
-            connection=connection,
-            target_connection=target_connection,
-            cluster_id=cluster_id,
-            file=None,
-            foreign=foreign,
-        )
-        return command(request=request, move_options=move_options or MoveOptions(), **given)
-
-    for option in reversed(_OPTIONS):
-        requested = option(requested)
-    return requested
-
-
 @click.command("drain")
 @click.argument("broker", type=click.IntRange(0, SPU_ID_MAX))
-@carrying_out
+@with_request(*_OPTIONS)
+@moves_options
 def drain(
     *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions
 ) -> int:
@@ -100,10 +62,10 @@ def drain(
     Exit status: 0 the broker holds nothing; 1 it holds something, or an error; 2 wrong usage or
     settings.
     """
-    from spu_assigner.stream.clusters.drain.carrying import carry_out
     from spu_assigner.stream.clusters.drain.draining import Draining
+    from spu_assigner.stream.clusters.drain.job_wait import JobWait
 
-    return carry_out(Draining(request, broker, move_options), wait_seconds=wait_seconds)
+    return Draining(request, broker, move_options).run(JobWait(wait_seconds))
 
 
 @click.command("rebalance")
@@ -133,7 +95,8 @@ def drain(
     type=click.IntRange(0, BAND_MAX),
     help=f"How far an SPU may stay from its fair share.  [default: {BAND}]",
 )
-@carrying_out
+@with_request(*_OPTIONS)
+@moves_options
 def rebalance(
     *, request: PlanRequest, wait_seconds: float, move_options: MoveOptions, **limits: int | None
 ) -> int:
@@ -154,7 +117,7 @@ def rebalance(
     --max-bytes or --max-moves permit, and there is more to do: run it again; 1 some list is not as
     mapped, or an error; 2 wrong usage or settings.
     """
-    from spu_assigner.stream.clusters.drain.carrying import carry_out
+    from spu_assigner.stream.clusters.drain.job_wait import JobWait
     from spu_assigner.stream.clusters.drain.rebalancing import Rebalancing
 
-    return carry_out(Rebalancing(request, move_options, **limits), wait_seconds=wait_seconds)
+    return Rebalancing(request, move_options, **limits).run(JobWait(wait_seconds))

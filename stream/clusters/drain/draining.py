@@ -1,5 +1,7 @@
 """Emptying a broker: its SPU is decommissioned, and what it holds is moved.
 
+What is done already is seen to be done, so a run that was killed is repeated.
+
 Rules: the SPU is not decommissioned while what has no map has nowhere to go, or a topic of others
 has no map: it cannot be adopted once the SPU has left. Nothing is moved before the maps no longer
 use the broker, as it would come back, but for topics that the job cannot take off it: they are
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -21,18 +23,17 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.drain.carrying import JobWait, MapChange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
+from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.reassigning import PartitionShape, Reassigner, Replicas
-from spu_assigner.stream.clusters.moves.session import require_ready
-from spu_assigner.stream.clusters.moves.status import MovesReport
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner
+from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.plan.model import Maps
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
-from spu_assigner.stream.clusters.plan.wanted_maps import matcher, read_maps
+from spu_assigner.stream.clusters.plan.wanted_maps import read_maps
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.client import Sender, SentMessage
 from spu_assigner.stream.kafka.errors import ClientError
@@ -55,30 +56,49 @@ class DrainError(AssignerError):
 class _Holding:
     """What the broker holds, and what becomes of that which no map says anything of."""
 
-    shapes: Mapping[Partition, PartitionShape]
-    unmapped: tuple[str, ...]  # topics without a map that are left where they are
+    unmapped: Sequence[str]  # topics without a map that are left where they are
     # Of Kafka's own topics, the product's, and those that `--foreign` names.
-    emptied: Mapping[Partition, Replicas]
-    stuck: Sequence[Partition]  # of these: there is no other broker
-    mapped: tuple[Partition, ...]  # all others
-    unseen: str | None  # what this user may not see; None: nothing
+    emptied: Sequence[MovedPartition]
+    stuck: Sequence[str]  # a line, if some of these cannot leave
+    mapped: Sequence[Partition]  # all others
+    unseen: Sequence[str]  # a line, if this user may not see everything
 
 
-class Draining(MapChange):
+class Draining:
     """One broker that is to be emptied."""
 
-    name = "drain"
-
     def __init__(self, request: PlanRequest, broker: int, options: MoveOptions) -> None:
-        super().__init__(request, options)
+        self._request = request
         self._broker = broker
-        self._is_alive = True  # the broker, when it was looked at last
-        self._stays: list[str] = []  # a line for each thing that could not be planned
+        self._options = options
 
-    def ask(self, kafka: Reassigner, wait: JobWait) -> None:
-        """Decommission the SPU, unless that is done, and wait until no map uses it."""
-        broker, cluster = self._broker, self.request.cluster_id
-        with closing(AnnouncedReader(self.request.connection, cluster)) as reader:
+    def run(self, wait: JobWait) -> int:
+        """Empty it, if that is possible now; the exit status. What was done stays done."""
+        request, broker = self._request, self._broker
+        connection = request.ledger_connection()
+        with Reassigner(connection) as kafka:
+            self._decommission(kafka)
+            self._await_maps(wait)
+            with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
+                moves, left = self._planned(kafka)
+                report = runner.carry_out(moves)
+            left += move_lines(report)
+            left = left or self._held(kafka)
+            is_alive = broker in kafka.brokers()
+        for line in left:
+            click.echo(f"drain: {line}", err=True)
+        if left:
+            return 1
+        state = "holds nothing; it may be switched off"
+        if not is_alive:
+            state = "is in no list in Kafka; it is not alive, and was not asked what it holds"
+        click.echo(f"empty    broker {broker} {state}")
+        return 0
+
+    def _decommission(self, kafka: Reassigner) -> None:
+        """Decommission the SPU, unless that is done, if what it holds could leave it now."""
+        broker, cluster = self._broker, self._request.cluster_id
+        with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
             known = reader.announced.by_spu().get(broker)
         if known is None:
             raise DrainError(
@@ -87,61 +107,43 @@ class Draining(MapChange):
             )
         if known.is_decommissioned:
             click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
-        else:  # Also of one that is offline: its maps wait for it to come back.
-            shapes = kafka.shapes()
-            planned = [at for at, each in shapes.items() if broker in each.replicas]
-            require_ready(self.request.ledger_connection(), self.options, planned)
-            with self.request.target() as target:
-                holding = self._holding(kafka, self._maps(), target.kafka_id())
-            fault = None if self.options.force else next(self._faults(holding), None)
-            if fault is not None:
-                raise DrainError(f"{fault}; the SPU was not decommissioned")
-            self._send_leave()
-            click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
-        self._await_maps(wait)
+            return
+        # Also one that is offline: its maps wait for it to come back.
+        planned = [at for at, each in kafka.shapes().items() if broker in each.replicas]
+        require_ready(self._request.ledger_connection(), self._options, planned)
+        with self._request.target() as target:
+            holding = self._holding(kafka, self._maps(), target.kafka_id())
+        fault = None if self._options.force else next(self._faults(holding), None)
+        if fault is not None:
+            raise DrainError(f"{fault}; the SPU was not decommissioned")
+        self._send_leave()
+        click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
 
-    def moves(self, kafka: Reassigner) -> list[MovedPartition]:
-        """What maps say, and the new lists of what has none; what stays is said before."""
-        with self.request.target() as target:
-            plan, sources = plan_now(self.request, target)
+    def _planned(self, kafka: Reassigner) -> tuple[list[MovedPartition], list[str]]:
+        """What maps say, and the new lists of what has none; a line for each thing that stays."""
+        with self._request.target() as target:
+            plan, sources = plan_now(self._request, target)
         mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
         holding = self._holding(kafka, sources.maps, plan.kafka_id)
         taken = {(each.topic, each.partition) for each in mapped}
         staying = [at for at in holding.mapped if at not in taken]
-        self._stays = [
-            *(
-                f"{topic}-{number}: there is no other broker for its replica; start one more, and "
-                "run again"
-                for topic, number in holding.stuck
-            ),
+        stays = [
+            *holding.stuck,
             *staying_lines(plan, staying, self._held_topics() if staying else {}),
-            *(() if holding.unseen is None else (holding.unseen,)),
+            *holding.unseen,
         ]
-        moves = [
-            MovedPartition(
-                topic=at[0],
-                topic_id=holding.shapes[at].topic_id,
-                partition=at[1],
-                before=holding.shapes[at].replicas,
-                after=row,
-                size_bytes=0,
-            )
-            for at, row in holding.emptied.items()
-        ]
-        if mapped or moves:  # Said before hours of copying, too: it may be reason enough to stop.
-            for line in self._stays:
+        moves = [*mapped, *holding.emptied]
+        if moves:  # Said before hours of copying, too: it may be reason enough to stop.
+            for line in stays:
                 click.echo(f"stays    {line}", err=True)
-        return [*mapped, *moves]
+        return moves, stays
 
-    def left(self, kafka: Reassigner, report: MovesReport) -> list[str]:
-        """What stays, or what Kafka shows on the broker once it has had time to delete."""
-        if left := [*self._stays, *move_lines(report)]:
-            return left
+    def _held(self, kafka: Reassigner) -> list[str]:
+        """A line with what Kafka shows on the broker once it has had time to delete; or none."""
         deadline = time.monotonic() + GONE_SECONDS_MAX
         while True:
             held = {at for at, each in kafka.shapes().items() if self._broker in each.replicas}
-            self._is_alive = self._broker in kafka.brokers()
-            if self._is_alive:
+            if self._broker in kafka.brokers():
                 held |= kafka.sizes([self._broker]).keys()
             if not held:
                 return []
@@ -153,74 +155,71 @@ class Draining(MapChange):
                 ]
             time.sleep(LOOK_SECONDS)
 
-    def end(self) -> int:
-        """Say that nothing is left."""
-        state = "holds nothing; it may be switched off"
-        if not self._is_alive:
-            state = "is in no list in Kafka; it is not alive, and was not asked what it holds"
-        click.echo(f"empty    broker {self._broker} {state}")
-        return 0
-
     def _maps(self) -> Maps:
-        return read_maps(self.request.connection, self.request.cluster_id, lambda _: True)
+        return read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
 
     def _holding(self, kafka: Reassigner, maps: Maps, kafka_id: str) -> _Holding:
         shapes, alive = kafka.shapes(), kafka.brokers()
-        own, given = self.request.own_topics(kafka_id), self.request.foreign
-        is_given = matcher(given) if given else lambda _: False
+        request, own = self._request, self._request.own_topics(kafka_id)
         held = [at for at, each in shapes.items() if self._broker in each.replicas]
         known = {topic for topic, wanted in maps.topics.items() if wanted.replicas is not None}
         topics = {topic for topic, _ in held} - known - maps.waiting.keys()
         moved = {
             topic
             for topic in topics
-            if topic.startswith(KAFKA_OWN) or topic in own or is_given(topic)
+            if topic.startswith(KAFKA_OWN) or topic in own or request.is_foreign(topic)
         }
         rows = {at: each.replicas for at, each in shapes.items()}
         emptied, stuck = emptied_lists(rows, moved, brokers=alive, leaving=self._broker)
+        names = listed(sorted({topic for topic, _ in stuck}), TOPICS_NAMED_MAX)
+        cannot_leave = (
+            f"{counted(len(stuck), 'partition')} of {names} cannot leave broker {self._broker}: no "
+            "other broker is free for a replica; start one more, or give these topics fewer "
+            "replicas (kafka-reassign-partitions), and run this again"
+        )
         return _Holding(
-            shapes=shapes,
-            unmapped=tuple(sorted(topics - moved)),
-            emptied=emptied,
-            stuck=stuck,
-            mapped=tuple(at for at in held if at[0] not in moved),
-            unseen=self._unseen_line({*alive}),
+            unmapped=sorted(topics - moved),
+            emptied=[
+                MovedPartition(
+                    topic=at[0],
+                    topic_id=shapes[at].topic_id,
+                    partition=at[1],
+                    before=shapes[at].replicas,
+                    after=row,
+                    size_bytes=0,
+                )
+                for at, row in emptied.items()
+            ],
+            stuck=[cannot_leave] if stuck else [],
+            mapped=[at for at in held if at[0] not in moved],
+            unseen=self._unseen_lines({*alive}),
         )
 
-    def _unseen_line(self, alive: set[int]) -> str | None:
-        """What the broker holds, or may hold, of topics that this user may not see; None: nothing.
+    def _unseen_lines(self, alive: set[int]) -> list[str]:
+        """What the broker holds, or may hold, of topics that this user may not see: one line.
 
         A broker that is not alive cannot be asked: its topics are looked for on the others.
         """
         asked, holds = [self._broker], "holds"
         if self._broker not in alive:
             asked, holds = [*alive], "is not alive, and may hold"
-        unseen = read_unseen(self.request.ledger_connection(), asked)
+        unseen = read_unseen(self._request.ledger_connection(), asked)
         if places := [f"{topic}-{number}" for topic, number in sorted(unseen.sizes)]:
-            return (
+            return [
                 f"broker {self._broker} {holds} {counted(len(places), 'replica')} that you may not "
                 f"see ({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
-            )
-        return next(unseen.lines(f"what broker {self._broker} holds is not known"), None)
+            ]
+        return [*unseen.lines(f"what broker {self._broker} holds is not known")][:1]
 
     def _faults(self, holding: _Holding) -> Iterator[str]:
         """Why the SPU should not be decommissioned now."""
-        if holding.unseen is not None:
-            yield holding.unseen
-        if stuck := holding.stuck:
-            topics = sorted({topic for topic, _ in stuck})
-            yield (
-                f"{counted(len(stuck), 'partition')} of {listed(topics, TOPICS_NAMED_MAX)} cannot "
-                f"leave broker {self._broker}: no other broker is free for a replica; start one "
-                "more, or give these topics fewer replicas (kafka-reassign-partitions), and run "
-                "this again"
-            )
+        yield from (*holding.unseen, *holding.stuck)
         if left := holding.unmapped:
             yield (
                 f"{counted(len(left), 'topic')} on broker {self._broker} "
                 f"{'has' if len(left) == 1 else 'have'} no map ({listed(left, TOPICS_NAMED_MAX)}); "
                 "adopt what is to have one (`spu-assigner adopt --cluster "
-                f"{self.request.cluster_id}`), which is rejected once the SPU has left, give "
+                f"{self._request.cluster_id}`), which is rejected once the SPU has left, give "
                 "--foreign GLOB for what is only to be moved off the broker, and run this again"
             )
 
@@ -230,11 +229,11 @@ class Draining(MapChange):
         def sent(message: SentMessage) -> None:
             errors.extend([message.error] if message.error else ())
 
-        sender = Sender(self.request.connection, sent, [SPU_EVENTS])
+        sender = Sender(self._request.connection, sent, [SPU_EVENTS])
         sender.send(
             SpuLeft(
                 event_id=f"drain/{uuid.uuid4()}",
-                cluster_id=self.request.cluster_id,
+                cluster_id=self._request.cluster_id,
                 spu_id=self._broker,
                 mode=LeaveMode.DECOMMISSION,
             )
@@ -244,11 +243,7 @@ class Draining(MapChange):
             raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
 
     def _await_maps(self, wait: JobWait) -> None:
-        """Return once no map uses the broker but those that the job cannot take off it.
-
-        Raises:
-            DrainError: the time is up.
-        """
+        """Return once no map uses the broker but those that the job cannot take off it."""
         while True:
             users = [
                 topic
@@ -272,5 +267,5 @@ class Draining(MapChange):
 
     def _held_topics(self) -> dict[str, str]:
         """What the job cannot take off the broker now, and why."""
-        state = self.state()
+        state = job_state(self._request)
         return {} if state is None else held_topics(state, self._broker)

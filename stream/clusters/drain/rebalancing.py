@@ -19,26 +19,25 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import TopicStatus
-from spu_assigner.core.base.resources import BYTES
 from spu_assigner.core.decision.rebalance import rebalance
-from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.drain.carrying import JobWait, MapChange
+from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.reassigning import Reassigner
-from spu_assigner.stream.clusters.moves.session import require_ready
-from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT, MovesReport
+from spu_assigner.stream.clusters.moves.runner import moving, require_ready
+from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.plan.model import TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import load_lines, move_lines
-from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now, with_load
+from spu_assigner.stream.clusters.plan.sources import (
+    PlanRequest,
+    PlanSources,
+    plan_now,
+    with_load,
+)
 from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.kafka.log_dirs import Partition
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
 MORE_TO_DO: Final = 3  # exit status: run it again
-UNSIZED: Final = (
-    f"replicas and leaders are evened out, and bytes were not weighed: no topic says its {BYTES} "
-    f"(`spu-assigner adopt --resources {BYTES}=SIZE` has them say what brokers report)"
-)
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
@@ -48,7 +47,7 @@ class RebalanceError(AssignerError):
     """A cluster cannot be evened out."""
 
 
-class Rebalancing(MapChange):
+class Rebalancing:
     """One cluster that is to be evened out.
 
     Args:
@@ -57,8 +56,6 @@ class Rebalancing(MapChange):
         band_percent: of a rebalance by resources; None: the job's default.
         band: of a rebalance by numbers of replicas, likewise.
     """
-
-    name = "rebalance"
 
     def __init__(
         self,
@@ -70,8 +67,9 @@ class Rebalancing(MapChange):
         band_percent: int | None,
         band: int | None,
     ) -> None:
-        super().__init__(request, options)
-        self.bytes_max = bytes_max
+        self._request = request
+        self._options = options
+        self._bytes_max = bytes_max
         self._is_limited = moves_max is not None
         self._event = ClusterRebalance(
             event_id=f"rebalance/{uuid.uuid4()}",
@@ -80,20 +78,47 @@ class Rebalancing(MapChange):
             band_percent=band_percent,
             band=band,
         )
-        self._load: TopicsPlan | None = None
-        self._more = ""  # what limits have left to do
 
-    def ask(self, kafka: Reassigner, wait: JobWait) -> None:
+    def run(self, wait: JobWait) -> int:
+        """Even it out, if that is possible now; the exit status. What was done stays done."""
+        request, connection = self._request, self._request.ledger_connection()
+        unlike, _, _ = self._unlike()
+        require_ready(connection, self._options, unlike)
+        self._ask(wait)
+        more = [f"{counted(count, 'move')} not asked for"] if (count := self._unasked()) else []
+        with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
+            with request.target() as target:
+                plan, found = plan_now(request, target)
+                plan = with_load(plan, found, request, target)
+            report = runner.carry_out(plan.moved_partitions(), bytes_max=self._bytes_max)
+        beyond = report.left if report.stopped == BEYOND_LIMIT else 0
+        if beyond:  # Then it is what was asked for.
+            report.stopped = None
+            more.append(f"{counted(beyond, 'mapped partition')} not moved")
+        left = move_lines(report)
+        if beyond and not (report.moved or left):
+            left.append("--max-bytes permits none of the moves that are left; give more")
+        left += self._not_as_mapped(is_awaited=not (left or beyond))
+        width = None if sys.stdout.isatty() else WIDTH
+        for line in load_lines(plan.load.brokers, width=width):
+            click.echo(line)
+        for line in plan.unseen.lines("counted above without leaders"):
+            click.echo(line)
+        for line in left:
+            click.echo(f"rebalance: {line}", err=True)
+        if left:
+            return 1
+        if more:
+            click.echo(f"more     {' and '.join(more)} yet; run again for the rest")
+            return MORE_TO_DO
+        click.echo("even     Kafka shows every list as it is mapped")
+        return 0
+
+    def _ask(self, wait: JobWait) -> None:
         """Have the job even out its maps, and wait for its answer."""
-        with self.request.target() as target:
-            plan, found = plan_now(self.request, target)
-        unlike = [(each.topic, at) for each in plan.changes for at in (*each.moves, *each.moving)]
-        require_ready(self.request.ledger_connection(), self.options, unlike)
-        connection, event_id = self.request.connection, self._event.event_id
+        connection, event_id = self._request.connection, self._event.event_id
         with EventExchange(
-            connection,
-            seconds=wait.seconds,
-            check=lambda: wait.tick("the answer of the job"),
+            connection, seconds=wait.seconds, check=lambda: wait.tick("the answer of the job")
         ) as exchange:
             is_answered = exchange.run([self._event])
         if not is_answered:
@@ -103,69 +128,39 @@ class Rebalancing(MapChange):
             )
         if event_id in exchange.rejected:
             raise RebalanceError(
-                f"the job does not rebalance cluster {self.request.cluster_id!r}: "
+                f"the job does not rebalance cluster {self._request.cluster_id!r}: "
                 f"{exchange.rejected[event_id]}; fix that and run this again"
             )
         click.echo(f"mapped   {exchange.accepted[event_id]}")
-        if not any(each.says_bytes for each in found.maps.topics.values()):
-            click.echo(f"unsized  {UNSIZED}")
-        if more := self._unasked():
-            self._more = f"{counted(more, 'move')} not asked for"
 
-    def moves(self, kafka: Reassigner) -> list[MovedPartition]:
-        """Everything that is not as mapped."""
-        with self.request.target() as target:
-            plan, found = plan_now(self.request, target)
-            self._load = with_load(plan, found, self.request, target)
-        return plan.moved_partitions()
+    def _unlike(self) -> tuple[list[Partition], TopicsPlan, PlanSources]:
+        """The partitions that are not as mapped, or being moved, by a plan made now."""
+        with self._request.target() as target:
+            plan, found = plan_now(self._request, target)
+        return [(c.topic, at) for c in plan.changes for at in (*c.moves, *c.moving)], plan, found
 
-    def left(self, kafka: Reassigner, report: MovesReport) -> list[str]:
-        """What was not moved, and which lists Kafka does not show as mapped."""
-        beyond = report.left if report.stopped == BEYOND_LIMIT else 0
-        if beyond:  # Then it is what was asked for.
-            report.stopped = None
-            counts = f"{counted(beyond, 'mapped partition')} not moved"
-            self._more = f"{self._more} and {counts}" if self._more else counts
-        left = [*move_lines(report)]
-        if beyond and not (report.moved or left):
-            left.append("--max-bytes permits none of the moves that are left; give more")
+    def _not_as_mapped(self, *, is_awaited: bool) -> list[str]:
+        """What Kafka does not show as mapped, and why.
+
+        Args:
+            is_awaited: all was moved: what is not seen yet is waited for, and a fault then.
+        """
         deadline = time.monotonic() + SEEN_SECONDS_MAX
-        while True:
-            with self.request.target() as target:
-                plan, found = plan_now(self.request, target)
-            unlike = sum(len(each.moves) + len(each.moving) for each in plan.changes)
-            if left or beyond or not unlike or time.monotonic() > deadline:
-                break
+        unlike, plan, found = self._unlike()
+        while is_awaited and unlike and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-        is_late = unlike and not left and not beyond
-        left += [f"{each.topic}: {each.reason}" for each in plan.refused]
-        left += [
-            f"{each.topic}: {each.reason}"
-            for each in plan.waiting
-            if each.topic in found.cluster.topics
-        ]
-        if is_late:
-            are = "is" if unlike == 1 else "are"
-            left.append(f"{counted(unlike, 'partition')} {are} not as mapped yet; run this again")
-        if self._load is not None:
-            width = None if sys.stdout.isatty() else WIDTH
-            for line in load_lines(self._load.load.brokers, width=width):
-                click.echo(line)
-            for line in self._load.unseen.lines("counted above without leaders"):
-                click.echo(line)
+            unlike, plan, found = self._unlike()
+        waiting = [each for each in plan.waiting if each.topic in found.cluster.topics]
+        left = [f"{each.topic}: {each.reason}" for each in (*plan.refused, *waiting)]
+        if is_awaited and unlike:
+            are = "is" if len(unlike) == 1 else "are"
+            count = counted(len(unlike), "partition")
+            left.append(f"{count} {are} not as mapped yet; run this again")
         return left
-
-    def end(self) -> int:
-        """Say that the cluster is even, or how much the limits have left."""
-        if self._more:
-            click.echo(f"more     {self._more} yet; run again for the rest")
-            return MORE_TO_DO
-        click.echo("even     Kafka shows every list as it is mapped")
-        return 0
 
     def _unasked(self) -> int:
         """How many moves the limit of moves has left for later."""
-        state = self.state() if self._is_limited else None
+        state = job_state(self._request) if self._is_limited else None
         if state is None:
             return 0
         answers = rebalance(state, replace(self._event, max_moves=MOVES_MAX))

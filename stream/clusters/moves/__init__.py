@@ -1,4 +1,4 @@
-"""Moves of existing partitions, carried out in Kafka: a state machine (`machine`) of waves.
+"""Moves of existing partitions, carried out in Kafka in waves (`runner`).
 
 Imports `job` (its failpoints), `kafka` and `common`.
 """

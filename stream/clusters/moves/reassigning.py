@@ -16,13 +16,21 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
+from kafka import TopicPartition
+from kafka.admin import (
+    AlterConfigOp,
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+)
+from kafka.errors import AuthorizationError, KafkaError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
@@ -36,11 +44,6 @@ from spu_assigner.stream.kafka.log_dirs import (
     sizes_in,
 )
 
-if TYPE_CHECKING:
-    from kafka.admin import KafkaAdminClient
-
-PARTITIONS_MAX: Final = 1_000  # of a request
-TOPICS_MAX: Final = 200  # of a request for settings
 RETRY_SECONDS_MAX: Final = 30.0  # a broker restarts, another controller is elected
 RETRY_SECONDS: Final = 0.2
 RIGHTS: Final = granting(Role.MOVER)
@@ -106,9 +109,9 @@ class Reassigner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             with suppress(Exception):  # It is not needed any more, whatever has become of it.
@@ -163,45 +166,24 @@ class Reassigner:
 
     def reassign(self, lists: Mapping[Partition, Replicas | None]) -> dict[Partition, str]:
         """Give partitions new lists, or cancel (None) their moves; those that Kafka refuses."""
-        from kafka import TopicPartition
-        from kafka.errors import AuthorizationError
+        if not lists:
+            return {}
+        asked = {TopicPartition(*each): row for each, row in lists.items()}
+        answer = self._ask(
+            "to move partitions", lambda client: client.alter_partition_reassignments(asked)
+        )
+        errors = {place: error for place, error in answer.items() if error is not None}
+        if any(issubclass(error, AuthorizationError) for error in errors.values()):
+            raise MovesError(f"this user may not Alter the cluster; {RIGHTS}")
+        return {(at.topic, at.partition): _error_name(error) for at, error in errors.items()}
 
-        failures: dict[Partition, str] = {}
-        places = list(lists)
-        for begin in range(0, len(places), PARTITIONS_MAX):
-            part = {
-                TopicPartition(*each): lists[each]
-                for each in places[begin : begin + PARTITIONS_MAX]
-            }
-            answer = self._ask(
-                "to move partitions",
-                lambda client, part=part: client.alter_partition_reassignments(part),  # type: ignore[misc]  # a default is typed as what it is given
-            )
-            for place, error in answer.items():
-                if error is not None and issubclass(error, AuthorizationError):
-                    raise MovesError(f"this user may not Alter the cluster; {RIGHTS}")
-                if error is not None:
-                    failures[place.topic, place.partition] = _error_name(error)
-        return failures
-
-    def sizes(self, brokers: Iterable[int], partitions: Iterable[Partition] | None = None) -> Sizes:
-        """Bytes of replicas on these brokers.
-
-        Args:
-            partitions: None: all, also of topics that this user may not see.
-        """
+    def sizes(self, brokers: Iterable[int]) -> Sizes:
+        """Bytes of all replicas on these brokers, also of topics that this user may not see."""
         asked = sorted(set(brokers))
-        by_topic: dict[str, list[int]] = {}
-        for topic, number in partitions or ():
-            by_topic.setdefault(topic, []).append(number)
-
-        def answers(client: KafkaAdminClient) -> Iterable[Mapping[str, Any]]:
-            if partitions is None or not asked:
-                return (all_logs(client, broker) for broker in asked)
-            found: list[Mapping[str, Any]] = client.describe_log_dirs(by_topic, asked)
-            return found
-
-        found = self._ask("the sizes of replicas", lambda client: sizes_in(answers(client)))
+        found = self._ask(
+            "the sizes of replicas",
+            lambda client: sizes_in(all_logs(client, broker) for broker in asked),
+        )
         if silent := {*asked} - found.brokers:
             raise MovesError(
                 f"broker {min(silent)} does not report the sizes of its replicas; look at its "
@@ -210,11 +192,7 @@ class Reassigner:
         return found.sizes
 
     def unseen(self) -> UnseenReplicas:
-        """The replicas, on all brokers, of topics that this user may not see.
-
-        Raises:
-            UnreachableError, ClientError: Kafka does not answer.
-        """
+        """The replicas, on all brokers, of topics that this user may not see."""
         return read_unseen(self._connection)
 
     def elect(self, partitions: Iterable[Partition]) -> None:
@@ -233,21 +211,13 @@ class Reassigner:
 
         Without those of brokers that are not alive: only the broker itself can be asked.
         """
-        from kafka.admin import ConfigFilterType
+
+        def described(client: KafkaAdminClient, part: Values) -> Any:
+            return client.describe_configs(_resources(part), config_filter=ConfigFilterType.ALL)
 
         values: dict[Place, str | None] = {}
-        for part in _parts(dict.fromkeys(places)):
-            found = self._ask_of(
-                part,
-                "for settings",
-                lambda client, part=part: client.describe_configs(  # type: ignore[misc]  # likewise
-                    _resources(dict.fromkeys(part)),
-                    config_filter=ConfigFilterType.ALL,
-                ),
-            )
-            if found is None:
-                continue
-            for where, name in part:
+        for part, found in self._ask_each(dict.fromkeys(places), "for settings", described):
+            for where, name in () if found is None else part:
                 entry = found.get(_kind(where), {}).get(str(where), {}).get(name, {})
                 is_set = with_defaults or entry.get("config_source") in _BY_HAND
                 values[where, name] = (entry.get("value") or None) if is_set else None
@@ -258,23 +228,18 @@ class Reassigner:
 
         Those of a broker that is not alive have NOT_ALIVE; if it died meanwhile they may be set.
         """
-        from kafka.admin import AlterConfigOp
+
+        def altered(client: KafkaAdminClient, part: Values) -> Any:
+            changes = {
+                place: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
+                for place, value in part.items()
+            }
+            return client.alter_configs(
+                _resources(changes), raise_on_unknown=False, incremental=True
+            )
 
         failures: dict[Place, str] = {}
-        for part in _parts(values):
-            changes = {
-                place: (AlterConfigOp.DELETE, None)
-                if values[place] is None
-                else (AlterConfigOp.SET, values[place])
-                for place in part
-            }
-            answer = self._ask_of(
-                part,
-                "to change settings",
-                lambda client, changes=changes: client.alter_configs(  # type: ignore[misc]  # likewise
-                    _resources(changes), raise_on_unknown=False, incremental=True
-                ),
-            )
+        for part, answer in self._ask_each(values, "to change settings", altered):
             for where, name in part:
                 result = NOT_ALIVE
                 if answer is not None:
@@ -283,29 +248,29 @@ class Reassigner:
                     failures[where, name] = result
         return failures
 
-    def _ask_of(
-        self, part: Sequence[Place], what: str, request: Callable[[KafkaAdminClient], _T]
-    ) -> _T | None:
-        """Ask for a part's settings; None: they are of a broker that is not alive, or dies now.
+    def _ask_each(
+        self, values: Values, what: str, request: Callable[[KafkaAdminClient, Values], Any]
+    ) -> Iterator[tuple[Values, Any]]:
+        """Ask for the settings of topics, and of each broker; None: it is not alive, or dies now.
 
         Who is alive is looked at before each try: one that was killed is fenced some seconds later.
         """
-        broker, _ = part[0]
-        return self._ask(
-            what,
-            lambda client: (
-                request(client) if isinstance(broker, str) or broker in _alive(client) else None
-            ),
-        )
+        parts: dict[int | None, dict[Place, str | None]] = {}
+        for place, value in values.items():
+            broker = place[0] if isinstance(place[0], int) else None
+            parts.setdefault(broker, {})[place] = value
+        for broker, part in parts.items():
+
+            def asked(
+                client: KafkaAdminClient, broker: int | None = broker, part: Values = part
+            ) -> Any:
+                is_there = broker is None or broker in _alive(client)
+                return request(client, part) if is_there else None
+
+            yield part, self._ask(what, asked)
 
     def _ask(self, what: str, request: Callable[[KafkaAdminClient], _T]) -> _T:
-        """Ask, again while nobody answers.
-
-        Raises:
-            MovesError: RETRY_SECONDS_MAX passed, or Kafka refuses.
-        """
-        from kafka.errors import AuthorizationError, KafkaError
-
+        """Ask, again while nobody answers."""
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
@@ -316,7 +281,7 @@ class Reassigner:
                 ) from reason
             except (KafkaError, OSError, RuntimeError) as reason:
                 # A RuntimeError: no controller was found, or an answer came to a closed client.
-                self.close()
+                self._close()
                 if time.monotonic() > deadline:
                     raise MovesError(
                         f"Kafka was asked {what} and does not answer "
@@ -326,8 +291,6 @@ class Reassigner:
 
     def _opened(self) -> KafkaAdminClient:
         if self._client is None:
-            from kafka.admin import KafkaAdminClient
-
             milliseconds = int(REQUEST_SECONDS_MAX * 1000)
             self._client = KafkaAdminClient(
                 request_timeout_ms=milliseconds,
@@ -345,28 +308,12 @@ def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
     }
 
 
-def _parts(places: Iterable[Place]) -> list[list[Place]]:
-    """Each broker alone, as one that is not alive fails the request; topics in pieces."""
-    brokers: dict[int, list[Place]] = {}
-    topics: dict[str, list[Place]] = {}
-    for where, name in places:
-        if isinstance(where, int):
-            brokers.setdefault(where, []).append((where, name))
-        else:
-            topics.setdefault(where, []).append((where, name))
-    found = [*topics.values()]
-    pieces = (found[begin : begin + TOPICS_MAX] for begin in range(0, len(found), TOPICS_MAX))
-    return [*brokers.values(), *([*chain.from_iterable(piece)] for piece in pieces)]
-
-
 def _kind(where: int | str) -> str:
     return "broker" if isinstance(where, int) else "topic"
 
 
 def _resources(values: Mapping[Place, Any]) -> list[Any]:
     """Brokers and topics, as kafka-python names them, with settings and what is asked of each."""
-    from kafka.admin import ConfigResource, ConfigResourceType
-
     found: dict[int | str, dict[str, Any]] = {}
     for (where, name), value in values.items():
         found.setdefault(where, {})[name] = value

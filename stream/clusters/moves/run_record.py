@@ -33,8 +33,8 @@ from spu_assigner.schemas.messages.wire import (
     ThrottleValue,
 )
 from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
-from spu_assigner.stream.clusters.moves.status import MovesReport, place_of
-from spu_assigner.stream.clusters.moves.throttle import WaveThrottle
+from spu_assigner.stream.clusters.moves.status import MovesReport, place_of, say
+from spu_assigner.stream.clusters.moves.throttle import WaveThrottle, place
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
 from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
@@ -53,7 +53,6 @@ SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of t
 POLL_SECONDS: Final = 0.1
 TRANSACTION_SECONDS_MAX: Final = 15
 ABORT_SECONDS_MAX: Final = 5.0
-NOTED_SECONDS: Final = 5.0  # between records of how far a wave is
 FAILURES_MAX: Final = 10  # that are recorded; the command shows all
 _FENCED: Final = frozenset(
     {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -67,8 +66,8 @@ class SeatTakenError(MovesError):
 class Seat:
     """The right to move partitions of a Kafka cluster, and the record of what is moved.
 
-    All methods raise SeatTakenError where another process has the seat, MovesError where a right is
-    missing, and ClientError where no broker answers.
+    Let go at the end of a `with`. All methods raise SeatTakenError where another process has the
+    seat, MovesError where a right is missing, and ClientError where no broker answers.
 
     Args:
         connection: to that Kafka cluster, with the prefix of the job's topics.
@@ -89,10 +88,6 @@ class Seat:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let another process have the seat."""
         self._opened.close()
 
     def sit(self) -> None:
@@ -112,15 +107,6 @@ class Seat:
                 raise self._taken()
         self._take_id(reader)
 
-    def require_no_copies(self) -> None:
-        """Return if no run before this one has left a throttle, or moves that copy something."""
-        run = self.latest
-        if run is not None and (run.throttles or any(map(copied_bytes, run.moves))):
-            raise SeatTakenError(
-                f"{run.holder} has left moves unfinished; finish them with `spu-assigner apply "
-                "--moves`, or take them back with `spu-assigner apply --cancel`"
-            )
-
     def take_over(self) -> None:
         """Take the seat from whoever has it: that process sees so, and ends."""
         self._take_id(self.look())
@@ -138,18 +124,11 @@ class Seat:
             ClientError: it is not known whether it is recorded.
         """
         run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
-        with self._as_ours():
-            try:
-                with raise_fatal_cause(self._producer):
-                    self._producer.begin_transaction()
-                    self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
-                    deliver(self._producer)
-                    retry_until(self._producer.commit_transaction)
-            except KafkaException:
-                # Of a commit at the moment of a fence Kafka may say only that it failed; the abort
-                # that follows says that this producer was fenced.
-                self._abort_unless_fenced()
-                raise
+        with self._as_ours(), raise_fatal_cause(self._producer):
+            self._producer.begin_transaction()
+            self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
+            deliver(self._producer)
+            retry_until(self._producer.commit_transaction)
         self.latest = run
 
     def check(self) -> None:
@@ -158,11 +137,9 @@ class Seat:
             self._election.poll(0)
         self._read([] if self._reader is None else self._reader.messages(0.01))
         if self.latest is not None and self.latest.run_id != self.run_id:
-            if self.latest.state is MovesState.CANCELLED:
-                raise SeatTakenError(
-                    f"the moves were cancelled by {self.latest.holder}; nothing goes on"
-                )
-            raise self._taken()
+            is_cancelled = self.latest.state is MovesState.CANCELLED
+            cancelled = f"the moves were cancelled by {self.latest.holder}; nothing goes on"
+            raise SeatTakenError(cancelled) if is_cancelled else self._taken()
 
     def look(self) -> Reader:
         """Read the record, once; the topic is made if it is not there."""
@@ -205,22 +182,15 @@ class Seat:
             retry_until(self._producer.init_transactions)
         self._read(reader.drain_messages())
 
-    def _abort(self) -> None:
-        with suppress(KafkaException):
-            self._producer.abort_transaction(0)
-
-    def _abort_unless_fenced(self) -> None:
-        """Abort the transaction, if there is one.
-
-        Raises:
-            KafkaException: another process has fenced this one.
-        """
+    def _abort(self) -> KafkaError | None:
+        """Abort a transaction that is open; the error that says that another process has fenced."""
         try:
             with raise_fatal_cause(self._producer):
                 self._producer.abort_transaction(ABORT_SECONDS_MAX)
         except KafkaException as reason:
-            if reason.args[0].code() in _FENCED:
-                raise
+            error: KafkaError = reason.args[0]
+            return error if error.code() in _FENCED else None
+        return None
 
     def _taken(self) -> SeatTakenError:
         run = self.latest
@@ -236,7 +206,9 @@ class Seat:
         try:
             yield
         except KafkaException as reason:
-            error = reason.args[0]
+            # Of a commit at the moment of a fence Kafka may say only that it failed; the abort that
+            # follows says so.
+            error = self._abort() or reason.args[0]
             if error.code() in _FENCED:
                 raise SeatTakenError(
                     "another process has taken over the moves; this one ends, and changes nothing "
@@ -254,17 +226,13 @@ class Seat:
 
 
 class RunLog:
-    """What a run has done: its record, and its report for the command that runs it.
-
-    Args:
-        seat: where it is recorded.
-    """
+    """What a run has done: its record, and its report for the command that runs it."""
 
     def __init__(self, seat: Seat, cluster_id: str) -> None:
         self.seat = seat
         self.run = begun_run(cluster_id)
         self.report = MovesReport()
-        self._noted = 0.0  # when it was recorded last how far a wave is
+        self._inherited: frozenset[int | str] = frozenset()  # brokers and topics
 
     def change(self, **values: Any) -> None:
         """Set fields of what is recorded next."""
@@ -293,8 +261,18 @@ class RunLog:
 
     def cleared(self, throttle: WaveThrottle) -> tuple[ThrottleValue, ...]:
         """Remove the throttle that is recorded; what could not be removed."""
-        left, self.report.throttles = throttle.remove(self.run.throttles)
+        left, lines = throttle.remove(self.run.throttles)
+        self.report.throttles = [
+            line for where, line in lines.items() if where not in self._inherited
+        ]
         return left
+
+    def inherit(self) -> None:
+        """Take what a run before has left, and could not be removed now, for no fault of this."""
+        for line in self.report.throttles:
+            say(line)
+        self._inherited = frozenset(place(each)[0] for each in self.run.throttles)
+        self.report.throttles = []
 
     def record(
         self,
@@ -317,17 +295,14 @@ class RunLog:
         self.seat.write(self.run)
 
     def note(self, moved: int, size: int) -> None:
-        """Record now and then how much of a wave is done, if that can be done now.
+        """Record how much of a wave is done, if that can be done now.
 
-        Moves and throttles are those of the last `record`: the next run resumes from either. What
-        is missed here is seen elsewhere: `Seat.check` finds who has taken the seat.
+        What is missed here is seen elsewhere: `Seat.check` finds who has taken the seat.
         """
-        if time.monotonic() > self._noted + NOTED_SECONDS:
-            run = self.run
-            done, size = run.moves_done + moved, run.bytes_done + size
-            with suppress(ClientError, SeatTakenError):
-                self.seat.write(replace(run, moves_done=done, bytes_done=size))
-            self._noted = time.monotonic()
+        run = self.run
+        done, size = run.moves_done + moved, run.bytes_done + size
+        with suppress(ClientError, SeatTakenError):
+            self.seat.write(replace(run, moves_done=done, bytes_done=size))
 
 
 def begun_run(cluster_id: str) -> MovesRun:

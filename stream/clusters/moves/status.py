@@ -1,4 +1,4 @@
-"""How far moves are, as Kafka shows it, and what became of them: pure functions."""
+"""How far moves are, as Kafka shows it, and what became of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import click
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
 from spu_assigner.stream.common.printable import listed
@@ -38,6 +39,11 @@ class MovesReport:
     @property
     def is_whole(self) -> bool:
         return not (self.failed or self.left or self.throttles)
+
+
+def say(text: str) -> None:
+    """Print a line for a person, whoever reads standard output."""
+    click.echo(f"apply: {text}", err=True)
 
 
 def place_of(move: MovedPartition) -> Partition:

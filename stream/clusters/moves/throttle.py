@@ -3,17 +3,16 @@
 Rules: a rate on each broker of a partition that copies something, the partitions on their topics,
 as Kafka's own tool does. What is set is recorded first, with what was there before. It is taken
 back only while it is what was recorded: a value that somebody else has set since then is theirs. Of
-a broker that is not alive it is not known, and stays recorded until it is.
+a broker that is not alive it is not known: it is owed, and stays recorded until the broker is back.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition, ThrottleValue
-from spu_assigner.stream.clusters.moves.progress import MovesOutput
 from spu_assigner.stream.clusters.moves.reassigning import (
     NOT_ALIVE,
     RIGHTS,
@@ -22,6 +21,7 @@ from spu_assigner.stream.clusters.moves.reassigning import (
     Reassigner,
     Values,
 )
+from spu_assigner.stream.clusters.moves.status import say
 from spu_assigner.stream.clusters.moves.waves import adding
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -36,15 +36,7 @@ class ForeignThrottleError(MovesError):
 
 
 class RefusedThrottleError(MovesError):
-    """Kafka does not take a throttle, or a broker dies before it has it.
-
-    Args:
-        places: of the settings that Kafka refuses: they are as they were.
-    """
-
-    def __init__(self, message: str, places: Collection[Place]) -> None:
-        super().__init__(message)
-        self.places = places
+    """Kafka does not take a throttle, or a broker dies before it has it."""
 
 
 class WaveThrottle:
@@ -53,29 +45,18 @@ class WaveThrottle:
     Args:
         rate: bytes a second of a broker; None: no throttle.
         force: replace what somebody else has set; it is set again afterwards.
-        forgotten: brokers that never come back: what they may still have is not kept in mind.
     """
 
-    def __init__(
-        self,
-        kafka: Reassigner,
-        output: MovesOutput,
-        *,
-        rate: int | None,
-        force: bool,
-        forgotten: Collection[int] = (),
-    ) -> None:
+    def __init__(self, kafka: Reassigner, *, rate: int | None, force: bool) -> None:
         self._kafka = kafka
-        self._output = output
         self._rate = rate
         self._force = force
-        self._forgotten = forgotten
         self._own: dict[Place, str] = {}  # what was set or removed: brokers may still show it
 
     def of_wave(
-        self, wave: Iterable[MovedPartition], recorded: tuple[ThrottleValue, ...]
+        self, wave: Iterable[MovedPartition], owed: Iterable[ThrottleValue]
     ) -> tuple[ThrottleValue, ...]:
-        """What is to be recorded before it is set for a wave; what is recorded already stays.
+        """What is to be recorded, and then set, for a wave besides what is owed.
 
         Nothing is set on a broker that is not alive: it copies nothing.
 
@@ -83,19 +64,16 @@ class WaveThrottle:
             ForeignThrottleError: somebody else has set one, and it is not to be replaced.
         """
         wanted = {} if self._rate is None else wave_values(wave, self._rate)
-        for each in recorded:
+        for each in owed:
             wanted.pop(place(each), None)
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        while True:
-            current = self._kafka.settings(wanted)
-            foreign = {at: value for at, value in current.items() if value}
-            is_own = any(self._own.get(at) == value for at, value in foreign.items())
-            if not is_own or time.monotonic() > deadline:
-                break
-            time.sleep(LOOK_SECONDS)
+        own = self._own
+        current = self._shown(
+            wanted, lambda found: not any(value and own.get(at) == value for at, value in found)
+        )
+        foreign = {at: value for at, value in current.items() if value}
         if foreign and not self._force:
             raise ForeignThrottleError(_foreign_text(foreign))
-        added = (
+        return tuple(
             ThrottleValue(
                 broker=where if isinstance(where, int) else None,
                 topic=where if isinstance(where, str) else None,
@@ -105,110 +83,82 @@ class WaveThrottle:
             )
             for (where, setting), before in current.items()
         )
-        return (*recorded, *added)
 
-    def is_another_rate(self, recorded: Iterable[ThrottleValue]) -> bool:
-        """Whether a run that was killed has set another rate than this one is given."""
-        rates = {each.value for each in recorded if each.setting in RATES}
-        return self._rate is not None and not rates <= {str(self._rate)}
+    def set(self, throttles: Iterable[ThrottleValue]) -> dict[Place, str]:
+        """Set what was recorded; what was not set, and why.
 
-    def set(self, throttles: Sequence[ThrottleValue], recorded: Sequence[ThrottleValue]) -> None:
-        """Set a throttle.
-
-        Args:
-            recorded: what was recorded before this wave: what of it somebody else has changed
-                since is left as it is, and what a broker that is not alive has.
-
-        Raises:
-            RefusedThrottleError: Kafka refuses, or a broker died just now.
+        Of a broker that dies just then it is not known (NOT_ALIVE); what it refuses is as it was.
         """
-        known = {place(each) for each in recorded}
-        current = self._kafka.settings(known)
-        changes = {
-            place(each): each.value
-            for each in throttles
-            if place(each) not in known or _is_ours(each, current)
-        }
+        changes = {place(each): each.value for each in throttles}
         self._own |= changes
-        failures = self._kafka.change(changes)
-        refused = {at: reason for at, reason in failures.items() if reason != NOT_ALIVE}
-        if refused:
-            (where, setting), reason = next(iter(refused.items()))
-            raise RefusedThrottleError(
-                f"the throttle cannot be set: {_text(where)} refuses {setting} "
-                f"({' '.join(reason.split())}); {RIGHTS}, or run without --throttle; nothing more "
-                "was begun",
-                refused.keys() - known,
-            )
-        if failures:
-            where, _ = next(iter(failures))
-            raise RefusedThrottleError(
-                f"the throttle cannot be set: {_text(where)} is not alive any more; start it, or "
-                "run again to go on without it; nothing more was begun",
-                (),
-            )
+        return self._kafka.change(changes)
 
     def remove(
         self, recorded: Sequence[ThrottleValue]
-    ) -> tuple[tuple[ThrottleValue, ...], list[str]]:
-        """Take back what is recorded; what could not be, and a line for each."""
+    ) -> tuple[tuple[ThrottleValue, ...], dict[int | str, str]]:
+        """Take back what is recorded; what could not be, and a line for each broker or topic."""
         if not recorded:
-            return (), []
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        while True:
-            current = self._kafka.settings(map(place, recorded))
-            ours = [each for each in recorded if _is_ours(each, current)]
-            # What others seem to have changed may be what a broker shows that lags behind.
-            if len(ours) == len(current) or time.monotonic() > deadline:
-                break
-            time.sleep(LOOK_SECONDS)
-        self._own |= {place(each): each.value for each in ours}
+            return (), {}
+        # What others seem to have changed may be what a broker shows that lags behind.
+        values = {place(each): each for each in recorded}
+        current = self._shown(values, lambda found: all(_is_ours(values[at], v) for at, v in found))
+        ours = {at for at, value in current.items() if _is_ours(values[at], value)}
+        self._own |= {at: values[at].value for at in ours}
         # Also what looks removed: a broker may lag behind.
-        failures = self._kafka.change({place(each): each.before for each in ours})
+        failures = self._kafka.change({at: values[at].before for at in ours})
         topics = {where for where, _ in failures if isinstance(where, str)}
         there = {topic for topic, _ in self._kafka.shapes(topics)}
-        left: list[ThrottleValue] = []
-        dead: dict[int | str, list[ThrottleValue]] = {}
-        lines: list[str] = []
-        for each in recorded:
-            where, setting = at = place(each)
-            if at not in current or failures.get(at) == NOT_ALIVE:
-                dead.setdefault(where, []).append(each)
+        left: dict[Place, str] = {}
+        for at in values:
+            where, setting = at
+            if at not in current:
+                left[at] = NOT_ALIVE
+            elif at not in ours:
+                say(
+                    f"{_text(where)}: somebody else has changed {setting} meanwhile; it is left as "
+                    "it is"
+                )
             elif at in failures and (isinstance(where, int) or where in there):
-                left.append(each)
-                reason = " ".join(failures[at].split())
-                lines.append(
-                    f"{_text(where)}: {setting} could not be removed ({reason}); run again to "
-                    "remove it"
-                )
-            elif each not in ours:
-                self._output.say(
-                    f"apply: {_text(where)}: somebody else has changed {setting} meanwhile; it is "
-                    "left as it is"
-                )
-        for where, values in dead.items():
-            had = " and ".join(map(_value_text, values))
-            if where in self._forgotten:
-                self._output.say(
-                    f"apply: forgets that {_text(where)} may still have {had}; should it come "
-                    "back, set them as before with `kafka-configs`"
-                )
-                continue
-            left += values
-            lines.append(
-                f"{_text(where)} is not alive and may still have {had}; start it and run again, "
-                f"which sets them as before, or give --forget-throttle {where} if it never comes "
-                "back"
-            )
-        return tuple(left), lines
+                left[at] = " ".join(failures[at].split())
+        lines: dict[int | str, str] = {}
+        for where, _ in left:
+            owed = [at for at in left if at[0] == where]
+            lines[where] = _owed_text([values[at] for at in owed], left[owed[0]])
+        return tuple(values[at] for at in left), lines
+
+    def _shown(
+        self,
+        places: Iterable[Place],
+        is_settled: Callable[[Iterable[tuple[Place, str | None]]], bool],
+    ) -> Values:
+        """What is set there, once that is settled: brokers may lag behind what they have taken."""
+        deadline = time.monotonic() + SEEN_SECONDS_MAX
+        while True:
+            current = self._kafka.settings(places)
+            if is_settled(current.items()) or time.monotonic() > deadline:
+                return current
+            time.sleep(LOOK_SECONDS)
+
+
+def refused_text(failures: Mapping[Place, str]) -> str:
+    """Why a throttle cannot be set, by what `WaveThrottle.set` gives."""
+    refused = [at for at, reason in failures.items() if reason != NOT_ALIVE]
+    where, setting = [*refused, *failures][0]
+    what = f"the throttle cannot be set: {_text(where)}"
+    if not refused:
+        return (
+            f"{what} is not alive any more; start it, or run again to go on without it; nothing "
+            "more was begun"
+        )
+    reason = " ".join(failures[where, setting].split())
+    return (
+        f"{what} refuses {setting} ({reason}); {RIGHTS}, or run without --throttle; nothing more "
+        "was begun"
+    )
 
 
 def place(value: ThrottleValue) -> Place:
-    """Where a recorded value is set.
-
-    Raises:
-        ValueError: it names neither a broker nor a topic.
-    """
+    """Where a recorded value is set."""
     where = value.topic if value.broker is None else value.broker
     if where is None:
         raise ValueError(f"{value.setting} of neither a broker nor a topic")
@@ -231,10 +181,9 @@ def wave_values(moves: Iterable[MovedPartition], rate: int) -> dict[Place, str]:
     }
 
 
-def _is_ours(value: ThrottleValue, current: Values) -> bool:
-    """Whether a setting is known, and nobody else has changed it since it was recorded."""
-    at = place(value)
-    return at in current and current[at] in (value.value, value.before)
+def _is_ours(recorded: ThrottleValue, value: str | None) -> bool:
+    """Whether nobody else has changed a setting since it was recorded."""
+    return value in (recorded.value, recorded.before)
 
 
 def _foreign_text(foreign: Mapping[Place, str | None]) -> str:
@@ -247,9 +196,18 @@ def _foreign_text(foreign: Mapping[Place, str | None]) -> str:
     )
 
 
-def _value_text(value: ThrottleValue) -> str:
-    was = "not set" if value.before is None else value.before
-    return f"{value.setting}={value.value} (before: {was})"
+def _owed_text(values: Sequence[ThrottleValue], reason: str) -> str:
+    """What one broker or topic may still have, and what to do."""
+    had = " and ".join(
+        f"{each.setting}={each.value} (before: {each.before or 'not set'})" for each in values
+    )
+    where = _text(place(values[0])[0])
+    if reason == NOT_ALIVE:
+        return (
+            f"{where} is not alive and may still have {had}; the next run after its start sets "
+            "them as before"
+        )
+    return f"{where} still has {had} ({reason}); run again to set it as before"
 
 
 def _text(where: int | str) -> str:

@@ -7,22 +7,31 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
-from spu_assigner.stream.clusters.moves.progress import MovesOutput
-from spu_assigner.stream.clusters.moves.reassigning import PartitionShape, Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import (
+    NOT_ALIVE,
+    PartitionShape,
+    Reassigner,
+)
 from spu_assigner.stream.clusters.moves.run_record import RunLog, SeatTakenError
 from spu_assigner.stream.clusters.moves.status import (
     MoveProgress,
     fault_text,
     place_of,
     progress_of,
+    say,
 )
-from spu_assigner.stream.clusters.moves.throttle import RefusedThrottleError, WaveThrottle, place
+from spu_assigner.stream.clusters.moves.throttle import (
+    RefusedThrottleError,
+    WaveThrottle,
+    place,
+    refused_text,
+)
 from spu_assigner.stream.clusters.moves.waves import adding, copied_bytes
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.log_dirs import Partition
 
 POLL_SECONDS: Final = 0.25
-COPIED_SECONDS: Final = 1.0  # between looks at the sizes of what is being copied
+NOTED_SECONDS: Final = 5.0  # between records of how far the wave is
 SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
 SOURCE_SECONDS_MAX: Final = 60.0  # without a leader: a broker that restarts leads again by then
 
@@ -38,22 +47,26 @@ class Wave:
         kafka: Reassigner,
         log: RunLog,
         throttle: WaveThrottle,
-        output: MovesOutput,
         moves: Sequence[MovedPartition],
     ) -> None:
         self._kafka = kafka
         self._log = log
         self._throttle = throttle
-        self._output = output
         self.moved: list[MovedPartition] = []
         self._progress = look(kafka, log, moves)  # of each, when it was recorded
         self._pending = {at: each for each in moves if (at := place_of(each)) in self._progress}
         self._led: dict[Partition, float] = {}  # when each had a leader last
-        self._seen = self._looked = time.monotonic()  # something under way; at sizes
+        self._seen = self._noted = time.monotonic()  # something under way; when that was recorded
         self._absent: list[int] = []  # brokers that it waits for
-        self._inherited = log.run.throttles  # settings that were recorded before it
+        unended = [
+            each
+            for at, each in self._pending.items()
+            if self._progress[at] is not MoveProgress.DONE
+        ]
+        owed = log.run.throttles
+        self._limits = throttle.of_wave(unended, owed)
         log.change(wave=log.run.wave + 1)
-        log.record(moves, throttle.of_wave(self._unended(), self._inherited))
+        log.record(moves, (*owed, *self._limits))
 
     def limit(self) -> None:
         """Set the throttle.
@@ -61,15 +74,16 @@ class Wave:
         Raises:
             RefusedThrottleError: if nothing of the wave is under way, nothing is left behind.
         """
-        throttles = self._log.run.throttles
-        try:
-            self._throttle.set(throttles if self._unended() else (), self._inherited)
-        except RefusedThrottleError as refused:
-            if MoveProgress.UNDER_WAY not in self._progress.values():
-                is_set = tuple(each for each in throttles if place(each) not in refused.places)
-                self._log.change(throttles=is_set)
-                self._log.record((), self._log.cleared(self._throttle))
-            raise
+        failures = self._throttle.set(self._limits)
+        if not failures:
+            return
+        if MoveProgress.UNDER_WAY not in self._progress.values():
+            refused = {at for at, reason in failures.items() if reason != NOT_ALIVE}
+            log = self._log
+            is_set = tuple(each for each in log.run.throttles if place(each) not in refused)
+            log.change(throttles=is_set)
+            log.record((), log.cleared(self._throttle))
+        raise RefusedThrottleError(refused_text(failures))
 
     def start(self) -> None:
         """Give Kafka the new lists.
@@ -92,14 +106,21 @@ class Wave:
             if latest is not None and latest.state is MovesState.CANCELLED:
                 self._kafka.reassign({at: None for at in lists if at not in refused})
             raise
-        self._seen = self._looked = time.monotonic()
+        self._seen = time.monotonic()
 
-    def is_over(self) -> bool:
-        """Look once whether all moves have ended; else wait a moment.
+    def wait(self) -> None:
+        """Return once all moves have ended, or failed."""
+        while True:
+            self._look()
+            if not self._pending:
+                return
+            if time.monotonic() > self._noted + NOTED_SECONDS:
+                self._note()
+            self._log.seat.check()
+            time.sleep(POLL_SECONDS)
 
-        Raises:
-            SeatTakenError: another process has taken over.
-        """
+    def _look(self) -> None:
+        """Look once how far all are."""
         ongoing = self._kafka.ongoing()
         shapes = self._kafka.shapes(topic for topic, _ in self._pending)
         now = time.monotonic()
@@ -112,19 +133,6 @@ class Wave:
                 self.moved.append(self._pending.pop(at))
             elif progress is not MoveProgress.TO_START or now > self._seen + SEEN_SECONDS_MAX:
                 self._drop(at, fault_text(move, progress, shapes.get(at), ongoing.get(at)))
-        if not self._pending:
-            return True
-        if now > self._looked + COPIED_SECONDS:
-            self._show_copied()
-            self._looked = time.monotonic()
-        self._log.seat.check()
-        time.sleep(POLL_SECONDS)
-        return False
-
-    def _unended(self) -> list[MovedPartition]:
-        """The moves that had not ended when the wave was recorded."""
-        done = MoveProgress.DONE
-        return [each for at, each in self._pending.items() if self._progress[at] is not done]
 
     def _drop(self, at: Partition, why: str) -> None:
         self._log.fail(self._pending.pop(at), why)
@@ -143,36 +151,30 @@ class Wave:
             for at, move in self._pending.items()
             if now > self._led[at] + SOURCE_SECONDS_MAX
         }
-        refused = take_back(self._kafka, stalled)
+        take_back(self._kafka, stalled)
         for at, move in stalled.items():
-            why = fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None)
-            if at in refused:
-                why += (
-                    f"; Kafka does not take the move back ({refused[at]}) and makes it once there "
-                    "is a leader"
-                )
-            self._drop(at, why)
+            self._drop(at, fault_text(move, MoveProgress.NO_SOURCE, shapes.get(at), None))
 
-    def _show_copied(self) -> None:
-        """Show, and record from time to time, how much of the wave is there."""
+    def _note(self) -> None:
+        """Record how much of the wave is there, and name brokers that it waits for."""
         pending = [*self._pending.values()]
         alive = self._kafka.brokers().keys()
         absent = sorted({broker for each in pending for broker in each.after} - alive)
         if absent and absent != self._absent:
-            self._output.say(
-                f"apply: waits for brokers {listed(absent)}, which are not alive; start them, or "
-                "take the wave back with `spu-assigner apply --cancel`"
+            say(
+                f"waits for brokers {listed(absent)}, which are not alive; start them, or take the "
+                "wave back with `spu-assigner apply --cancel`"
             )
         self._absent = absent
         receiving = {broker for each in pending for broker in adding(each)} & alive
-        sizes = self._kafka.sizes(receiving, self._pending)
+        sizes = self._kafka.sizes(receiving)
         copied = sum(map(copied_bytes, self.moved)) + sum(
             min(sizes.get(place_of(each), {}).get(broker, 0), each.size_bytes)
             for each in pending
             for broker in adding(each)
         )
-        self._output.copied(copied)
         self._log.note(len(self.moved), copied)
+        self._noted = time.monotonic()
 
 
 def look(

@@ -1,53 +1,40 @@
 """Which partitions are moved together: a pure function.
 
-    wave = next_wave(in_order(moves), concurrency=5)
+    first, *rest = waves(moves, bytes_max=600 * MB)
 
-Rule: what copies nothing comes first, all at once: a new order of the same replicas, or replicas
-that only go. Then the smallest first, by the bytes that are copied, ties by name: partitions of a
-wave are of much the same size, so that a wave does not wait long for its last one. A wave takes a
-move while each of its brokers has fewer than `concurrency` of them: those that receive a replica,
-those that give one up, and the preferred leader, from which the copy is read.
+Rule: the smallest go first, by the bytes that are copied, ties by name; what copies nothing (a new
+order of the same replicas, or replicas that only go) is the smallest of all. A wave takes a move
+while none of its brokers has more than `bytes_max` to copy: those that receive a replica, those
+that give one up, and the preferred leader, from which the copy is read. One move of a broker is
+always permitted, however large. So small moves go together, and a wave takes about a minute.
 
-    1: t-0 [1, 2] → [3, 2]   10 MB
-    2: t-1 [2, 1] → [3, 1]   20 MB     concurrency 1: broker 3 has t-0, so t-1 is in wave 2
-    3: t-2 [1, 2] → [2, 1]    0 MB     a new order: before both
+    1: t-2 [1, 2] → [2, 1]    0 MB
+       t-0 [1, 2] → [3, 2]   10 MB
+    2: t-1 [2, 1] → [3, 1]   20 MB     bytes_max 25 MB: broker 3 has t-0, so t-1 is in wave 2
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition
 
-CONCURRENCY: Final = 5  # moves of a broker at once: what Cruise Control takes by default
-FETCH_SIZE: Final = 1 << 20  # of a partition at once: Kafka's default for replica.fetch.max.bytes
-QUOTA_SECONDS: Final = 11  # Kafka's default for replication.quota.window.num, of a second each
-FREE_MAX: Final = 1_000  # moves of a request that copy nothing; a controller refuses 10,000 records
+WAVE_SECONDS: Final = 60  # of copying at the rate of the throttle
+UNLIMITED_RATE: Final = 200_000_000  # bytes a second that a broker copies without a throttle
+MOVES_MAX: Final = 500  # of a wave: with their throttle they fit in a message of Kafka's
 
 
-def concurrency_under(rate: int | None) -> int:
-    """Moves of a broker at once under so many bytes a second (None: no throttle), unless given.
-
-    Kafka looks at its quota, an average over QUOTA_SECONDS, before a fetch and not within it. All
-    partitions may fetch FETCH_SIZE at once; that is to exceed the rate by no more than a tenth.
-    Under a rate below 1 MB/s one partition alone exceeds it by more.
-    """
-    if rate is None:
-        return CONCURRENCY
-    return max(1, min(CONCURRENCY, rate * QUOTA_SECONDS // (10 * FETCH_SIZE)))
+def wave_bytes(rate: int | None) -> int:
+    """What a broker copies in one wave, under so many bytes a second; None: no throttle."""
+    return WAVE_SECONDS * (UNLIMITED_RATE if rate is None else rate)
 
 
 def adding(move: MovedPartition) -> tuple[int, ...]:
     """The brokers that receive a replica."""
     return tuple(broker for broker in move.after if broker not in move.before)
-
-
-def removing(move: MovedPartition) -> tuple[int, ...]:
-    """The brokers that give one up."""
-    return tuple(broker for broker in move.before if broker not in move.after)
 
 
 def copied_bytes(move: MovedPartition) -> int:
@@ -57,9 +44,9 @@ def copied_bytes(move: MovedPartition) -> int:
 
 def busy(move: MovedPartition) -> frozenset[int]:
     """The brokers that a move keeps busy; none, if it copies nothing."""
-    if not (received := adding(move)):
+    if not adding(move):
         return frozenset()
-    return frozenset((*received, *removing(move), move.before[0]))
+    return frozenset({*move.before} ^ {*move.after} | {move.before[0]})
 
 
 def in_order(moves: Iterable[MovedPartition]) -> list[MovedPartition]:
@@ -75,30 +62,23 @@ def first_within(moves: Sequence[MovedPartition], bytes_max: int) -> list[MovedP
     return [each for each, size in zip(moves, copied, strict=True) if size <= bytes_max]
 
 
-def next_wave(moves: Sequence[MovedPartition], *, concurrency: int) -> list[MovedPartition]:
-    """The moves that go together next, of moves in order; none only if there are none.
-
-    Args:
-        concurrency: moves of a broker at once, 1 or more.
-
-    Cost: O(moves).
-    """
-    if moves and not adding(moves[0]):
-        return [each for each in moves[:FREE_MAX] if not adding(each)]
-    wave: list[MovedPartition] = []
-    load: Counter[int] = Counter()
-    for move in moves:
-        brokers = busy(move)
-        if all(load[broker] < concurrency for broker in brokers):
-            wave.append(move)
-            load.update(brokers)
-    return wave
-
-
-def waves(moves: Iterable[MovedPartition], *, concurrency: int) -> Iterator[list[MovedPartition]]:
-    """All waves, as they are if nothing changes."""
+def waves(moves: Iterable[MovedPartition], *, bytes_max: int) -> list[list[MovedPartition]]:
+    """All moves, those that go together in one list; a broker copies `bytes_max` in each."""
+    found: list[list[MovedPartition]] = []
     left = in_order(moves)
-    while wave := next_wave(left, concurrency=concurrency):
-        taken = {(each.topic, each.partition) for each in wave}
-        left = [each for each in left if (each.topic, each.partition) not in taken]
-        yield wave
+    while left:
+        wave: list[MovedPartition] = []
+        later: list[MovedPartition] = []
+        load: Counter[int] = Counter()
+        for move in left:
+            brokers = busy(move)
+            most = max((load[broker] for broker in brokers), default=0)
+            has_room = not most or most + move.size_bytes <= bytes_max
+            if has_room and len(wave) < MOVES_MAX:
+                wave.append(move)
+                load.update(dict.fromkeys(brokers, move.size_bytes))
+            else:
+                later.append(move)
+        found.append(wave)
+        left = later
+    return found

@@ -12,7 +12,7 @@ data can be concerned. Otherwise, with the intended lists, it counts as found.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,13 +22,12 @@ from spu_assigner.stream.clusters.plan.model import (
     KafkaCluster,
     Maps,
     Row,
-    TopicChange,
+    Rows,
     TopicsPlan,
     Wanted,
     rows_digest,
 )
 
-CLOCK_MS_MAX: Final = 3_600_000  # by which the clocks of the job's and of apply's machine differ
 INTENT_MS_MAX: Final = 3_600_000  # a run that broke off is repeated sooner, or it is no repetition
 _IN_KAFKA: Final = (Origin.CREATED, Origin.FOUND, Origin.SEEN)
 
@@ -50,13 +49,9 @@ class AppliedRecords:
         """Whether `apply` made this topic, or has found it as mapped."""
         return self.origin(topic, topic_id) in (Origin.CREATED, Origin.FOUND)
 
-    def is_made(self, topic: str, topic_id: str | None, *, released_at: int | None = None) -> bool:
-        """Whether `apply` made this topic, and it was not released since."""
-        if self.origin(topic, topic_id) is not Origin.CREATED:
-            return False
-        return released_at is None or (
-            released_at > 0 and self.records[topic].recorded_at > released_at + CLOCK_MS_MAX
-        )
+    def is_made(self, topic: str, topic_id: str | None) -> bool:
+        """Whether `apply` made this topic."""
+        return self.origin(topic, topic_id) is Origin.CREATED
 
     def gone_id(self, topic: str) -> str | None:
         """Kafka's id of a topic that was there when it was last looked; None: none is known."""
@@ -74,16 +69,16 @@ def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> AppliedRecords:
 
 
 def record_of(
-    change: TopicChange, origin: Origin, *, cluster_id: str, topic_id: str | None, now_ms: int
+    cluster_id: str, topic: str, origin: Origin, *, topic_id: str | None, rows: Rows, now_ms: int
 ) -> AppliedTopic:
-    """A record of a topic that is created, or of one that is changed, as it was before."""
+    """A record of a topic that has these lists, or is to have them."""
     return AppliedTopic(
         cluster_id=cluster_id,
-        topic=change.topic,
+        topic=topic,
         topic_id=topic_id,
         origin=origin,
         recorded_at=now_ms,
-        lists=rows_digest(change.before or change.after),
+        lists=rows_digest(rows),
     )
 
 
@@ -99,35 +94,33 @@ class Notes:
         return tuple(each.topic for each in self.records if each.origin is origin)
 
 
-def open_intents(applied: AppliedRecords, cluster: KafkaCluster) -> list[str]:
-    """Topics that a run which broke off may have created: they are as it intended."""
-    return [
-        topic
-        for topic, intent in applied.intents.items()
-        if topic in cluster.ids
-        and rows_digest(cluster.rows(topic)) == intent.lists
-        and applied.origin(topic, cluster.ids[topic]) is None
-    ]
-
-
 def resolved(
-    applied: AppliedRecords, cluster: KafkaCluster, *, untouched: Collection[str], now_ms: int
+    applied: AppliedRecords,
+    cluster: KafkaCluster,
+    untouched: Callable[[list[str]], Collection[str]],
+    *,
+    now_ms: int,
 ) -> tuple[AppliedRecords, tuple[AppliedTopic, ...]]:
     """What runs that broke off have created; with the records of it, which are not yet written.
 
     Args:
-        untouched: topics of `open_intents` to which nothing was ever written.
+        untouched: those of the topics to which nothing was ever written.
     """
-    found = []
-    for topic in open_intents(applied, cluster):
-        intent = applied.intents[topic]
+    intended = {
+        topic: intent
+        for topic, intent in applied.intents.items()
+        if topic in cluster.ids
+        and rows_digest(cluster.rows(topic)) == intent.lists
+        and applied.origin(topic, cluster.ids[topic]) is None
+    }
+    empty = untouched([*intended])
+    found = {}
+    for topic, intent in intended.items():
         is_fresh = abs(now_ms - intent.recorded_at) <= INTENT_MS_MAX
-        origin = Origin.CREATED if is_fresh and topic in untouched else Origin.FOUND
-        found.append(
-            replace(intent, origin=origin, topic_id=cluster.ids[topic], recorded_at=now_ms)
-        )
-    records = {**applied.records, **{each.topic: each for each in found}}
-    return replace(applied, records=records), tuple(found)
+        origin = Origin.CREATED if is_fresh and topic in empty else Origin.FOUND
+        topic_id = cluster.ids[topic]
+        found[topic] = replace(intent, origin=origin, topic_id=topic_id, recorded_at=now_ms)
+    return replace(applied, records={**applied.records, **found}), tuple(found.values())
 
 
 def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms: int) -> Notes:
@@ -135,24 +128,19 @@ def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms:
 
     Topics whose id is not known in `cluster` are left out.
     """
-    records = []
-    forgotten = []
+    records: list[AppliedTopic] = []
+    forgotten: list[str] = []
     for name, wanted in sorted(maps.topics.items()):
         topic_id, rows = cluster.ids.get(name), cluster.rows(name)
-        is_gone = rows is None and name not in cluster.hidden
-        if is_gone and wanted.replicas is None and _has(applied, name):
-            forgotten.append(name)
-        elif rows is not None and topic_id is not None:
+        if rows is None:
+            is_gone = wanted.replicas is None and name not in cluster.hidden
+            forgotten += [name] if is_gone and _has(applied, name) else []
+        elif topic_id is not None and cluster.reserved(name) is None:
             origin = _noted(name, wanted, cluster, applied)
-            if origin is not None and cluster.reserved(name) is None:
+            if origin is not None:
                 records.append(
-                    AppliedTopic(
-                        cluster_id=maps.cluster_id,
-                        topic=name,
-                        topic_id=topic_id,
-                        origin=origin,
-                        recorded_at=now_ms,
-                        lists=rows_digest(rows),
+                    record_of(
+                        maps.cluster_id, name, origin, topic_id=topic_id, rows=rows, now_ms=now_ms
                     )
                 )
     return Notes(records=tuple(records), forgotten=tuple(forgotten))
@@ -163,15 +151,16 @@ def _noted(
 ) -> Origin | None:
     """What is to be recorded of a topic that is there; None: nothing new."""
     topic_id = cluster.ids[name]
-    is_known = applied.is_known(name, topic_id)
     if wanted.replicas is None:
+        is_known = applied.is_known(name, topic_id)
         return Origin.RELEASED if wanted.is_released and is_known else None
-    if not is_known:
-        return Origin.FOUND if cluster.is_as_mapped(name, wanted) else None
-    is_created = applied.origin(name, topic_id) is Origin.CREATED
-    is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
-    # Created, then released, and its name was asked for again.
-    return Origin.FOUND if is_created and not is_made else None
+    match applied.origin(name, topic_id):
+        case Origin.CREATED:  # Of a name that was released it may be one that was given away.
+            return Origin.FOUND if wanted.was_released else None
+        case Origin.FOUND:
+            return None
+        case _:
+            return Origin.FOUND if cluster.is_as_mapped(name, wanted) else None
 
 
 def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[AppliedTopic, ...]:
@@ -183,22 +172,15 @@ def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[
     """
     found = []
     for change in plan.of(ChangeKind.CHANGE):
-        is_known = applied.is_known(change.topic, change.topic_id)
-        record = (
-            applied.records[change.topic]
-            if is_known
-            else record_of(
-                change,
-                Origin.FOUND,
-                cluster_id=plan.cluster_id,
-                topic_id=change.topic_id,
-                now_ms=now_ms,
-            )
+        topic, topic_id, before = change.topic, change.topic_id, change.before
+        known = applied.records[topic] if applied.is_known(topic, topic_id) else None
+        record = known or record_of(
+            plan.cluster_id, topic, Origin.FOUND, topic_id=topic_id, rows=before, now_ms=now_ms
         )
         if change.added and change.moves:
             unmoved = (_unmoved(number, row) for number, (row, _) in change.moves.items())
-            record = replace(record, lists=" ".join([rows_digest(change.before), *unmoved]))
-        if not is_known or record != applied.records[change.topic]:
+            record = replace(record, lists=" ".join([rows_digest(before), *unmoved]))
+        if record != known:
             found.append(record)
     return tuple(found)
 

@@ -40,21 +40,16 @@ class AppliedLedger:
     """
 
     def __init__(self, connection: Connection, cluster_id: str, *, is_there: bool) -> None:
-        self.topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
         self.is_there = is_there
+        self._topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
         self._connection = connection
         self._cluster_id = cluster_id
         self._sender: Sender | None = None
-        self._errors: list[str] = []  # of messages that were not acknowledged
+        self._faults: list[str] = []  # of messages that were not acknowledged
         self._intents: set[str] = set()  # topics with one that is not settled
 
     def read(self) -> AppliedRecords:
-        """All that is recorded now; nothing where the topic is missing.
-
-        Raises:
-            ClientError: Kafka cannot be reached, or this user may not read it.
-            DamagedOutputError: a value is none that `apply` or `plan` has written.
-        """
+        """All that is recorded now; nothing where the topic is missing."""
         applied = fold(self._records()) if self.is_there else AppliedRecords()
         self._intents = set(applied.intents)
         return applied
@@ -85,11 +80,7 @@ class AppliedLedger:
         self._write((), [f"{topic}{end}" for topic in topics for end in ("", INTENT)])
 
     def _write(self, records: Sequence[AppliedTopic], gone: Sequence[str]) -> None:
-        """Write, and wait until all of it is acknowledged.
-
-        Raises:
-            ClientError: something is not, or the topic cannot be made.
-        """
+        """Write, and wait until all of it is acknowledged."""
         messages: list[tuple[str, bytes | None]] = [
             *((_key(record).decode(), encode_record(record)) for record in records),
             *((f"{self._cluster_id}/{key}", None) for key in gone),
@@ -97,19 +88,15 @@ class AppliedLedger:
         if not messages:
             return
         sender = self._sender = self._sender or self._opened()
-        self._errors.clear()
+        self._faults.clear()
         for key, value in messages:
             sender.send_raw(APPLIED_TOPICS, key=key, value=value)
         sender.flush()
-        if self._errors:
+        if self._faults:
             raise ClientError(
-                f"{self.topic} does not take what is to be recorded: {self._errors[0]}; fix that, "
+                f"{self._topic} does not take what is to be recorded: {self._faults[0]}; fix that, "
                 "and run this again"
             )
-
-    def _sent(self, message: SentMessage) -> None:
-        if message.error is not None:
-            self._errors.append(message.error)
 
     def _opened(self) -> Sender:
         """A sender, once the topic is there and may be written to.
@@ -117,13 +104,17 @@ class AppliedLedger:
         The right is asked for: of a producer that may not write librdkafka prints a line of its
         own.
         """
+
+        def sent(message: SentMessage) -> None:
+            self._faults.extend([message.error] if message.error else ())
+
         with DiagnosedAdmin(self._connection.client()) as admin:
             if not self.is_there:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
                 self.is_there = True
-            if may_write(admin, self.topic) is False:
-                raise ClientError(f"this user may not Write {self.topic}; {GRANTING}")
-        return Sender(self._connection, self._sent, [APPLIED_TOPICS])
+            if may_write(admin, self._topic) is False:
+                raise ClientError(f"this user may not Write {self._topic}; {GRANTING}")
+        return Sender(self._connection, sent, [APPLIED_TOPICS])
 
 
 def _key(record: AppliedTopic) -> bytes:

@@ -9,12 +9,17 @@ partitions are not changed here.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+import click
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.clusters.plan.applied import record_of
+from spu_assigner.stream.clusters.moves.runner import MovesRunner
+from spu_assigner.stream.clusters.plan.applied import adopted, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import (
     AppliedPlan,
@@ -23,14 +28,88 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicFailure,
     TopicsPlan,
 )
+from spu_assigner.stream.clusters.plan.plan_file import json_text
+from spu_assigner.stream.clusters.plan.rendering import (
+    apply_lines,
+    deletion_text,
+    done_line,
+    left_lines,
+    move_lines,
+    moves_json,
+)
+from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.clusters.plan.target_cluster import Target
+from spu_assigner.stream.common.printable import counted
 
 OTHERS_SECONDS_MAX: Final = 5.0  # for another run to record what it has made
 POLL_SECONDS: Final = 0.05
-BATCH_SECONDS_MAX: Final = 5.0  # from the controller's answer to what a broker shows: milliseconds
-SEEN_SECONDS_MAX: Final = 30.0  # the same once all was sent
+SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
 CHANGES_MAX: Final = 50  # topics of a request that makes them: reported and recorded together
 PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
+
+
+class NotConfirmedError(AssignerError):
+    """Topics would be deleted, and nobody has said that they are to be."""
+
+
+def apply_now(
+    request: PlanRequest,
+    saved: TopicsPlan | None,
+    runner: MovesRunner | None,
+    *,
+    is_json: bool,
+    is_sure: bool,
+) -> int:
+    """Apply what is planned now, or is left of a saved plan, and report; the exit status.
+
+    Args:
+        runner: of the moves; None: they are left for later.
+        is_sure: delete without asking.
+    """
+
+    def report(change: TopicChange) -> None:
+        if not is_json:
+            click.echo(done_line(change))
+
+    with request.target() as target:
+        plan, found = plan_now(request, target, saved)
+        if not is_sure:
+            _confirm(plan.of(ChangeKind.DELETE))
+        notes = found.notes
+        found.ledger.record(notes.records)
+        found.ledger.forget(notes.forgotten)
+        found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
+        applied = apply_plan(plan, target, found.ledger, report)
+    moves = None if runner is None else runner.carry_out(plan.moved_partitions())
+    applied = replace(
+        applied,
+        found=notes.topics(Origin.FOUND),
+        released=notes.topics(Origin.RELEASED),
+        moves=None if moves is None else moves_json(moves),
+    )
+    for line in [json_text(applied)] if is_json else apply_lines(applied):
+        click.echo(line)
+    left = [*left_lines(applied), *(() if moves is None else move_lines(moves))]
+    for line in left:
+        click.echo(f"apply: {line}", err=True)
+    return 1 if left or not (moves is None or moves.is_whole) else 0
+
+
+def _confirm(deletes: Sequence[TopicChange]) -> None:
+    """Return if deletions are wanted, with all the data that they concern; raise if not."""
+    if not deletes:
+        return
+    for change in deletes:
+        click.echo(f"- {change.topic}  {deletion_text(change)}", err=True)
+    records = sum(change.records or 0 for change in deletes)
+    what = f"{counted(len(deletes), 'topic')} with {counted(records, 'record')}"
+    if not sys.stdin.isatty():
+        raise NotConfirmedError(
+            f"{what} would be deleted, and there is no terminal to ask on; nothing was done. Give "
+            "--yes to delete them"
+        )
+    if not click.confirm(f"Delete {what}?", err=True):
+        raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")
 
 
 def apply_plan(
@@ -49,26 +128,19 @@ def apply_plan(
         ClientError, TargetError: nothing can be recorded, or Kafka does not answer; then nothing
             more is created, and the next run looks into the intents.
     """
-    creates = plan.of(ChangeKind.CREATE)
-    grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]
-    deletes = plan.of(ChangeKind.DELETE)
-    if not (creates or grows or deletes):
-        return AppliedPlan(plan=plan)
     run = _ApplyRun(plan.cluster_id, target, ledger, report)
-    for changes in (creates, grows, deletes):
+    grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]
+    created, grown, deleted = (
         run.request(changes)
-    run.finish([*creates, *grows, *deletes])
-    return AppliedPlan(
-        plan=plan,
-        created=tuple(change.topic for change in creates if change.topic in run.done),
-        grown=tuple(change.topic for change in grows if change.topic in run.done),
-        deleted=tuple(change.topic for change in deletes if change.topic in run.done),
-        failed=tuple(run.failed[topic] for topic in sorted(run.failed.keys() - run.done)),
+        for changes in (plan.of(ChangeKind.CREATE), grows, plan.of(ChangeKind.DELETE))
     )
+    run.settle()
+    failed = tuple(run.failed[topic] for topic in sorted(run.failed))
+    return AppliedPlan(plan=plan, created=created, grown=grown, deleted=deleted, failed=failed)
 
 
 class _ApplyRun:
-    """What was done so far: it is recorded, then reported."""
+    """What is done is recorded, then reported."""
 
     def __init__(
         self,
@@ -81,64 +153,61 @@ class _ApplyRun:
         self._cluster_id = cluster_id
         self._target = target
         self._ledger = ledger
-        self.done: set[str] = set()  # as a broker shows it; it is recorded and reported
         self._report = report
+        self._overtaken: set[str] = set()  # topics that another run has made first
 
-    def request(self, changes: Sequence[TopicChange]) -> None:
-        """Make changes of one kind."""
+    def request(self, changes: Sequence[TopicChange]) -> tuple[str, ...]:
+        """Make changes of one kind; the topics of those that a broker shows as made."""
+        shown: list[str] = []
         for batch in _batches(changes):
             is_create = batch[0].kind is ChangeKind.CREATE
             if is_create:
                 self._ledger.record([self._record(each, Origin.INTENT, None) for each in batch])
-            failures = self._target.send(batch)
-            self.failed |= {failure.topic: failure for failure in failures}
-            if is_create:  # Kafka refuses them.
-                self._ledger.withdraw(each.topic for each in failures if not each.is_overtaken)
-            accepted = [each for each in batch if each.topic not in self.failed]
-            self._show(accepted, BATCH_SECONDS_MAX)
+            failures = {each.topic: each for each in self._target.send(batch)}
+            refused = {each.topic for each in failures.values() if not each.is_overtaken}
+            if is_create:
+                self._ledger.withdraw(each for each in failures if each in refused)
+                self._overtaken |= failures.keys() - refused
+            accepted = [each for each in batch if each.topic not in refused]
+            ids = self._target.done(accepted, SEEN_SECONDS_MAX)
+            done = [each for each in batch if each.topic in ids]
+            if is_create:
+                made = (each for each in done if each.topic not in failures)
+                self._ledger.record(
+                    [self._record(each, Origin.CREATED, ids[each.topic]) for each in made]
+                )
+            self._ledger.forget(each.topic for each in done if each.kind is ChangeKind.DELETE)
+            for each in done:
+                shown.append(each.topic)
+                self._report(each)
+            reason = f"Kafka accepted it, and shows something else after {SEEN_SECONDS_MAX:.0f} s"
+            for each in batch:
+                if each.topic not in ids:
+                    unseen = TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
+                    self.failed[each.topic] = failures.get(each.topic, unseen)
+        return tuple(shown)
 
-    def finish(self, changes: Sequence[TopicChange]) -> None:
-        """Take over what a broker shows in the end, unless Kafka refused it."""
-        failed = self.failed.items()
-        refused = {topic for topic, failure in failed if not failure.is_overtaken}
-        left = [each for each in changes if each.topic not in self.done | refused]
-        self._show(left, SEEN_SECONDS_MAX)
-        reason = f"Kafka accepted it, and shows something else after {SEEN_SECONDS_MAX:.0f} s"
-        for each in left:
-            failure = TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
-            self.failed.setdefault(each.topic, failure)
-        self._settle([topic for topic, failure in failed if failure.is_overtaken])
+    def settle(self) -> None:
+        """Withdraw intents of topics that others have made.
 
-    def _settle(self, overtaken: Iterable[str]) -> None:
-        """Withdraw intents of topics that others have made; another run's intent has the same key,
-        so it is left until that run has recorded its topic."""
-        topics, deadline = sorted(overtaken), time.monotonic() + OTHERS_SECONDS_MAX
-        while topics and time.monotonic() < deadline:
-            if self._ledger.read().records.keys() >= {*topics}:
+        Another run's intent has the same key: it is left until that run has recorded its topic.
+        """
+        deadline = time.monotonic() + OTHERS_SECONDS_MAX
+        while self._overtaken and time.monotonic() < deadline:
+            if self._ledger.read().records.keys() >= self._overtaken:
                 break
             time.sleep(POLL_SECONDS)
-        self._ledger.withdraw(topics)
-
-    def _show(self, changes: Sequence[TopicChange], seconds: float) -> None:
-        """Record and report what a broker shows to be done within so many seconds."""
-        ids = self._target.done(changes, seconds)
-        done = [change for change in changes if change.topic in ids]
-        self._ledger.record(
-            [
-                self._record(change, Origin.CREATED, ids[change.topic])
-                for change in done
-                if change.kind is ChangeKind.CREATE and change.topic not in self.failed
-            ]
-        )
-        self._ledger.forget(each.topic for each in done if each.kind is ChangeKind.DELETE)
-        for change in done:
-            self.done.add(change.topic)
-            self._report(change)
+        self._ledger.withdraw(sorted(self._overtaken))
 
     def _record(self, change: TopicChange, origin: Origin, topic_id: str | None) -> AppliedTopic:
-        now_ms = int(time.time() * 1000)
-        cluster_id = self._cluster_id
-        return record_of(change, origin, cluster_id=cluster_id, topic_id=topic_id, now_ms=now_ms)
+        return record_of(
+            self._cluster_id,
+            change.topic,
+            origin,
+            topic_id=topic_id,
+            rows=change.after,
+            now_ms=int(time.time() * 1000),
+        )
 
 
 def _batches(changes: Iterable[TopicChange]) -> Iterator[list[TopicChange]]:

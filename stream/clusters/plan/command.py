@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Collection
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
@@ -24,28 +21,15 @@ from spu_assigner.stream.kafka.config.command_options import (
     json_option,
     with_target,
 )
-from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import ClientError
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
-    from spu_assigner.stream.clusters.moves.machine import MovesMachine
-    from spu_assigner.stream.clusters.plan.model import TopicChange, TopicsPlan
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
-
 
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
-# What may be given together.
-_CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
-_DESIRED: Final = frozenset({"desired", "cluster_id", "out", "wait"})
 
-
-class NotConfirmedError(AssignerError):
-    """Topics would be deleted, and nobody has said that they are to be."""
-
-
-_OPTIONS = (
+_OPTIONS: Final = (
     click.option("--cluster", "cluster_id", metavar="ID", default="", help="Whose replica maps."),
     click.option(
         "--maps",
@@ -86,28 +70,25 @@ _OPTIONS = (
 )
 
 
-def _plan_options(command: Command) -> Command:
-    """Whose maps, of which topics, and where; the command is given it as `request`."""
+def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """What is to be planned, and where; the command is given it as `request`."""
 
-    @broker_options
-    @with_target
-    @wraps(command)
-    def requested(
-        *, connection: Connection, target_connection: Connection | None, **given: Any
-    ) -> Any:
-        from spu_assigner.stream.clusters.plan.sources import PlanRequest
+    def decorated(command: Command) -> Command:
+        @broker_options
+        @with_target
+        @wraps(command)
+        def requested(**given: Any) -> Any:
+            from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
-        names = ("cluster_id", "file", "globs", "delete", "recreate", "foreign")
-        request = PlanRequest(
-            connection=connection,
-            target_connection=target_connection,
-            **{name: given.pop(name) for name in names},
-        )
-        return command(request=request, **given)
+            names = given.keys() & {field.name for field in fields(PlanRequest)}
+            request = PlanRequest(**{name: given.pop(name) for name in names})
+            return command(request=request, **given)
 
-    for option in reversed(_OPTIONS):
-        requested = option(requested)
-    return requested
+        for option in reversed(options):
+            requested = option(requested)
+        return requested
+
+    return decorated
 
 
 @click.command("plan", cls=OneForErrors)
@@ -130,7 +111,7 @@ def _plan_options(command: Command) -> Command:
     type=BYTE_RATE,
     help="Estimate how long the moves take at this rate of each broker, such as 50MB/s.",
 )
-@_plan_options
+@with_request(*_OPTIONS)
 def plan(
     *,
     request: PlanRequest,
@@ -165,14 +146,11 @@ def plan(
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.clusters.plan.applied import seen
     from spu_assigner.stream.clusters.plan.plan_file import (
         json_text,
         reassignment_text,
         write_whole,
     )
-    from spu_assigner.stream.clusters.plan.rendering import plan_lines
-    from spu_assigner.stream.clusters.plan.sources import plan_now, with_load
 
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import plan_desired
@@ -181,15 +159,11 @@ def plan(
         if out is not None and events is not None:
             write_whole(out, events)
         return status
+    from spu_assigner.stream.clusters.plan.rendering import plan_lines
+    from spu_assigner.stream.clusters.plan.sources import costed_plan
+
     _require_cluster(request)
-    with request.target() as target:
-        found, sources = plan_now(request, target)
-        ledger = sources.ledger
-        noted = seen(sources.notes, sources.applied)
-        if noted and ledger.is_there and target.may_write(ledger.topic):
-            with suppress(ClientError):  # A plan is as good without it.
-                ledger.record(noted)
-        found = with_load(found, sources, request, target, throttle=throttle)
+    found = costed_plan(request, throttle=throttle)
     if reassignment_file is not None:
         write_whole(reassignment_file, reassignment_text(found))
     if out is not None:
@@ -212,7 +186,7 @@ def plan(
     help="Take back the moves that are under way, and nothing else.",
 )
 @moves_options
-@_plan_options
+@with_request(*_OPTIONS)
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True, max=86_400),
@@ -231,7 +205,7 @@ def apply(
     is_sure: bool,
     has_moves: bool,
     is_cancel: bool,
-    move_options: MoveOptions | None,
+    move_options: MoveOptions,
 ) -> int:
     """Make Kafka's topics as the replica maps of a cluster say. Safe to repeat.
 
@@ -248,23 +222,27 @@ def apply(
     Exit status: 0 all is done; 1 something is not; 2 wrong usage or settings; 3 with --desired, no
     answer in time.
     """
-    from spu_assigner.stream.clusters.plan.plan_file import read_plan
-
     if is_cancel and desired is None:
-        if others := [*_given_but(_CANCEL), *(["--output"] if is_json else [])]:
-            raise click.UsageError(
-                "--cancel takes back what is under way, and nothing beside it: leave out "
-                f"{', '.join(others)}"
-            )
-        return _cancel(request, move_options or MoveOptions())
+        _require_alone("--cancel", {"is_cancel", "cluster_id"}, *(["--output"] if is_json else []))
+        from spu_assigner.stream.clusters.moves.runner import cancel
+
+        text, left = cancel(request.ledger_connection(), cluster_id=request.cluster_id)
+        click.echo(text)
+        for line in left:
+            click.echo(f"apply: {line}", err=True)
+        return 1 if left else 0
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import apply_desired
 
         return apply_desired(
             _desired(request, desired), output="json" if is_json else "table", wait=wait
         )
-    if move_options is not None and not has_moves:
-        raise click.UsageError("--concurrency, --throttle and their like need --moves")
+    if move_options != MoveOptions() and not has_moves:
+        raise click.UsageError("--throttle and --force need --moves")
+    from spu_assigner.stream.clusters.moves.runner import moving
+    from spu_assigner.stream.clusters.plan.apply import apply_now
+    from spu_assigner.stream.clusters.plan.plan_file import read_plan
+
     saved = None
     if plan_file is not None:
         choices = (request.cluster_id, request.file, request.globs, request.foreign)
@@ -277,91 +255,31 @@ def apply(
         request = replace(request, cluster_id=saved.cluster_id)
     _require_cluster(request)
     if not has_moves:
-        return _applied(request, saved, None, is_json=is_json, is_sure=is_sure)
-    from spu_assigner.stream.clusters.moves.session import moving
-
-    with moving(
-        request.ledger_connection(),
-        move_options or MoveOptions(),
-        cluster_id=request.cluster_id,
-        is_quiet=is_json,
-    ) as runner:
-        return _applied(request, saved, runner, is_json=is_json, is_sure=is_sure)
+        return apply_now(request, saved, None, is_json=is_json, is_sure=is_sure)
+    connection = request.ledger_connection()
+    cluster_id = request.cluster_id
+    with moving(connection, move_options, cluster_id=cluster_id, is_quiet=is_json) as runner:
+        return apply_now(request, saved, runner, is_json=is_json, is_sure=is_sure)
 
 
-def _applied(
-    request: PlanRequest,
-    saved: TopicsPlan | None,
-    runner: MovesMachine | None,
-    *,
-    is_json: bool,
-    is_sure: bool,
-) -> int:
-    """Apply a plan, and report; the exit status."""
-    from spu_assigner.schemas.messages.wire import Origin
-    from spu_assigner.stream.clusters.plan.applied import adopted
-    from spu_assigner.stream.clusters.plan.apply import apply_plan
-    from spu_assigner.stream.clusters.plan.plan_file import json_text
-    from spu_assigner.stream.clusters.plan.rendering import (
-        apply_lines,
-        done_line,
-        left_lines,
-        move_lines,
-        moves_json,
-    )
-    from spu_assigner.stream.clusters.plan.sources import plan_now
-
-    def report(change: TopicChange) -> None:
-        if not is_json:
-            click.echo(done_line(change))
-
-    with request.target() as target:
-        plan, found = plan_now(request, target, saved)
-        if not is_sure:
-            _confirm(plan)
-        notes = found.notes
-        found.ledger.record(notes.records)
-        found.ledger.forget(notes.forgotten)
-        found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
-        applied = apply_plan(plan, target, found.ledger, report)
-    moves = None if runner is None else runner.carry_out(plan.moved_partitions())
-    applied = replace(
-        applied,
-        found=notes.topics(Origin.FOUND),
-        released=notes.topics(Origin.RELEASED),
-        moves=None if moves is None else moves_json(moves),
-    )
-    for line in [json_text(applied)] if is_json else apply_lines(applied):
-        click.echo(line)
-    left = [*left_lines(applied), *(() if moves is None else move_lines(moves))]
-    for line in left:
-        click.echo(f"apply: {line}", err=True)
-    return 1 if left or not (moves is None or moves.is_whole) else 0
-
-
-def _given_but(names: Collection[str]) -> list[str]:
-    """What is given beside the parameters of these names, as people name it."""
+def _require_alone(what: str, allowed: Collection[str], *others: str) -> None:
+    """Refuse `others`, and what is given beside the parameters of the names `allowed`."""
     context = click.get_current_context()
-    return [
+    given = [
         each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
         for each in context.command.params
-        if each.name not in names
+        if each.name not in allowed
         and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
+    if others := (*given, *others):
+        raise click.UsageError(f"{', '.join(others)} cannot be given with {what}; leave it out")
 
 
 def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
-    """What is to be compared.
-
-    Raises:
-        click.UsageError: an option was given that means nothing for desired topics.
-    """
+    """What is to be compared; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
 
-    if others := _given_but(_DESIRED):
-        raise click.UsageError(
-            f"{', '.join(others)} cannot be given with desired topics; leave it out"
-        )
+    _require_alone("desired topics", {"desired", "cluster_id", "out", "wait"})
     _require_cluster(request)
     return DesiredRequest(
         connection=request.connection,
@@ -371,42 +289,6 @@ def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
     )
 
 
-def _cancel(request: PlanRequest, options: MoveOptions) -> int:
-    from spu_assigner.stream.clusters.moves.session import cancel
-
-    text, left = cancel(request.ledger_connection(), options, cluster_id=request.cluster_id)
-    click.echo(text)
-    for line in left:
-        click.echo(f"apply: {line}", err=True)
-    return 1 if left else 0
-
-
 def _require_cluster(request: PlanRequest) -> None:
     if not request.cluster_id:
         raise click.UsageError("Missing option '--cluster'.")
-
-
-def _confirm(plan: TopicsPlan) -> None:
-    """Return if the deletions of a plan are wanted, with all the data that they concern.
-
-    Raises:
-        NotConfirmedError: they are not, or nobody can be asked.
-    """
-    from spu_assigner.stream.clusters.plan.model import ChangeKind
-    from spu_assigner.stream.clusters.plan.rendering import deletion_text
-    from spu_assigner.stream.common.printable import counted
-
-    deletes = plan.of(ChangeKind.DELETE)
-    if not deletes:
-        return
-    for change in deletes:
-        click.echo(f"- {change.topic}  {deletion_text(change)}", err=True)
-    records = sum(change.records or 0 for change in deletes)
-    what = f"{counted(len(deletes), 'topic')} with {counted(records, 'record')}"
-    if not sys.stdin.isatty():
-        raise NotConfirmedError(
-            f"{what} would be deleted, and there is no terminal to ask on; nothing was done. Give "
-            "--yes to delete them"
-        )
-    if not click.confirm(f"Delete {what}?", err=True):
-        raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")

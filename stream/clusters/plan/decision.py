@@ -82,27 +82,22 @@ def make_plan(
     staying: list[TopicReason] = []
     unchanged: dict[str, Rows] = {}
     for name, wanted in sorted(maps.topics.items()):
-        there = cluster.topics.get(name)
-        topic_id = cluster.ids.get(name)
+        rows, topic_id = cluster.rows(name), cluster.ids.get(name)
         if wanted.short:
-            reason = _short_text(wanted.short, is_there=there is not None)
-            waiting.append(TopicReason(topic=name, reason=reason))
+            why = _short_text(wanted.short, is_there=rows is not None)
+            waiting.append(TopicReason(topic=name, reason=why))
         if wanted.replicas is None:
-            before, is_hidden = cluster.rows(name) or (), name in cluster.hidden
-            if not (before or is_hidden) or cluster.reserved(name) is not None:
-                continue
-            stays = HIDDEN if is_hidden else _why_it_stays(name, wanted, topic_id, applied)
-            if stays is not None:
-                staying.append(TopicReason(topic=name, reason=stays))
-            elif delete:
-                deletion = ChangeKind.DELETE
-                changes.append(
-                    TopicChange(topic=name, kind=deletion, before=before, topic_id=topic_id)
-                )
-            else:
-                deletable.append(name)
-        elif (change := _change(name, wanted.replicas, wanted.short, there)) is not None:
-            gone_id = applied.gone_id(name) if there is None else None
+            match _deletion(name, wanted, cluster, applied):
+                case TopicReason() as reason:
+                    staying.append(reason)
+                case TopicChange() as deletion if delete:
+                    changes.append(deletion)
+                case TopicChange():
+                    deletable.append(name)
+                case None:
+                    pass
+        elif (change := _change(name, wanted.replicas, wanted.short, cluster)) is not None:
+            gone_id = applied.gone_id(name) if rows is None else None
             change = replace(change, topic_id=topic_id, gone_id=gone_id)
             is_ours = applied.is_known(name, topic_id) or is_foreign(name)
             refusal = _refusal(change, cluster, is_ours=is_ours)
@@ -112,9 +107,10 @@ def make_plan(
                 changes.append(change)
             else:
                 refused.append(TopicReason(topic=name, reason=refusal))
-        elif there is not None:
-            unchanged[name] = tuple(each.replicas for each in there)
-    plan = TopicsPlan(
+        elif rows is not None:
+            unchanged[name] = rows
+    names = {*maps.topics, *maps.waiting, *cluster.topics}
+    return TopicsPlan(
         cluster_id=maps.cluster_id,
         kafka_id=cluster.kafka_id,
         brokers=cluster.brokers,
@@ -126,33 +122,34 @@ def make_plan(
         deletable=tuple(deletable),
         staying=tuple(staying),
         unchanged=unchanged,
-    )
-    return _with_remarks(plan, maps, cluster, applied, globs)
-
-
-def _with_remarks(
-    plan: TopicsPlan,
-    maps: Maps,
-    cluster: KafkaCluster,
-    applied: AppliedRecords,
-    globs: Collection[str],
-) -> TopicsPlan:
-    """The plan with what is to be known of topics that it leaves alone."""
-    names = {*maps.topics, *maps.waiting, *cluster.topics}
-    return replace(
-        plan,
         first_seen=tuple(
             name
-            for name in plan.unchanged
+            for name in unchanged
             if not applied.is_known(name, cluster.ids.get(name))
             and cluster.is_as_mapped(name, maps.topics[name])
         ),
         unmapped=tuple(_unmapped(maps, cluster, globs)),
         unmatched=tuple(glob for glob in globs if not any(fnmatchcase(n, glob) for n in names)),
         # Their maps are as they were adopted, so it is Kafka that has changed.
-        reassigned=tuple(topic for topic in plan.moves if maps.topics[topic].is_adopted),
+        reassigned=tuple(
+            each.topic for each in changes if each.moves and maps.topics[each.topic].is_adopted
+        ),
         out_of_sync=_out_of_sync(maps, cluster),
     )
+
+
+def _deletion(
+    name: str, wanted: Wanted, cluster: KafkaCluster, applied: AppliedRecords
+) -> TopicChange | TopicReason | None:
+    """The deletion of a topic that is mapped no more, or why it stays; None: it is not there."""
+    rows, topic_id = cluster.rows(name), cluster.ids.get(name)
+    if cluster.reserved(name) is not None:
+        return None
+    if rows is None:
+        return TopicReason(topic=name, reason=HIDDEN) if name in cluster.hidden else None
+    if wanted.was_released or not applied.is_made(name, topic_id):
+        return TopicReason(topic=name, reason=RELEASED if wanted.is_released else NOT_OURS)
+    return TopicChange(topic=name, kind=ChangeKind.DELETE, before=rows, topic_id=topic_id)
 
 
 def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iterator[str]:
@@ -199,13 +196,12 @@ def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> Topics
     planned = {change.topic: change for change in saved.changes}
     left = {change.topic: change for change in now.changes}
     for topic in sorted(planned.keys() | left.keys() | saved.unchanged.keys()):
-        was, change, rows = planned.get(topic), left.get(topic), cluster.rows(topic)
+        was, change = planned.get(topic), left.get(topic)
         if change is not None:
             is_same = was is not None and _is_rest(change, was)
-        elif was is None or was.kind is not ChangeKind.DELETE:
-            is_same = rows == (saved.unchanged[topic] if was is None else was.after)
-        else:
-            is_same = rows is None
+        else:  # A deletion has no lists after it.
+            after = saved.unchanged[topic] if was is None else was.after or None
+            is_same = cluster.rows(topic) == after
         if not is_same:
             faults.append(f"topic {topic} needs something else now")
     if faults:
@@ -231,33 +227,24 @@ def _is_rest(change: TopicChange, planned: TopicChange) -> bool:
     return True
 
 
-def _why_it_stays(
-    name: str, wanted: Wanted, topic_id: str | None, applied: AppliedRecords
-) -> str | None:
-    """Why a topic whose map was deleted is never deleted; None: it may be."""
-    if wanted.is_released:
-        return RELEASED
-    is_made = applied.is_made(name, topic_id, released_at=wanted.released_at)
-    return None if is_made else NOT_OURS
-
-
 def _change(
-    name: str, rows: Rows, short: frozenset[int], there: tuple[Partition, ...] | None
+    name: str, rows: Rows, short: frozenset[int], cluster: KafkaCluster
 ) -> TopicChange | None:
     """What a mapped topic needs as far as its lists are whole; None: nothing now."""
-    if there is None:
+    before = cluster.rows(name)
+    if before is None:
         return None if short else TopicChange(topic=name, kind=ChangeKind.CREATE, after=rows)
-    before = tuple(each.replicas for each in there)
     after = tuple(
-        before[number] if number in short else row for number, row in enumerate(rows[: len(before)])
+        old if number in short else row
+        for number, (old, row) in enumerate(zip(before, rows, strict=False))
     )
-    if not any(number >= len(before) for number in short):  # All new partitions come at once.
+    if max(short, default=-1) < len(before):  # All new partitions come at once.
         after += rows[len(before) :]
     if after == before:
         return None
     moving = tuple(
         number
-        for number, (partition, row) in enumerate(zip(there, after, strict=False))
+        for number, (partition, row) in enumerate(zip(cluster.topics[name], after, strict=False))
         if _is_moving(partition, row)
     )
     return TopicChange(

@@ -22,6 +22,7 @@ from spu_assigner.stream.kafka.log_dirs import UnseenTopics
 
 Broker = Annotated[int, Meta(ge=0, le=SPU_ID_MAX)]
 Count = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[a-zA-Z0-9._-]{1,249}\Z")]  # of a topic
 # The replicas of one partition, the preferred leader first.
 Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
@@ -45,9 +46,8 @@ class Wanted:
     replicas: Rows | None  # None: it had a map, and is deleted
     short: frozenset[int] = frozenset()  # the partitions whose lists wait for a replica
     is_released: bool = False  # its map went by a release: it stays in Kafka
+    was_released: bool = False  # now, or before its name was asked for again
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
-    says_bytes: bool = False  # how many it has: it demands so much of disks
-    released_at: int | None = None  # of the last release that is known, ms; 0: time not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class ChangeKind(StrEnum):
 class TopicChange(FrozenStruct, frozen=True, kw_only=True):
     """What one topic needs."""
 
-    topic: str
+    topic: Name
     kind: ChangeKind
     before: Rows = ()  # of a partition that is being moved: with what it gives up at its end
     after: Rows = ()
@@ -150,7 +150,7 @@ class TopicChange(FrozenStruct, frozen=True, kw_only=True):
 class TopicReason(FrozenStruct, frozen=True, kw_only=True):
     """A topic that is left alone, and why."""
 
-    topic: str
+    topic: Name
     reason: str
 
 
@@ -196,10 +196,10 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     changes: tuple[TopicChange, ...] = ()
     refused: tuple[TopicReason, ...] = ()  # Kafka would not, or we should not
     waiting: tuple[TopicReason, ...] = ()  # for events of the cluster
-    deletable: tuple[str, ...] = ()  # there, mapped no more, and not asked to be deleted
+    deletable: tuple[Name, ...] = ()  # there, mapped no more, and not asked to be deleted
     staying: tuple[TopicReason, ...] = ()  # there, mapped no more, and never deleted by us
-    first_seen: tuple[str, ...] = ()  # as mapped, and neither made nor recorded by apply
-    unchanged: Mapping[str, Rows] = {}
+    first_seen: tuple[Name, ...] = ()  # as mapped, and neither made nor recorded by apply
+    unchanged: Mapping[Name, Rows] = {}
     unmapped: tuple[str, ...] = ()  # in Kafka without a map; Kafka's own and the product's aside
     unmatched: tuple[str, ...] = ()
     """Globs that were given and that no topic matches: probably misspelt."""
@@ -214,13 +214,8 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
         """The changes of one kind."""
         return [change for change in self.changes if change.kind is kind]
 
-    @property
-    def moves(self) -> dict[str, dict[int, tuple[Row, Row]]]:
-        """By topic, the partitions that are to move, with their lists before and after."""
-        return {change.topic: change.moves for change in self.changes if change.moves}
-
     def moved_partitions(self) -> list[MovedPartition]:
-        """The same, as `apply --moves` carries them out; sizes are not known yet."""
+        """What `apply --moves` carries out; sizes are not known yet."""
         return [
             MovedPartition(
                 topic=change.topic,

@@ -6,11 +6,10 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.limits import is_legal_name
 from spu_assigner.stream.clusters.plan.model import (
     AppliedPlan,
     ChangeKind,
@@ -34,23 +33,15 @@ def json_text(plan: TopicsPlan | AppliedPlan) -> str:
 
 def reassignment_text(plan: TopicsPlan) -> str:
     """What `kafka-reassign-partitions --reassignment-json-file` takes."""
-    moves: dict[str, Any] = {
-        "version": 1,
-        "partitions": [
-            {"topic": topic, "partition": number, "replicas": after}
-            for topic, moves in plan.moves.items()
-            for number, (_, after) in moves.items()
-        ],
-    }
-    return msgspec.json.encode(moves).decode()
+    moves = [
+        {"topic": each.topic, "partition": each.partition, "replicas": each.after}
+        for each in plan.moved_partitions()
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": moves}).decode()
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        PlanFileError: it cannot be written.
-    """
+    """Write a file whole or not at all."""
     name = None
     try:
         with tempfile.NamedTemporaryFile(
@@ -72,11 +63,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_plan(path: Path) -> TopicsPlan:
-    """A plan that `plan --out` wrote.
-
-    Raises:
-        PlanFileError: it is none.
-    """
+    """A plan that `plan --out` wrote."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
@@ -85,7 +72,8 @@ def read_plan(path: Path) -> TopicsPlan:
         ) from reason
     try:
         plan = msgspec.json.decode(data, type=TopicsPlan)
-        _require_sound(plan)
+        if broken := [change for change in plan.changes if not _is_whole(change)]:
+            raise ValueError(f"a {broken[0].kind} of topic {broken[0].topic} that is none")
     except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
         raise PlanFileError(
             f"{str(path)!r} is no plan of this release ({printable(str(reason))[:120]}); expected "
@@ -94,23 +82,8 @@ def read_plan(path: Path) -> TopicsPlan:
     return plan
 
 
-def _require_sound(plan: TopicsPlan) -> None:
-    """Return if topics can be named so, and changes be what their kinds say.
-
-    Raises:
-        ValueError: they cannot.
-    """
-    reasons = (*plan.refused, *plan.waiting, *plan.staying)
-    names = [change.topic for change in plan.changes] + [each.topic for each in reasons]
-    for name in (*names, *plan.deletable, *plan.first_seen, *plan.unchanged):
-        if not is_legal_name(name):
-            raise ValueError(f"topic {name!r:.80}")
-    for change in plan.changes:
-        if not _is_whole(change):
-            raise ValueError(f"a {change.kind} of topic {change.topic} that is none")
-
-
 def _is_whole(change: TopicChange) -> bool:
+    """Whether a change is what its kind says."""
     is_create, is_delete = change.kind is ChangeKind.CREATE, change.kind is ChangeKind.DELETE
     return (
         bool(change.before) is not is_create

@@ -6,6 +6,9 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
 from spu_assigner.stream.clusters.moves.status import MovesReport
 from spu_assigner.stream.clusters.plan.model import (
     AppliedPlan,
@@ -34,11 +37,7 @@ _DONE: Final = {
 
 
 def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
-    """A line for each topic that is not as mapped, with its lists; what it costs, and the sum.
-
-    Args:
-        width: of the table; None: the terminal's.
-    """
+    """Lines for topics that are not as mapped, what it costs, the sum; a table of this width."""
     for change in plan.changes:
         yield f"{_SIGNS[change.kind]} {change.topic}  {_about(change)}"
         rows = list(_rows(change))
@@ -59,21 +58,14 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
         if plan.load.replicas_to_copy:
             yield _copy_text(plan.load)
         yield from load_lines(plan.load.brokers, width=width)
+    others = {
+        "that cannot be made as mapped": plan.refused,
+        "not made by apply": plan.first_seen,
+        "waiting": plan.waiting,
+    }
     parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
-    for count, what in (
-        (len(plan.refused), "that cannot be made as mapped"),
-        (len(plan.first_seen), "not made by apply"),
-        (len(plan.waiting), "waiting"),
-    ):
-        parts += [f"{count} {what}"] if count else []
+    parts += [f"{len(found)} {what}" for what, found in others.items() if found]
     yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
-    yield from _last_lines(plan)
-    counted_so = ", and counted above without leaders" if has_load else ""
-    yield from plan.unseen.lines(f"not compared with any map{counted_so}")
-
-
-def _last_lines(plan: TopicsPlan) -> Iterator[str]:
-    """What else is to be known of topics that need nothing, and of those without a map."""
     for each in plan.unmatched:
         yield f"no topic matches --topics {each}; check it"
     if plan.reassigned:
@@ -91,6 +83,50 @@ def _last_lines(plan: TopicsPlan) -> Iterator[str]:
     if count := len(plan.unmapped):
         has, them = ("has", "it") if count == 1 else ("have", "them")
         yield f"{counted(count, 'topic')} in Kafka {has} no map (adopt takes {them} in)"
+    counted_so = ", and counted above without leaders" if has_load else ""
+    yield from plan.unseen.lines(f"not compared with any map{counted_so}")
+
+
+def _about(change: TopicChange) -> str:
+    """What a change does."""
+    if change.kind is ChangeKind.DELETE:
+        return deletion_text(change)
+    if change.kind is ChangeKind.CREATE:
+        width = len(change.after[0])
+        again = "" if change.gone_id is None else ", again: its data are gone"
+        return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
+    parts = []
+    if change.added:
+        parts.append(f"{len(change.before)} → {len(change.after)} partitions")
+    if change.moves:
+        parts.append(f"{counted(len(change.moves), 'partition')} to move by {MOVER}")
+    if change.moving:
+        parts.append(f"{counted(len(change.moving), 'partition')} being moved by Kafka")
+    return ", ".join(parts)
+
+
+def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:
+    """What is lost with a topic, as far as it is known."""
+    parts = [counted(len(change.before), "partition")] if with_partitions else []
+    if change.records is not None:
+        parts.append(counted(change.records, "record"))
+    if change.size_bytes is not None:
+        parts.append(bytes_text(change.size_bytes))
+    return ", ".join(parts)
+
+
+def _rows(change: TopicChange) -> Iterator[str]:
+    for number, after in enumerate(change.after):
+        if number >= len(change.before):
+            yield f"    + {number}  {list(after)}"
+        elif change.before[number] != after:
+            progress = ", in progress" if number in change.moving else ""
+            yield f"    ~ {number}  {list(change.before[number])} → {list(after)}{progress}"
+
+
+def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
+    for each in reasons:
+        yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"
 
 
 def _copy_text(load: PlanLoad) -> str:
@@ -114,40 +150,27 @@ def _copy_text(load: PlanLoad) -> str:
 
 
 def load_lines(brokers: Sequence[BrokerLoad], *, width: int | None) -> Iterator[str]:
-    """A table of each broker before and after; cells are folded, never cut.
-
-    Args:
-        width: None: the terminal's.
-    """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+    """A table of each broker before and after; cells are folded, never cut."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in _COLUMNS:
+    for heading in ("broker", "replicas", "leaders", "bytes", "in", "out"):
         table.add_column(heading, justify="right", overflow="fold")
-    for broker in brokers:
-        table.add_row(*(cell(broker) for cell in _COLUMNS.values()))
+    for each in brokers:
+        table.add_row(
+            str(each.broker),
+            _arrow(each.replicas_before, each.replicas_after, "{:,}".format),
+            _arrow(each.leaders_before, each.leaders_after, "{:,}".format),
+            _arrow(each.bytes_before, each.bytes_after, bytes_text),
+            bytes_text(each.bytes_in),
+            bytes_text(each.bytes_out),
+        )
     text = io.StringIO()
     Console(file=text, width=width, highlight=False, color_system=None).print(table)
     yield from (line.rstrip() for line in text.getvalue().splitlines())
 
 
-def _arrow(
-    before: int | None, after: int | None, text: Callable[[int], str] = "{:,}".format
-) -> str:
+def _arrow(before: int | None, after: int | None, text: Callable[[int], str]) -> str:
     was, now = ("?" if each is None else text(each) for each in (before, after))
     return was if was == now else f"{was} → {now}"
-
-
-_COLUMNS: Final[dict[str, Callable[[BrokerLoad], str]]] = {
-    "broker": lambda each: str(each.broker),
-    "replicas": lambda each: _arrow(each.replicas_before, each.replicas_after),
-    "leaders": lambda each: _arrow(each.leaders_before, each.leaders_after),
-    "bytes": lambda each: _arrow(each.bytes_before, each.bytes_after, bytes_text),
-    "in": lambda each: bytes_text(each.bytes_in),
-    "out": lambda each: bytes_text(each.bytes_out),
-}
 
 
 def moves_json(moves: MovesReport) -> dict[str, object]:
@@ -163,13 +186,15 @@ def moves_json(moves: MovesReport) -> dict[str, object]:
     }
 
 
-def move_lines(moves: MovesReport) -> Iterator[str]:
+def move_lines(moves: MovesReport) -> list[str]:
     """What was not moved, and what to do; a line each."""
-    for (topic, number), reason in moves.failed.items():
-        yield f"{printable(topic)}-{number}: {reason}"
+    lines = [
+        f"{printable(topic)}-{number}: {reason}" for (topic, number), reason in moves.failed.items()
+    ]
     if moves.stopped is not None:
-        yield f"stops with {counted(moves.left, 'partition')} to move: {moves.stopped}; run again"
-    yield from moves.throttles
+        what = f"stops with {counted(moves.left, 'partition')} to move"
+        lines.append(f"{what}: {moves.stopped}; run again")
+    return [*lines, *moves.throttles]
 
 
 def done_line(change: TopicChange) -> str:
@@ -207,48 +232,8 @@ def left_lines(applied: AppliedPlan) -> Iterator[str]:
         yield f"{failure.topic}: was not {_DONE[failure.kind]}: {reason}; fix that and run again"
     for each in plan.refused:
         yield f"{each.topic}: {printable(each.reason)}"
-    if applied.moves is None and plan.moves:
-        count = sum(map(len, plan.moves.values()))
-        what = f"{counted(count, 'partition')} of {listed(list(plan.moves))}"
+    moves = [each for each in plan.changes if each.moves]
+    if applied.moves is None and moves:
+        count = sum(len(each.moves) for each in moves)
+        what = f"{counted(count, 'partition')} of {listed([each.topic for each in moves])}"
         yield f"{what} {'is' if count == 1 else 'are'} to move: run {MOVER}"
-
-
-def deletion_text(change: TopicChange, *, with_partitions: bool = True) -> str:
-    """What is lost with a topic, as far as it is known."""
-    parts = [counted(len(change.before), "partition")] if with_partitions else []
-    if change.records is not None:
-        parts.append(counted(change.records, "record"))
-    if change.size_bytes is not None:
-        parts.append(bytes_text(change.size_bytes))
-    return ", ".join(parts)
-
-
-def _about(change: TopicChange) -> str:
-    if change.kind is ChangeKind.DELETE:
-        return deletion_text(change)
-    if change.kind is ChangeKind.CREATE:
-        width = len(change.after[0])
-        again = "" if change.gone_id is None else ", again: its data are gone"
-        return f"{counted(len(change.after), 'partition')} of {counted(width, 'replica')}{again}"
-    parts = []
-    if change.added:
-        parts.append(f"{len(change.before)} → {len(change.after)} partitions")
-    if change.moves:
-        parts.append(f"{counted(len(change.moves), 'partition')} to move by {MOVER}")
-    if change.moving:
-        parts.append(f"{counted(len(change.moving), 'partition')} being moved by Kafka")
-    return ", ".join(parts)
-
-
-def _rows(change: TopicChange) -> Iterator[str]:
-    for number, after in enumerate(change.after):
-        if number >= len(change.before):
-            yield f"    + {number}  {list(after)}"
-        elif change.before[number] != after:
-            progress = ", in progress" if number in change.moving else ""
-            yield f"    ~ {number}  {list(change.before[number])} → {list(after)}{progress}"
-
-
-def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
-    for each in reasons:
-        yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"

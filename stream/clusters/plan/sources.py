@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +13,8 @@ from spu_assigner.stream.clusters.plan.applied import (
     AppliedRecords,
     Notes,
     notes,
-    open_intents,
     resolved,
+    seen,
 )
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
@@ -28,6 +30,7 @@ from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_events, matcher, read_maps
 from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
 
 LOOKS_MAX: Final = 3  # at topics that are recorded and not seen: another run may just make them
@@ -41,7 +44,7 @@ class PlanRequest:
     connection: Connection  # to the job's topics
     target_connection: Connection | None  # to another Kafka cluster
     cluster_id: str
-    file: Path | None  # of events, whose maps are meant instead of the job's
+    file: Path | None = None  # of events, whose maps are meant instead of the job's
     globs: tuple[str, ...] = ()
     delete: bool = False
     recreate: bool = False
@@ -98,28 +101,54 @@ def plan_now(
 ) -> tuple[TopicsPlan, PlanSources]:
     """A plan of the maps and the topics as they are now.
 
+    The topics are looked at before the records are read: what another run makes meanwhile is then
+    recorded, or not seen yet.
+
     Args:
         saved: a plan that was kept: what is still to be done of it is planned, and no more.
-
-    Raises:
-        MapsError, ClientError, TargetError, UnreachableError: one of them cannot be read.
-        StalePlanError: something that the saved plan speaks of has changed.
     """
-    maps = request.maps(saved)
-    found = find(request, target, maps)
+    maps, connection = request.maps(saved), request.ledger_connection()
+    records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
+    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
+    deleted = maps.topics.keys() - {*topics}
+    cluster = target.look([*topics, records], deleted=deleted)
+    ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
+    applied = ledger.read()
+    for _ in range(LOOKS_MAX):
+        if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
+            break
+        time.sleep(LOOK_SECONDS)
+        cluster = target.look([*topics, records], deleted=deleted)
+    cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
+    now_ms = int(time.time() * 1000)
+    untouched = partial(target.untouched, cluster)
+    applied, settled = resolved(applied, cluster, untouched, now_ms=now_ms)
+    noted = notes(maps, cluster, applied, now_ms=now_ms)
+    noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
         maps,
-        found.cluster,
-        applied=found.applied,
+        cluster,
+        applied=applied,
         delete=request.delete or saved is not None,
         recreate=request.recreate if saved is None else saved.recreate,
         is_foreign=lambda topic: topic in foreign or request.is_foreign(topic),
         globs=request.globs,
     )
     if saved is not None:
-        plan = rest_of(saved, plan, found.cluster)
+        plan = rest_of(saved, plan, cluster)
+    found = PlanSources(cluster=cluster, maps=maps, applied=applied, ledger=ledger, notes=noted)
     return sized(plan, target), found
+
+
+def costed_plan(request: PlanRequest, *, throttle: int | None) -> TopicsPlan:
+    """A plan with what it costs; topics that are as mapped are recorded as seen."""
+    with request.target() as target:
+        plan, found = plan_now(request, target)
+        if found.ledger.is_there:
+            with suppress(ClientError):  # A plan is as good without it.
+                found.ledger.record(seen(found.notes, found.applied))
+        return with_load(plan, found, request, target, throttle=throttle)
 
 
 def with_load(
@@ -130,14 +159,9 @@ def with_load(
     *,
     throttle: int | None = None,
 ) -> TopicsPlan:
-    """The plan with what it costs, and what this user may not see.
-
-    Args:
-        throttle: bytes per second to and from each broker.
-    """
+    """The plan with what it costs, and what this user may not see."""
     cluster = found.cluster
-    sizes = target.replica_sizes(cluster.brokers)
-    unseen = target.unseen(cluster, sizes)
+    sizes, unseen = target.held(cluster)
     load = plan_load(plan, cluster, sizes, unseen, throttle=throttle)
     if not plan.changes:  # Then only topics that could be mapped are of concern.
         is_meant = matcher(request.globs)
@@ -145,39 +169,7 @@ def with_load(
     return replace(plan, load=load, unseen=unseen.summary)
 
 
-def find(request: PlanRequest, target: Target, maps: Maps) -> PlanSources:
-    """The topics of these maps as they are, and what is recorded of them.
-
-    The topics are looked at before the records are read: what another run makes meanwhile is then
-    recorded, or not seen yet.
-    """
-    connection = request.ledger_connection()
-    records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
-    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
-    deleted = [name for name, wanted in maps.topics.items() if wanted.replicas is None]
-
-    def look() -> KafkaCluster:
-        return target.look([*topics, records], deleted=deleted)
-
-    cluster = look()
-    ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
-    applied = ledger.read()
-    for _ in range(LOOKS_MAX):
-        if all(name in cluster.topics or not applied.gone_id(name) for name in topics):
-            break
-        time.sleep(LOOK_SECONDS)
-        cluster = look()
-    cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
-    now_ms = int(time.time() * 1000)
-    untouched = target.untouched(cluster, open_intents(applied, cluster))
-    applied, settled = resolved(applied, cluster, untouched=untouched, now_ms=now_ms)
-    noted = notes(maps, cluster, applied, now_ms=now_ms)
-    noted = replace(noted, records=(*settled, *noted.records))
-    return PlanSources(cluster=cluster, maps=maps, applied=applied, ledger=ledger, notes=noted)
-
-
 def sized(plan: TopicsPlan, target: Target) -> TopicsPlan:
     """The plan with how much data its deletions concern, as it is now."""
-    sized = {change.topic: change for change in target.sized(plan.of(ChangeKind.DELETE))}
-    changes = [sized.get(change.topic, change) for change in plan.changes]
-    return replace(plan, changes=tuple(changes))
+    deletes = {change.topic: change for change in target.sized(plan.of(ChangeKind.DELETE))}
+    return replace(plan, changes=tuple(deletes.get(each.topic, each) for each in plan.changes))

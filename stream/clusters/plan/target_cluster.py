@@ -12,10 +12,10 @@ it had when that was decided.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -31,10 +31,9 @@ from spu_assigner.stream.clusters.plan.model import (
 )
 from spu_assigner.stream.clusters.plan.topic_sizes import topic_bytes
 from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.config.connection import Connection, address
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
+from spu_assigner.stream.kafka.errors import GRANTING, error_text
 from spu_assigner.stream.kafka.log_dirs import (
     ReplicaSizes,
     UnseenReplicas,
@@ -72,8 +71,8 @@ _LOST: Final = (
 class Target:
     """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
 
-    Args:
-        connection: how it is reached.
+    All that ask raise TargetError where Kafka does not answer, or this user may not: of a request
+    that changes something, it may have been made.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -92,14 +91,9 @@ class Target:
 
         Args:
             topics: those that are asked about: an error if one is hidden from this user.
-            deleted: those that are deleted: no error if they are hidden, as rights to what is gone
-                may be gone as well.
-
-        Raises:
-            TargetError: this user may not see all of them.
-            UnreachableError: no broker answers.
+            deleted: no error if they are hidden: rights to what is gone may be gone as well.
         """
-        topics, deleted = list(topics), list(deleted)
+        topics = list(topics)
         found = self._admin.metadata()
         there = {
             name: tuple(
@@ -134,15 +128,10 @@ class Target:
         )
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
-        """Kafka's ids of those of the topics that are there.
-
-        Raises:
-            TargetError: Kafka does not describe its topics.
-        """
+        """Kafka's ids of those of the topics that are there."""
+        found = self._described(names)
         return {
-            name: str(found.topic_id)
-            for name, found in self._described(names)
-            if not isinstance(found, KafkaException)
+            name: str(each.topic_id) for name, each in found if not isinstance(each, KafkaException)
         }
 
     def kafka_id(self) -> str:
@@ -150,11 +139,7 @@ class Target:
         return str(self._admin.metadata().cluster_id)
 
     def sized(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
-        """Deletions with how much data they concern; one that others have deleted has none left.
-
-        Raises:
-            TargetError: the partitions' leaders do not answer.
-        """
+        """Deletions with how much data they concern; one that others have deleted has none left."""
         counts = {change.topic: len(change.before) for change in changes}
         try:
             ends = self._offsets(counts, OffsetSpec.latest())
@@ -167,17 +152,19 @@ class Target:
             gone = [replace(each, records=0) for each in changes if each.topic not in there]
             return [*gone, *self.sized(left)]
         sizes = topic_bytes(self._connection, counts) if counts else {}
+        records = Counter[str]()
+        for at, end in ends.items():
+            records[at[0]] += end - begins[at]
         return [
-            replace(
-                change,
-                records=sum(
-                    ends[change.topic, n] - begins[change.topic, n]
-                    for n in range(len(change.before))
-                ),
-                size_bytes=sizes.get(change.topic),
-            )
-            for change in changes
+            replace(each, records=records[each.topic], size_bytes=sizes.get(each.topic))
+            for each in changes
         ]
+
+    def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
+        """Those of the topics to which nothing was ever written."""
+        counts = {name: len(cluster.topics[name]) for name in names}
+        ends = self._offsets(counts, OffsetSpec.latest())
+        return {*names} - {topic for (topic, _), end in ends.items() if end}
 
     def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         """Of all partitions of topics with so many."""
@@ -190,35 +177,10 @@ class Target:
                 "check that all brokers run, and run this again"
             ) from reason
 
-    def replica_sizes(self, brokers: Sequence[int]) -> ReplicaSizes:
-        """The bytes of every replica on these brokers, as far as they report them."""
-        return replica_sizes(self._connection, brokers)
-
-    def unseen(self, cluster: KafkaCluster, held: ReplicaSizes) -> UnseenReplicas:
-        """Those of the replicas on its brokers that `cluster` hides from this user.
-
-        Raises:
-            ClientError: Kafka does not answer.
-        """
-        return unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
-
-    def untouched(self, cluster: KafkaCluster, names: Sequence[str]) -> set[str]:
-        """Those of the topics to which nothing was ever written.
-
-        Raises:
-            TargetError: the partitions' leaders do not answer.
-        """
-        counts = {name: len(cluster.topics[name]) for name in names}
-        ends = self._offsets(counts, OffsetSpec.latest())
-        written = {topic for (topic, _), end in ends.items() if end}
-        return set(names) - written
-
-    def may_write(self, topic: str) -> bool:
-        """Whether this user may write to a topic; no, where Kafka does not say."""
-        try:
-            return bool(may_write(self._admin, topic))
-        except ClientError:
-            return False
+    def held(self, cluster: KafkaCluster) -> tuple[ReplicaSizes, UnseenReplicas]:
+        """What its brokers report: all replicas, and those that `cluster` hides from this user."""
+        held = replica_sizes(self._connection, cluster.brokers)
+        return held, unseen_replicas(self._admin, held, cluster.brokers, cluster.topics)
 
     def done(self, changes: Sequence[TopicChange], seconds: float) -> dict[str, str]:
         """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
@@ -228,37 +190,35 @@ class Target:
         pending = {change.topic: change for change in changes}
         found: dict[str, str] = {}
         deadline = time.monotonic() + seconds
-        while True:
+        while pending:
             with suppress(TargetError):  # Its answer is looked for again in the end.
                 for name, described in self._described(list(pending)):
-                    topic_id = _id_if_done(pending[name], described)
-                    if topic_id is not None:
+                    if (topic_id := _id_if_done(pending[name], described)) is not None:
                         found[name] = topic_id
-            pending = {name: change for name, change in pending.items() if name not in found}
-            if not pending or time.monotonic() > deadline:
-                return found
+                        del pending[name]
+            if time.monotonic() > deadline:
+                break
             time.sleep(POLL_SECONDS)
+        return found
 
     def send(self, changes: Sequence[TopicChange]) -> list[TopicFailure]:
-        """Make changes of one kind, in one request; what fails.
+        """Make changes of one kind, in one request, but their moves; what fails.
 
-        Moves are not made. Of topics that are to be deleted those that are gone are no failure.
-
-        Raises:
-            TargetError: Kafka does not answer: it may have made them.
+        Of topics that are to be deleted those that are gone are no failure.
         """
-        if changes[0].kind is not ChangeKind.DELETE:
-            return _failures(changes, self._requested(changes))
-        # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
-        ids = self.ids([change.topic for change in changes])
-        reason = "it was deleted and made again meanwhile"
-        others = [
-            TopicFailure(topic=change.topic, kind=change.kind, reason=reason)
-            for change in changes
-            if ids.get(change.topic) not in (None, change.topic_id)
-        ]
-        same = [change for change in changes if ids.get(change.topic) == change.topic_id]
-        return others + (_failures(same, self._requested(same)) if same else [])
+        others = []
+        if changes[0].kind is ChangeKind.DELETE:
+            # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.
+            ids = self.ids([change.topic for change in changes])
+            reason = "it was deleted and made again meanwhile"
+            others = [
+                TopicFailure(topic=each.topic, kind=each.kind, reason=reason)
+                for each in changes
+                if ids.get(each.topic) not in (None, each.topic_id)
+            ]
+            changes = [each for each in changes if ids.get(each.topic) == each.topic_id]
+        failures = _failures(changes, self._requested(changes)) if changes else []
+        return [*others, *failures]
 
     def _requested(self, changes: Sequence[TopicChange]) -> Mapping[str, Future[None]]:
         futures: Mapping[str, Future[None]]
@@ -278,11 +238,11 @@ class Target:
         return futures
 
     def _described(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """What Kafka says of topics, or its refusal."""
-        rest = iter(names)
-        while batch := list(islice(rest, TOPICS_MAX)):
+        """What Kafka says of topics, or its refusal, each."""
+        for begin in range(0, len(names), TOPICS_MAX):
             futures = self._admin.describe_topics(
-                TopicCollection(batch), request_timeout=REQUEST_SECONDS_MAX
+                TopicCollection(names[begin : begin + TOPICS_MAX]),
+                request_timeout=REQUEST_SECONDS_MAX,
             )
             for name, future in futures.items():
                 try:

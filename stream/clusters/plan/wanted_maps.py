@@ -17,7 +17,6 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import TopicRelease
 from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
-from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.model import Maps, Wanted
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
@@ -39,25 +38,19 @@ def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
 
 
 def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
-    """What the job has published, as far as it is committed now.
-
-    Raises:
-        ClientError: Kafka cannot be reached, or topics are missing.
-        DamagedOutputError: a value is none that the job has written.
-        ClusterUnknownError: there is nothing of this cluster.
-    """
+    """What the job has published, as far as it is committed now."""
     latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
-    released: dict[str, int] = {}  # when a topic was released last
+    released: set[str] = set()  # topics, now or before
     for name, topic, message in cluster_messages(connection, cluster_id):
         if is_meant(topic):
             latest[name][topic] = message
             if name == REPLICA_MAP and _is_release(message):
-                released[topic] = max(1, message.timestamp()[1])
+                released.add(topic)
     topics = {
         topic: _wanted(
             checked_record(message, ReplicaMap, output_key),
             is_released=_is_release(message),
-            released_at=released.get(topic),
+            was_released=topic in released,
         )
         for topic, message in latest[REPLICA_MAP].items()
     }
@@ -70,11 +63,7 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
 def maps_of_events(
     source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
 ) -> Maps:
-    """What the core decides of the events of a file, as `simulate` does.
-
-    Raises:
-        MapsError: a line is no event, or there is nothing of this cluster.
-    """
+    """What the core decides of the events of a file, as `simulate` does."""
     assigner, clusters = Assigner(), set[str]()
     topics: dict[str, Wanted] = {}
     for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
@@ -92,8 +81,10 @@ def maps_of_events(
         for answer in assigner.apply(event) if event.cluster_id == cluster_id else ():
             if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
                 before = topics.get(answer.topic, Wanted(replicas=None))
-                at = 0 if is_release else before.released_at
-                topics[answer.topic] = _wanted(answer, is_released=is_release, released_at=at)
+                was_released = is_release or before.was_released
+                topics[answer.topic] = _wanted(
+                    answer, is_released=is_release, was_released=was_released
+                )
     if cluster_id not in clusters:
         named = printable(listed(sorted(clusters)))
         raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {named}")
@@ -102,10 +93,10 @@ def maps_of_events(
     return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(waiting), is_live=False)
 
 
-def _wanted(found: ReplicaMap | None, *, is_released: bool, released_at: int | None) -> Wanted:
+def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) -> Wanted:
     """A topic by its latest map; None: it is deleted."""
     if found is None or found.replicas is None:
-        return Wanted(replicas=None, is_released=is_released, released_at=released_at)
+        return Wanted(replicas=None, is_released=is_released, was_released=was_released)
     rows = tuple(map(tuple, found.replicas.tolist()))
     lengths = found.wanted_lengths or (found.replication_factor,) * len(rows)
     pairs = enumerate(zip(rows, lengths, strict=True))
@@ -113,8 +104,7 @@ def _wanted(found: ReplicaMap | None, *, is_released: bool, released_at: int | N
         replicas=rows,
         short=frozenset(number for number, (row, length) in pairs if len(row) < length),
         is_adopted=found.reason is not None and found.reason.mode is Mode.ADOPTED,
-        says_bytes=found.need is not None and BYTES in dict(found.need.demand),
-        released_at=released_at,
+        was_released=was_released,
     )
 
 

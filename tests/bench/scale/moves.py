@@ -155,7 +155,7 @@ class Watch:
                     self.at_once = max(self.at_once, len(now))
                     before = now
                     if not self.sizes or time.monotonic() > self.sizes[-1][0] + 0.5:
-                        sizes = kafka.sizes([4], self._bench.partitions)
+                        sizes = kafka.sizes([4])
                         held = sum(sizes.get(at, {}).get(4, 0) for at in self._bench.partitions)
                         self.sizes.append((time.monotonic(), held))
                 except MovesError:  # A broker or the controller is away.

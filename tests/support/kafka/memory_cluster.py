@@ -73,9 +73,7 @@ class MemoryKafka(Reassigner):
     def unseen(self) -> UnseenReplicas:
         return UnseenReplicas()
 
-    def sizes(
-        self, brokers: Iterable[int], partitions: Iterable[Partition] | None = None
-    ) -> dict[Partition, dict[int, int]]:
+    def sizes(self, brokers: Iterable[int]) -> dict[Partition, dict[int, int]]:
         return {at: dict.fromkeys({*row} & {*brokers}, 1) for at, row in self.lists.items()}
 
     def shapes(self, topics: Iterable[str] | None = None) -> dict[Partition, PartitionShape]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
-from spu_assigner.stream.clusters.moves import run_record
 from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.failpoints import Failpoint
@@ -30,12 +29,12 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     mover.fill("orders", partitions=4, values=8)
     before = mover.checksums("orders", 4)
     mover.map({"orders": AFTER})
-    status, lines, errors = mover.move("--throttle", "100MB/s", "--concurrency", "1")
+    status, lines, errors = mover.move("--throttle", "100MB/s")
     assert (status, errors) == (0, []), lines
     assert lines[0].startswith("moves    4 partitions, ")
-    waves = [line for line in lines if line.startswith("wave ")]
-    assert waves[0].startswith("wave 1   1 partition moved, 0 B, ")  # the new order
-    assert len(waves) == 4
+    assert [line[:29] for line in lines if line.startswith("wave ")] == [
+        "wave 1   4 partitions moved, "
+    ]
     operator.until("orders", AFTER)
     assert mover.throttles("orders") == {}
     assert mover.leaders("orders") == [row[0] for row in AFTER]
@@ -56,7 +55,7 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
     assert (record.state, record.moves, record.throttles) == (MovesState.DONE, (), ())
     assert record.moves_by_state() == {"pending": 0, "done": 4, "failed": 0}
     assert record.bytes_done == record.bytes_total > 0
-    assert (record.wave, record.waves, record.failures) == (4, 4, ())
+    assert (record.wave, record.waves, record.failures) == (1, 1, ())
     assert mover.move()[:2] == (0, ["0 created, 0 grown, 0 deleted; 1 as mapped before"])
     assert mover.record() == record  # Of the run that moved something.
 
@@ -66,22 +65,22 @@ def test_partitions_are_moved_as_mapped_and_nothing_is_lost(mover: Mover, tmp_pa
 def test_a_run_that_is_killed_is_finished_by_the_next_one(
     mover: Mover, failpoint: Failpoint
 ) -> None:
-    """Killed at any step of the second wave: no throttle and no half-done move is left."""
+    """Killed at any step of a wave: no throttle and no half-done move is left."""
     operator = mover.operator
     operator.make("orders", BEFORE)
     mover.fill("orders", partitions=4, values=4)
     before = mover.checksums("orders", 4)
     mover.map({"orders": AFTER})
-    mover.killed(f"{failpoint}:2", "--throttle", "50MB/s", "--concurrency", "1")
+    mover.killed(f"{failpoint}:1", "--throttle", "50MB/s")
     record = mover.record()
     assert record is not None
-    assert (record.state, record.wave, len(record.moves)) == (MovesState.RUNNING, 2, 1)
+    assert (record.state, record.wave, len(record.moves)) == (MovesState.RUNNING, 1, 4)
     assert record.throttles
     is_set = failpoint not in (Failpoint.WAVE_RECORDED, Failpoint.WAVE_CLEARED)
     assert bool(mover.throttles("orders")) is is_set
     status, lines, errors = mover.move()
     assert status == 0, (lines, errors)
-    assert errors[0].startswith("apply: resumes a wave of 1 partition that process ")
+    assert errors[0].startswith("apply: resumes a wave of 4 partitions that process ")
     operator.until("orders", AFTER)
     assert mover.throttles("orders") == {}
     assert mover.checksums("orders", 4) == before
@@ -97,9 +96,9 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
     operator.make("orders", BEFORE)
     mover.fill("orders", partitions=4, values=8)
     mover.map({"orders": AFTER})
-    with mover.running("--throttle", "1kB/s", "--concurrency", "5") as process:
+    with mover.running("--throttle", "1kB/s") as process:
         until(lambda: operator.lists("orders")["orders"][2] == AFTER[2])
-        begun = until(lambda: record if (record := mover.record()) and record.wave == 2 else None)
+        begun = until(lambda: record if (record := mover.record()) and record.moves else None)
         noted = until(lambda: record if (record := mover.record()) != begun else None)
         assert (noted.state, noted.moves, noted.throttles) == (
             MovesState.RUNNING,
@@ -117,7 +116,7 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         assert time.monotonic() - begun_at < CANCEL_SECONDS_MAX
         assert (cancelled.exit_code, cancelled.stderr) == (0, "")
         assert cancelled.stdout == (
-            "cancelled 3 moves, their lists are as before, and the throttle is removed\n"
+            "cancelled 1 move, their lists are as before, and the throttle is removed\n"
         )
         _, output = process.communicate(timeout=120)
         assert process.returncode == 1
@@ -154,11 +153,8 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     assert mover.throttles("orders") == {}
 
 
-def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(
-    mover: Mover, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overtaken_run_notes_nothing_and_goes_on_until_it_reads_so(mover: Mover) -> None:
     """Else a cancel could end as a failure to record, before its own word is read."""
-    monkeypatch.setattr(run_record, "NOTED_SECONDS", 0.0)
     connection = mover.operator.settings().connection()
     with Seat(connection) as first, Seat(connection) as second:
         log = RunLog(first, "c1")

@@ -1,4 +1,4 @@
-"""`apply --moves` and `--cancel` by users who lack a right: one line, and nothing is recorded."""
+"""Moves by users who lack a right: one line, nothing is recorded, and the job is asked nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spu_assigner.stream.kafka.acls import Resource, Role
 from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover, until
+from support.kafka.reading import committed
 from support.kafka.secured import allow, rights
 
 GRANT = "grant what `spu-assigner topics acls --role mover` lists\n"
@@ -87,6 +88,11 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
         refused("unrecording", no_write, *moves)
         refused("ungrouped", no_group, *moves)
         refused("unfencing", no_id, *moves)
+        with mover.operator.job():
+            servers, topic = cluster.bootstrap_servers, mover.operator.name("spu-events")
+            spus = len(committed(servers, topic))
+            refused("unmoving", no_configs, "drain", "3", "--cluster", "c1", *THROTTLE)
+            assert len(committed(servers, topic)) == spus
         assert mover.record() is None
         limited = called("unlimiting", *moves, *THROTTLE)
         assert "the throttle cannot be set: topic " in limited

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
-from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.plan import apply
 from support.events.builders import Events
 from support.job.kafka_operator import SEEN_SECONDS_MAX, Lists, Operator, simulated
 from support.job.small_job import SmallJob
+from support.kafka.moving import Mover
 from support.placers.kafka_reassign import run_tool
 
 TOPICS = 1_000
@@ -105,19 +101,15 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     assert (deleted.exit_code, deleted.stderr) == (0, "")
     assert operator.lists("orders", "logs", "foreign") == {**grown, "foreign": [[1, 2]]}
     assert operator.plan("--delete").exit_code == 0
-    compares_a_file_with_kafka_too(operator, tmp_path / "topics.yaml")
 
-
-def compares_a_file_with_kafka_too(operator: Operator, file: Path) -> None:
-    """A topic without a map is not created under its name."""
-    orders, foreign = operator.name("orders"), operator.name("foreign")
+    foreign, file = operator.name("foreign"), tmp_path / "topics.yaml"
     file.write_text(
         f"topics:\n"
         f"  - {{name: {orders}, partitions: 9, replication_factor: 3}}\n"
         f"  - {{name: {foreign}, partitions: 1, replication_factor: 2}}\n",
         "utf-8",
     )
-    compared = operator.plan("--desired", file, "-o", "json")
+    compared = operator.plan("--desired", file, "-o", "json")  # A topic without a map is refused.
     found = json.loads(compared.stdout)
     assert (compared.exit_code, found["events"], found["unchanged"]) == (1, [], 1)
     assert [each["topic"] for each in found["refused"]] == [foreign]
@@ -132,7 +124,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     job.apply([events.create(orders, 2, 2)])
     assert operator.apply().exit_code == 0
     first = operator.lists("orders")
-    fill(operator, "orders", partitions=2)
+    Mover(operator, tmp_path).fill("orders", 2, VALUES, value_size=VALUE_SIZE)
     job.apply([events.leave(3, mode="decommission")])
     file = tmp_path / "moves.json"
     without = operator.apply()
@@ -152,56 +144,13 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert moving.exit_code == 2
     assert "being moved by Kafka" in moving.stdout
     assert "to move by" not in moving.stdout
-    assert [each["code"] for each in target_findings(operator)] == ["D604"]
-    of_our_own_it_says_nothing(operator, "orders")
     reassign(operator, file, "--execute", "--additional", "--throttle", "1000000000")
     verified(operator, file)
-    assert target_findings(operator) == []
     operator.until("orders", mapped(job, orders))
     done = operator.plan()
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
-
-
-def of_our_own_it_says_nothing(operator: Operator, topic: str) -> None:
-    """What `apply --moves` has recorded as its own is no finding."""
-    moves = tuple(
-        MovedPartition(
-            topic=operator.name(topic),
-            topic_id="",
-            partition=number,
-            before=(),
-            after=(),
-            size_bytes=0,
-        )
-        for number in range(2)
-    )
-    run = replace(begun_run("c1"), moves=moves)
-    with Seat(operator.settings().connection()) as seat:
-        seat.sit()
-        seat.write(run)
-        assert target_findings(operator) == []
-        seat.write(replace(run, state=MovesState.STOPPED))
-        [killed] = target_findings(operator)
-        assert killed["code"] == "D604"
-        by_whom = "and by a run of `apply --moves` for cluster 'c1' that ended early: "
-        assert by_whom in killed["message"]
-        assert killed["fix"].startswith(
-            "run `spu-assigner apply --moves --cluster c1` to finish what it began, or "
-            "`spu-assigner apply --cancel` to take it back; "
-        )
-        seat.write(replace(run, moves=(), state=MovesState.DONE))
-        [finding] = target_findings(operator)
-    assert finding["code"] == "D604"
-
-
-def target_findings(operator: Operator) -> list[dict[str, str]]:
-    """What `doctor` says of the Kafka cluster whose topics are moved."""
-    result = operator("doctor", "--role", "applier", "--output=json", "--timeout", 60)
-    checks = {each["check"]: each for each in json.loads(result.stdout)["checks"]}
-    assert checks["target"]["not_checked"] is None
-    return [*checks["target"]["findings"]]
 
 
 def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
@@ -216,15 +165,6 @@ def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Li
         assert each["bytes_after"] == held
     copied = r"\d replicas? to copy, [48]\.0 MiB; \d\.0 MiB to or from the busiest broker"
     assert re.search(rf"^{copied}: at least \d+ s at 976\.6 KiB/s$", text, re.MULTILINE), text
-
-
-def fill(operator: Operator, topic: str, *, partitions: int) -> None:
-    """Enough that a copy takes a while where it is throttled."""
-    producer = Producer({**operator.cluster.client, "acks": "all"})
-    for partition in range(partitions):
-        for _ in range(VALUES):
-            producer.produce(operator.name(topic), os.urandom(VALUE_SIZE), partition=partition)
-    assert producer.flush(60) == 0
 
 
 def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:
@@ -305,22 +245,16 @@ def test_a_thousand_topics_are_made_exactly_as_mapped(
         events.create(name, 1 + number % 2, 1 + number % 2) for number, name in enumerate(names)
     ]
     wanted = simulated(file, asked)
-    begun = time.monotonic()
     done = operator.apply("--maps", file, "-o", "json")
-    seconds = time.monotonic() - begun
     assert (done.exit_code, done.stderr) == (0, "")
     report = json.loads(done.stdout)
     assert report["created"] == names
-    assert read_back(operator, names) == wanted
+    short = [name.removeprefix(operator.prefix) for name in names]
+    made = operator.lists(*short)
+    assert {operator.name(topic): lists for topic, lists in made.items()} == wanted
     planned = operator.plan("--maps", file, "-o", "json")
     assert planned.exit_code == 0
     assert json.loads(planned.stdout)["changes"] == []
     simulated(file, [*asked, *(events.delete(name) for name in names)])
     assert operator.apply("--maps", file, "--delete", "--yes").exit_code == 0
-    assert read_back(operator, names) == {}
-    print(f"{TOPICS} topics made in {seconds:.1f} s")
-
-
-def read_back(operator: Operator, names: Sequence[str]) -> Mapping[str, Lists | None]:
-    short = [name.removeprefix(operator.prefix) for name in names]
-    return {operator.name(topic): lists for topic, lists in operator.lists(*short).items()}
+    assert operator.lists(*short) == {}

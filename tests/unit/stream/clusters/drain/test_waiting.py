@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from spu_assigner.stream.clusters.drain import carrying, draining
-from spu_assigner.stream.clusters.drain.carrying import JobWait
+from spu_assigner.stream.clusters.drain import draining, job_wait
 from spu_assigner.stream.clusters.drain.draining import DrainError, Draining
+from spu_assigner.stream.clusters.drain.job_wait import JobWait
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.plan.sources import PlanRequest
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -17,14 +17,13 @@ REQUEST = PlanRequest(
     connection=Connection(bootstrap_servers="127.0.0.1:1"),
     target_connection=None,
     cluster_id="c1",
-    file=None,
 )
 
 
 def wait_for_maps(lists: Any, monkeypatch: pytest.MonkeyPatch, *held: str) -> None:
     monkeypatch.setattr(draining, "read_maps", lambda *_: maps({"t": lists, "u": [[1, 3]]}))
     monkeypatch.setattr(draining, "held_topics", lambda *_: dict.fromkeys(held, "why"))
-    monkeypatch.setattr(Draining, "state", lambda _: object())
+    monkeypatch.setattr(draining, "job_state", lambda _: object())
     monkeypatch.setattr(draining, "LOOK_SECONDS", 0.01)
     Draining(REQUEST, 3, MoveOptions())._await_maps(JobWait(0.05))
 
@@ -36,7 +35,7 @@ def test_drain_says_what_it_waits_for_once(
     with pytest.raises(DrainError, match="2 topics still have SPU 3 in the map"):
         wait_for_maps([[3]], monkeypatch)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(carrying, "NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(job_wait, "NOTICE_SECONDS", 0.0)
     with pytest.raises(DrainError, match="1 topic still has SPU 3 in the map"):
         wait_for_maps([[1]], monkeypatch)
     assert capsys.readouterr().err == (

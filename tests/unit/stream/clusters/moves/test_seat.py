@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -10,55 +10,6 @@ from spu_assigner.stream.clusters.moves import run_record
 from spu_assigner.stream.clusters.moves.run_record import Seat, SeatTakenError, begun_run
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import ClientError
-
-
-class Failing:
-    """A producer whose commits fail, and whose aborts end as they are to."""
-
-    abort: KafkaException | None = None
-    aborts = 0
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def init_transactions(self, _: float) -> None:
-        pass
-
-    def begin_transaction(self) -> None:
-        pass
-
-    def produce(self, *_: object) -> None:
-        pass
-
-    def flush(self, _: float) -> int:
-        return 0
-
-    def __len__(self) -> int:
-        return 0
-
-    def commit_transaction(self, _: float) -> None:
-        reason = "EndTxn commit failed: Unknown broker error"
-        raise KafkaException(KafkaError(KafkaError.UNKNOWN, reason, txn_requires_abort=True))
-
-    def abort_transaction(self, _: float) -> None:
-        type(self).aborts += 1
-        if self.abort is not None:
-            raise self.abort
-
-
-class NoMessages:
-    def drain_messages(self) -> list[Any]:
-        return []
-
-
-@pytest.fixture
-def seat(monkeypatch: pytest.MonkeyPatch) -> Seat:
-    monkeypatch.setattr(run_record, "Producer", Failing)
-    monkeypatch.setattr(Failing, "aborts", 0)
-    monkeypatch.setattr(Seat, "look", lambda _: NoMessages())
-    taken = Seat(Settings.load(flags={}, environ={}).connection())
-    taken.take_over()
-    return taken
 
 
 @pytest.mark.parametrize(
@@ -70,15 +21,21 @@ def seat(monkeypatch: pytest.MonkeyPatch) -> Seat:
     ],
 )
 def test_a_commit_that_fails_is_reported_as_what_its_abort_shows(
-    seat: Seat,
-    monkeypatch: pytest.MonkeyPatch,
-    abort: int | None,
-    error: type[Exception],
-    text: str,
+    monkeypatch: pytest.MonkeyPatch, abort: int | None, error: type[Exception], text: str
 ) -> None:
     """At the moment of a fence Kafka says only that it failed; no transaction stays open."""
-    reason = None if abort is None else KafkaException(KafkaError(abort, fatal=abort < -140))
-    monkeypatch.setattr(Failing, "abort", reason)
+    reason = "EndTxn commit failed: Unknown broker error"
+    failed = KafkaException(KafkaError(KafkaError.UNKNOWN, reason, txn_requires_abort=True))
+    producer = Mock(__len__=lambda _: 0)
+    producer.flush.return_value = 0
+    producer.commit_transaction.side_effect = failed
+    if abort is not None:
+        fault = KafkaException(KafkaError(abort, fatal=abort == KafkaError._FENCED))
+        producer.abort_transaction.side_effect = fault
+    monkeypatch.setattr(run_record, "Producer", lambda _: producer)
+    monkeypatch.setattr(Seat, "look", lambda _: Mock(drain_messages=list))
+    seat = Seat(Settings.load(flags={}, environ={}).connection())
+    seat.take_over()
     with pytest.raises(error, match=text):
         seat.write(begun_run("c1"))
-    assert Failing.aborts == 1
+    assert producer.abort_transaction.call_count == 1

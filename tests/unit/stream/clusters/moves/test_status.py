@@ -1,13 +1,10 @@
-"""How far a move is, how it is shown, and whether the cluster bears more."""
+"""How far a move is, and whether the cluster bears more."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
-from spu_assigner.stream.clusters.moves import progress as module
 from spu_assigner.stream.clusters.moves.health import health_fault, lags
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
 from spu_assigner.stream.clusters.moves.status import MoveProgress, fault_text, progress_of
@@ -51,41 +48,19 @@ def test_a_moves_progress_is_what_kafka_shows(
     assert progress_of(MOVE, found, ongoing) is progress
 
 
-@pytest.mark.parametrize(
-    ("found", "ongoing", "text"),
-    [
-        (None, None, "the topic was deleted, or made again, meanwhile; plan again"),
-        (
-            shape(1, 2, in_sync=(1,), leader=None),
-            None,
-            "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them "
-            "and run again, or, if its data may be lost, delete the topic or elect another replica "
-            "(`kafka-leader-election --election-type unclean`)",
-        ),
-        (
-            shape(4, 2, 1),
-            under_way(4, 2),
-            "somebody else is moving it to [4, 2]; run again when that is done "
-            "(`kafka-reassign-partitions --list` shows it)",
-        ),
-        (
-            shape(4, 2),
-            None,
-            "was on [1, 2] and is on [4, 2] now, by somebody else; run again to make a new plan",
-        ),
-    ],
-)
-def test_what_is_not_moved_has_a_line_that_says_why(
-    found: PartitionShape | None, ongoing: Ongoing | None, text: str
-) -> None:
-    """With what to do."""
-    assert fault_text(MOVE, progress_of(MOVE, found, ongoing), found, ongoing) == text
-
-
-def test_another_order_needs_nothing_to_copy_from() -> None:
-    """Kafka makes it at once."""
-    order = replace(MOVE, after=(2, 1))
-    assert progress_of(order, shape(1, 2, leader=None), None) is MoveProgress.TO_START
+def test_what_is_not_moved_has_a_line_that_says_why() -> None:
+    """With what to do; another order needs nothing to copy from."""
+    order, dead = replace(MOVE, after=(2, 1)), shape(1, 2, in_sync=(1,), leader=None)
+    assert progress_of(order, dead, None) is MoveProgress.TO_START
+    assert fault_text(MOVE, MoveProgress.NO_SOURCE, dead, None) == (
+        "it has no leader to copy from: none of brokers 1, 2 is alive and in sync; start them and "
+        "run again, or, if its data may be lost, delete the topic or elect another replica "
+        "(`kafka-leader-election --election-type unclean`)"
+    )
+    assert fault_text(MOVE, MoveProgress.OTHERS, shape(4, 2, 1), under_way(4, 2)) == (
+        "somebody else is moving it to [4, 2]; run again when that is done "
+        "(`kafka-reassign-partitions --list` shows it)"
+    )
 
 
 def test_health_is_about_partitions_that_are_not_moved() -> None:
@@ -111,28 +86,3 @@ def test_a_replica_that_is_only_being_added_does_not_lag() -> None:
     """It is a move that has begun."""
     moving = shape(3, 2, 1, in_sync=(2, 1))
     assert (lags(moving), lags(moving, under_way(3, 2)), lags(shape(1, 2))) == (True, False, False)
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_is_drawn_on_a_terminal_alone(
-    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each wave has its line on either."""
-    text = io.StringIO()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(
-        module,
-        "Console",
-        lambda *, stderr: Console(file=text, force_terminal=is_terminal, width=100, stderr=stderr),
-    )
-    moves = [replace(MOVE, size_bytes=4 << 20)]
-    output = module.MovesOutput()
-    output.planned(moves, 1)
-    output.wave_begins()
-    output.copied(1 << 20)
-    output.wave_ends(1, moves)
-    output.end()
-    assert ("25%" in text.getvalue(), "1.0/4.0 MiB" in text.getvalue()) == (is_terminal,) * 2
-    planned, wave = capsys.readouterr().out.splitlines()
-    assert planned == "moves    1 partition, 4.0 MiB to copy, in 1 wave"
-    assert wave.startswith("wave 1   1 partition moved, 4.0 MiB, ")

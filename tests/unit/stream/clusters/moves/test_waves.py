@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.moves.waves import (
-    CONCURRENCY,
-    FETCH_SIZE,
-    QUOTA_SECONDS,
+    MOVES_MAX,
     adding,
     busy,
-    concurrency_under,
     copied_bytes,
     first_within,
     in_order,
-    next_wave,
-    removing,
+    wave_bytes,
     waves,
 )
 from support.kafka.memory_cluster import move
@@ -34,80 +31,50 @@ def all_moves(draw: st.DrawFn) -> list[MovedPartition]:
 
 
 def test_the_example_of_the_module() -> None:
-    """A new order first, then the smallest; broker 3 takes one at a time."""
-    found = waves(
-        [
-            move(1, (2, 1), (3, 1), 20 * MB),
-            move(2, (1, 2), (2, 1), 90 * MB),
-            move(0, (1, 2), (3, 2), 10 * MB),
-        ],
-        concurrency=1,
-    )
-    assert [[each.partition for each in wave] for wave in found] == [[2], [0], [1]]
+    """A new order first, then the smallest; broker 3 has no room for both."""
+    moves = [
+        move(1, (2, 1), (3, 1), 20 * MB),
+        move(2, (1, 2), (2, 1), 90 * MB),
+        move(0, (1, 2), (3, 2), 10 * MB),
+    ]
+    found = waves(moves, bytes_max=25 * MB)
+    assert [[each.partition for each in wave] for wave in found] == [[2, 0], [1]]
 
 
-@given(rate=st.integers(1, 10**10))
-def test_what_is_fetched_at_once_exceeds_a_throttle_by_a_tenth_at_most(rate: int) -> None:
-    """One move goes on however low the rate is; none is kept back without need."""
-    found = concurrency_under(rate)
-    limit = rate * QUOTA_SECONDS / 10
-    assert 1 <= found <= CONCURRENCY == concurrency_under(None)
-    assert found == 1 or found * FETCH_SIZE <= limit
-    assert found == CONCURRENCY or (found + 1) * FETCH_SIZE > limit
+def test_a_wave_takes_about_a_minute_and_fits_in_its_record() -> None:
+    """Thousands of empty partitions are no reason to wait, and a record is one message."""
+    assert wave_bytes(50 * MB) == 3_000 * MB
+    many = [move(number, (1,), (2,), 0) for number in range(MOVES_MAX + 1)]
+    assert [len(wave) for wave in waves(many, bytes_max=wave_bytes(None))] == [MOVES_MAX, 1]
 
 
-def test_a_limit_of_bytes_takes_the_first_moves_alone() -> None:
-    """One that is too large ends it, though a later one would have room."""
-    moves = [move(0, (1,), (1,)), move(1, (1,), (2,), 3), move(2, (1,), (2,), 5)]
-    taken = [[each.partition for each in first_within(moves, most)] for most in (0, 3, 7, 8)]
-    assert taken == [[0], [0, 1], [0, 1], [0, 1, 2]]
-
-
-def test_a_move_copies_to_each_broker_that_receives_a_replica() -> None:
-    """Two new replicas are twice the bytes."""
-    found = move(0, (1, 2, 3), (4, 5, 1), MB)
-    assert (adding(found), removing(found)) == ((4, 5), (2, 3))
-    assert copied_bytes(found) == 2 * MB
-    assert busy(found) == {1, 2, 3, 4, 5}
-    for after in ((2, 1, 3), (1, 2), (3,)):  # what copies nothing keeps none busy
-        assert busy(move(0, (1, 2, 3), after)) == set()
-
-
-@given(all_moves(), st.integers(1, 3))
-def test_every_move_is_in_one_wave_and_no_wave_exceeds_its_limit(
-    moves: list[MovedPartition], concurrency: int
+@given(all_moves(), st.integers(1, 12))
+def test_every_move_goes_once_the_smallest_first_and_no_broker_has_too_much(
+    moves: list[MovedPartition], bytes_max: int
 ) -> None:
-    """None is lost, none is made twice, and each broker has so many at once."""
-    found = [*waves(moves, concurrency=concurrency)]
-    assert sorted((each for wave in found for each in wave), key=lambda each: each.partition) == (
-        moves
-    )
-    for wave in found:
-        load = Counter(broker for each in wave for broker in busy(each))
-        assert not load or max(load.values()) <= concurrency
-        assert len({bool(adding(each)) for each in wave}) == 1
+    """Only a broker without room keeps a move back; one alone is never too large."""
+    found = waves(moves, bytes_max=bytes_max)
+    assert sorted(each.partition for wave in found for each in wave) == [*range(len(moves))]
+    assert found == waves(reversed(moves), bytes_max=bytes_max)
+    for number, wave in enumerate(found):
+        load: Counter[int] = Counter()
+        for each in wave:
+            load.update(dict.fromkeys(busy(each), each.size_bytes))
+        for broker, size in load.items():
+            largest = max(each.size_bytes for each in wave if broker in busy(each))
+            assert size <= max(bytes_max, largest)
+        for each in chain(*found[number + 1 :]):
+            assert adding(each)
+            assert any(load[broker] + each.size_bytes > bytes_max for broker in busy(each))
 
 
-@given(all_moves(), st.integers(1, 3))
-def test_a_wave_has_no_room_for_a_smaller_move_of_a_later_one(
-    moves: list[MovedPartition], concurrency: int
+@given(all_moves(), st.integers(0, 60))
+def test_a_limit_of_bytes_takes_the_first_moves(
+    moves: list[MovedPartition], bytes_max: int
 ) -> None:
-    """The smallest go first: only a broker that is busy keeps one back."""
-    left = in_order(moves)
-    wave = next_wave(left, concurrency=concurrency)
-    if not wave or not adding(wave[0]):
-        return
-    load: Counter[int] = Counter()
-    for each in left:
-        if each in wave:
-            load.update(busy(each))
-        else:
-            assert any(load[broker] >= concurrency for broker in busy(each))
-
-
-@given(all_moves())
-def test_the_order_does_not_depend_on_how_moves_are_given(moves: list[MovedPartition]) -> None:
-    """The same plan gives the same waves."""
-    assert in_order(moves) == in_order(reversed(moves))
-    sizes = [copied_bytes(each) for each in in_order(moves) if adding(each)]
-    assert sizes == sorted(sizes)
+    """As many as fit together, in order; what copies nothing always fits."""
+    ordered = in_order(moves)
+    taken = first_within(ordered, bytes_max)
+    assert taken == ordered[: len(taken)]
+    assert sum(map(copied_bytes, taken)) <= bytes_max
+    assert sum(map(copied_bytes, ordered[: len(taken) + 1])) > bytes_max or taken == ordered

@@ -16,7 +16,6 @@ from spu_assigner.stream.clusters.plan.applied import (
     fold,
     is_unmoved,
     notes,
-    open_intents,
     resolved,
     seen,
 )
@@ -52,7 +51,7 @@ NOTHING = kafka({})
 
 MAPPED = wanted(ROWS)
 DELETED = Wanted(replicas=None)
-RELEASED = Wanted(replicas=None, is_released=True, released_at=NOW)
+RELEASED = Wanted(replicas=None, is_released=True, was_released=True)
 
 
 def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() -> None:
@@ -69,7 +68,6 @@ def test_the_latest_record_of_a_topic_counts_and_an_intent_stands_beside_it() ->
 @pytest.mark.parametrize(
     ("age_ms", "is_untouched", "cluster", "origin"),
     [
-        (0, True, KAFKA, Origin.CREATED),
         (INTENT_MS_MAX, True, KAFKA, Origin.CREATED),
         (INTENT_MS_MAX + 1, True, KAFKA, Origin.FOUND),  # by somebody, since then
         (0, False, KAFKA, Origin.FOUND),  # somebody's data are in it
@@ -81,25 +79,17 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     age_ms: int, is_untouched: bool, cluster: KafkaCluster, origin: Origin | None
 ) -> None:
     """Kafka had made the topic, and apply was killed before it could record that."""
-    applied = AppliedRecords(intents={"t": record(Origin.INTENT, recorded_at=NOW - age_ms)})
+    intents = {"t": record(Origin.INTENT, recorded_at=NOW - age_ms)}
+    earlier = recorded(record(Origin.CREATED, topic_id="earlier")).records
     untouched = {"t"} if is_untouched else set()
-    now, settled = resolved(applied, cluster, untouched=untouched, now_ms=NOW)
-    expected = () if origin is None else (record(origin),)
-    assert settled == expected
-    assert open_intents(applied, cluster) == [each.topic for each in expected]
-    assert now.is_made("t", "id-of-t") == (origin is Origin.CREATED)
-    assert now.is_known("t", "id-of-t") == (origin is not None)
-
-
-def test_an_intent_says_nothing_of_a_topic_that_is_recorded_by_its_id() -> None:
-    """It is another run's, or an old one's; a record of an earlier topic says nothing."""
-    intents = {"t": record(Origin.INTENT)}
-    for origin in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
-        applied = replace(recorded(record(origin)), intents=intents)
-        assert resolved(applied, KAFKA, untouched={"t"}, now_ms=NOW) == (applied, ())
-    earlier = replace(recorded(record(Origin.CREATED, topic_id="earlier")), intents=intents)
-    _, settled = resolved(earlier, KAFKA, untouched=set(), now_ms=NOW)
-    assert [each.origin for each in settled] == [Origin.FOUND]
+    for records in ({}, earlier):  # A record of an earlier topic says nothing.
+        applied = AppliedRecords(records=records, intents=intents)
+        now, settled = resolved(applied, cluster, lambda _: untouched, now_ms=NOW)
+        assert settled == (() if origin is None else (record(origin),))
+        assert now.origin("t", "id-of-t") is origin
+    for known in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
+        applied = replace(recorded(record(known)), intents=intents)
+        assert resolved(applied, cluster, lambda _: untouched, now_ms=NOW) == (applied, ())
 
 
 OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
@@ -110,7 +100,6 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
     [
         # As mapped, and not known: found.
         (MAPPED, KAFKA, [], Origin.FOUND),
-        (MAPPED, KAFKA, [record(Origin.SEEN)], Origin.FOUND),
         (MAPPED, KAFKA, [record(Origin.RELEASED)], Origin.FOUND),
         (MAPPED, KAFKA, [OTHER], Origin.FOUND),
         # Known already, or not as mapped, or not there: nothing.
@@ -120,20 +109,17 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
         (MAPPED, NOTHING, [record(Origin.CREATED)], None),
         # Released: no concern any more, and for good.
         (RELEASED, KAFKA, [record(Origin.CREATED)], Origin.RELEASED),
-        (RELEASED, KAFKA, [record(Origin.FOUND)], Origin.RELEASED),
         (RELEASED, KAFKA, [record(Origin.RELEASED)], None),
-        (RELEASED, KAFKA, [], None),
         # Released and asked for again, with no apply between: not ours to delete.
         (
-            replace(MAPPED, released_at=NOW),
+            replace(MAPPED, was_released=True),
             KAFKA,
             [record(Origin.CREATED)],
             Origin.FOUND,
         ),
-        (replace(MAPPED, released_at=NOW), KAFKA, [record(Origin.FOUND)], None),
+        (replace(MAPPED, was_released=True), KAFKA, [record(Origin.FOUND)], None),
         # Deleted, and still there.
         (DELETED, KAFKA, [record(Origin.CREATED)], None),
-        (DELETED, KAFKA, [], None),
     ],
 )
 def test_what_apply_records_of_a_topic_that_it_finds(
@@ -150,6 +136,8 @@ def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
         found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
         assert found == Notes(forgotten=("t",))
     assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords(), now_ms=NOW)
+    of_kafka = kafka({"__offsets": [*ROWS]})
+    assert Notes() == notes(maps({"__offsets": MAPPED}), of_kafka, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_topic_that_the_user_may_not_see_any_more_is_not_forgotten() -> None:
@@ -159,12 +147,6 @@ def test_a_topic_that_the_user_may_not_see_any_more_is_not_forgotten() -> None:
     assert notes(maps({"t": DELETED}), hidden, made, now_ms=NOW) == Notes()
     plan = make_plan(maps({"t": DELETED}), hidden, applied=made, delete=True)
     assert plan.staying == (TopicReason(topic="t", reason=HIDDEN),)
-
-
-def test_a_reserved_name_is_never_recorded() -> None:
-    """It is none of ours, whatever map there is."""
-    cluster = kafka({"__offsets": [*ROWS]})
-    assert Notes() == notes(maps({"__offsets": MAPPED}), cluster, AppliedRecords(), now_ms=NOW)
 
 
 def test_a_plan_records_what_it_sees_and_only_that() -> None:
@@ -177,55 +159,42 @@ def test_a_plan_records_what_it_sees_and_only_that() -> None:
     assert not seen(released, recorded(record(Origin.CREATED)))
 
 
-def test_a_topic_that_is_changed_by_an_explicit_word_is_known_from_then_on() -> None:
-    """The word need not be given again, and gives no right to delete it."""
+def test_a_topic_that_is_changed_is_known_from_then_on_with_what_is_yet_to_move() -> None:
+    """A word need not be given again, and gives no right to delete it."""
     change = TopicChange(
         topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=(*ROWS, (3, 1)), topic_id="id-of-t"
     )
     plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
+    made = recorded(record(Origin.CREATED))
     assert adopted(plan, AppliedRecords(), now_ms=NOW) == (record(Origin.FOUND),)
-    assert adopted(plan, recorded(record(Origin.CREATED)), now_ms=NOW) == ()
-
-
-def test_what_is_yet_to_move_when_a_topic_grows_is_recorded() -> None:
-    """Who it is of, and whether it may be deleted, stays as it was."""
-    after = ((9, 8), *ROWS[1:], (3, 1))
-    change = TopicChange(
-        topic="t", kind=ChangeKind.CHANGE, before=ROWS, after=after, topic_id="id-of-t"
-    )
-    plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
-    before = recorded(record(Origin.CREATED))
-    [found] = adopted(plan, before, now_ms=NOW)
-    assert replace(found, lists=before.records["t"].lists) == before.records["t"]
-    assert is_unmoved(found, 0, ROWS[0])
-    assert not is_unmoved(found, 1, ROWS[1])
-    assert not is_unmoved(found, 0, after[0])
+    assert adopted(plan, made, now_ms=NOW) == ()
+    moved = replace(change, after=((9, 8), *change.after[1:]))
+    plan = replace(plan, changes=(moved,))
+    [found] = adopted(plan, made, now_ms=NOW)
+    assert replace(found, lists=made.records["t"].lists) == made.records["t"]
+    unmoved = [(0, ROWS[0]), (1, ROWS[1]), (0, (9, 8))]
+    assert [is_unmoved(found, number, row) for number, row in unmoved] == [True, False, False]
     assert adopted(plan, recorded(found), now_ms=NOW) == ()
-
-
-def logs(*sizes: tuple[str, int, int], is_future: bool = False) -> dict[str, Any]:
-    """What one broker reports: topic, partition, bytes."""
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {"partition_index": number, "partition_size": size, "is_future_key": is_future}
-            ],
-        }
-        for topic, number, size in sizes
-    ]
-    return {"log_dirs": [{"topics": topics}]}
 
 
 def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The largest: a follower may lag behind. What no broker reports is not known."""
-    answers = [
-        logs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)),
-        logs(("t", 0, 9), ("t", 1, 6)),
-        logs(("t", 0, 99), is_future=True),
-    ]
+
+    def logs(*sizes: tuple[str, int, int]) -> dict[str, Any]:
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": at, "partition_size": size, "is_future_key": size == 99}
+                ],
+            }
+            for topic, at, size in sizes
+        ]
+        return {"log_dirs": [{"topics": topics}]}
+
+    answers = [logs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)), logs(("t", 1, 6)), logs(("t", 0, 99))]
     monkeypatch.setattr(topic_sizes, "topic_logs", lambda *_: answers)
     connection = Connection(bootstrap_servers="127.0.0.1:9092", prefix="")
     assert topic_sizes.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}

@@ -1,21 +1,19 @@
-"""The state machine of moves: its table, and a run that is killed at any moment."""
+"""Runs that move partitions: killed at any moment, cancelled, refused."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
-from spu_assigner.stream.clusters.moves import machine, throttle, wave
+from spu_assigner.stream.clusters.moves import runner, throttle, wave
 from spu_assigner.stream.clusters.moves.health import UnhealthyError
-from spu_assigner.stream.clusters.moves.machine import MovesMachine, State
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.progress import MovesOutput
 from spu_assigner.stream.clusters.moves.run_record import SeatTakenError
+from spu_assigner.stream.clusters.moves.runner import MovesRunner
+from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.moves.throttle import RATES, RefusedThrottleError
-from spu_assigner.stream.job.failpoints import armed
 from support.kafka.memory_cluster import Killed, MemoryKafka, MemorySeat, move
 
 MOVES = [
@@ -26,7 +24,7 @@ MOVES = [
 ]
 BEFORE = {("t", each.partition): each.before for each in MOVES}
 AFTER = {("t", each.partition): each.after for each in MOVES}
-LIMITED = MoveOptions(concurrency=1, rate=1000)
+LIMITED = MoveOptions(rate=1000)
 FOREIGN = {(3, RATES[0]): "77"}  # a throttle of somebody else
 
 
@@ -34,8 +32,9 @@ FOREIGN = {(3, RATES[0]): "77"}  # a throttle of somebody else
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wave, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(throttle, "SEEN_SECONDS_MAX", 0.0)
-    monkeypatch.setattr(machine, "CANCEL_QUIET_SECONDS", 0.002)
-    monkeypatch.setattr(machine, "CANCEL_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "CANCEL_QUIET_SECONDS", 0.002)
+    monkeypatch.setattr(runner, "CANCEL_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "wave_bytes", lambda _: 1)  # one move of a broker at once
 
 
 class Cluster:
@@ -45,13 +44,10 @@ class Cluster:
         self.kafka = MemoryKafka(BEFORE, **given)
         self.seat = MemorySeat(self.kafka)
 
-    def process(self, options: MoveOptions = LIMITED) -> MovesMachine:
-        output = MovesOutput(is_quiet=True)
-        return MovesMachine(
-            self.kafka, self.seat, options, output, cluster_id="c1", armed=armed({})
-        )
+    def process(self, options: MoveOptions = LIMITED) -> MovesRunner:
+        return MovesRunner(self.kafka, self.seat, options, cluster_id="c1", is_quiet=True)
 
-    def run(self, options: MoveOptions = LIMITED, **given: Any) -> MovesMachine:
+    def run(self, options: MoveOptions = LIMITED, **given: Any) -> MovesRunner:
         """`apply --moves`: what was left, then a new plan."""
         found = self.process(options)
         found.resume()
@@ -98,7 +94,7 @@ def test_killed_at_any_moment_a_run_is_finished_by_the_next_one(options: MoveOpt
 
 
 def test_killed_at_any_moment_a_run_is_cancelled() -> None:
-    """What had not ended is on its list of before; killed in the cancel, the next run ends it."""
+    """What had not ended is on its list of before; killed in the cancel, the next one ends it."""
     for number, cluster in enumerate(killed_runs(MoveOptions(rate=1000, force=True))):
         kafka, left = cluster.kafka, cluster.seat.latest
         if left is None or not (left.moves or left.throttles):
@@ -109,84 +105,80 @@ def test_killed_at_any_moment_a_run_is_cancelled() -> None:
         try:
             cluster.process().cancel(left)
         except Killed:
-            cluster.process().resume()
+            cluster.process().cancel(cluster.record)
         assert kafka.moving == {}
         assert kafka.lists == BEFORE | moved
         assert kafka.is_set == FOREIGN
         assert (cluster.record.moves, cluster.record.throttles) == ((), ())
 
 
-def test_every_step_of_a_run_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And every row of the table is a step that some run takes."""
-    rows = re.findall(r"^\| ([A-Z]+) \|.*\| (\(?\w+\)?) \|$", str(machine.__doc__), re.MULTILINE)
-    seen = set()
-
-    def watched(state: State) -> Any:
-        action = machine._ACTIONS[state]
-
-        def step(run: MovesMachine) -> State:
-            try:
-                found = action(run)
-            except (SeatTakenError, RefusedThrottleError):
-                seen.add((state.name, "(error)"))
-                raise
-            seen.add((state.name, found.name))
-            return found
-
-        return step
-
-    monkeypatch.setattr(machine, "_ACTIONS", {state: watched(state) for state in machine._ACTIONS})
-    cluster = Cluster()
-    cluster.run()
-    assert cluster.record.state is MovesState.DONE
-    refusing = Cluster(refusing={3})
+def test_a_refused_throttle_leaves_nothing_behind() -> None:
+    """No move, no setting, and no wave in the record."""
+    cluster = Cluster(refusing={3})
     with pytest.raises(RefusedThrottleError, match="broker 3 refuses"):
-        refusing.run()
-    assert (refusing.record.moves, refusing.record.throttles) == ((), ())
-    assert refusing.kafka.is_set == {}
-    taken = Cluster()
-    taken.process().carry_out(MOVES[2:3])
-    taken.seat.latest = replace(taken.record, state=MovesState.CANCELLED)
-    taken.seat.trouble = SeatTakenError("cancelled")
-    with pytest.raises(SeatTakenError):
-        taken.process().carry_out(MOVES[:1])
-    cancelled = Cluster()
-    cancelled.process().cancel(cluster.record)
-    assert cancelled.record.state is MovesState.CANCELLED
-    assert seen == set(rows)
+        cluster.run()
+    assert (cluster.record.moves, cluster.record.throttles) == ((), ())
+    assert (cluster.kafka.is_set, cluster.kafka.begun) == ({}, [])
 
 
-def test_a_record_says_where_the_next_run_goes_on() -> None:
-    """With moves in the middle of a wave, without between two of them."""
+def test_what_is_begun_as_a_cancel_comes_first_is_taken_back() -> None:
+    """The run sees so in the record before it does anything more."""
     cluster = Cluster()
-    cluster.run()
-    run = cluster.record
-    found = {
-        (state, bool(moves)): machine.state_of(replace(run, state=state, moves=moves))
-        for state in MovesState
-        for moves in ((), (MOVES[0],))
-    }
-    assert found[MovesState.RUNNING, False] is State.READY
-    assert found[MovesState.RUNNING, True] is State.RECORDED
-    assert found[MovesState.CANCELLED, True] is State.CANCELLING
-    assert list(found.values()).count(State.OVER) == 5
+    cluster.kafka.is_endless = True
+    process = cluster.process()
+
+    def cancelled() -> None:
+        cluster.seat.latest = replace(cluster.record, state=MovesState.CANCELLED)
+        raise SeatTakenError("cancelled")
+
+    cluster.seat.check = cancelled  # type: ignore[method-assign]  # the cancel comes then
+    with pytest.raises(SeatTakenError):
+        process.carry_out(MOVES[:1])
+    assert (cluster.kafka.begun, cluster.kafka.moving) == ([("t", 0)], {})
 
 
 def test_what_a_killed_run_had_not_begun_goes_in_waves_of_the_new_run() -> None:
-    """Of its concurrency, and only if the cluster is healthy."""
+    """And only if the cluster is healthy."""
     cluster = Cluster()
     cluster.kafka.kill_at = 2  # The first wave is recorded.
     with pytest.raises(Killed):
-        cluster.process(MoveOptions(concurrency=5)).carry_out([MOVES[0], MOVES[1]])
-    assert (cluster.record.state, len(cluster.record.moves)) == (MovesState.RUNNING, 2)
+        cluster.process(MoveOptions()).carry_out([MOVES[0]])
+    assert (cluster.record.state, len(cluster.record.moves)) == (MovesState.RUNNING, 1)
     cluster.kafka.lists["alone", 0] = (4,)
     cluster.kafka.dead = {4}
     with pytest.raises(UnhealthyError, match=r"1 partition has no leader \(alone-0\)"):
         cluster.run()
     assert cluster.kafka.begun == []
     cluster.kafka.dead = set()
-    assert cluster.run(MoveOptions(concurrency=1)).report.is_whole
-    assert cluster.record.wave == 4  # One without a copy, three with one.
+    assert cluster.run().report.is_whole
+    assert cluster.record.wave == 3
+
+
+def test_what_a_dead_broker_owes_fails_the_run_in_which_it_died_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Later runs name it, until it is back and one sets it as before."""
+    cluster = Cluster()
+    reassign = cluster.kafka.reassign
+
+    def reassign_and_die(lists: Any) -> Any:
+        cluster.kafka.dead = {1}
+        return reassign(lists)
+
+    cluster.kafka.reassign = reassign_and_die  # type: ignore[method-assign]  # the broker dies then
+    first = cluster.process()
+    first.carry_out(MOVES[:1])
+    owed = f"broker 1 is not alive and may still have {RATES[0]}=1000 (before: not set)"
+    assert [line[: len(owed)] for line in first.report.throttles] == [owed]
+    assert (first.report.is_whole, cluster.record.state) == (False, MovesState.STOPPED)
+    second = cluster.process()
+    second.resume()
+    assert second.carry_out([]).is_whole
+    assert f"apply: {owed}" in capsys.readouterr().err
+    assert {each.broker for each in cluster.record.throttles} == {1}
+    cluster.kafka.dead = set()
+    cluster.process().resume()
+    assert (cluster.kafka.is_set, cluster.record.throttles) == ({}, ())
 
 
 def test_an_unhealthy_cluster_ends_a_run_between_two_waves() -> None:
@@ -201,7 +193,7 @@ def test_an_unhealthy_cluster_ends_a_run_between_two_waves() -> None:
 
     cluster.kafka.elect = elect_and_die  # type: ignore[method-assign]  # the broker dies then
     report = cluster.run().report
-    assert (len(report.moved), report.left) == (1, 3)
+    assert (len(report.moved), report.left) == (2, 2)
     assert str(report.stopped).startswith("Kafka is not healthy: 1 partition has no leader (alone-")
     assert cluster.record.state is MovesState.STOPPED
     assert cluster.record.failures == (f"not begun: {report.stopped}",)
@@ -223,7 +215,7 @@ def test_what_cannot_be_moved_has_a_line_and_all_else_goes_on() -> None:
     assert {number for _, number in report.moved} == {0, 2}
     assert cluster.record.moves_by_state() == {"pending": 0, "done": 2, "failed": 3}
     limited = Cluster().run(bytes_max=1).report
-    assert (len(limited.moved), limited.left, limited.stopped) == (2, 2, machine.BEYOND_LIMIT)
+    assert (len(limited.moved), limited.left, limited.stopped) == (2, 2, BEYOND_LIMIT)
 
 
 def test_a_move_that_has_lost_its_source_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
