@@ -10,22 +10,20 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.kafka.acls import ANY_TOPIC, GRANTS, Resource, Role, acls
+from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, admin_result
-from spu_assigner.stream.kafka.topics import topic_name
 
 
 def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
     """By topic, where the role needs more than this client may: what it may, and what is needed.
 
-    Topics that are not there are left out, those that maps name, which are not known here, and
-    rights that not everybody of the role uses.
+    Without topics that are not there, those that maps name, and optional rights.
 
     Raises:
         ClientError: the broker does not answer.
     """
     needed: dict[str, list[str]] = {}
-    for acl in acls(role, prefix=prefix, query_name="", group="", with_optional=False):
+    for acl in acls(role, prefix=prefix, with_optional=False):
         if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
             needed.setdefault(acl.name, []).append(acl.operation)
     return {
@@ -33,26 +31,6 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
         for name, allowed in allowed_operations(admin, list(needed)).items()
         if allowed is not None and not set(needed[name]) <= set(allowed)
     }
-
-
-def missing_options(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, list[str]]:
-    """By what only some of the role do, the topics to which this client lacks a right for that.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
-    asked = {
-        topic_name(name, prefix=prefix): grant
-        for grant in GRANTS[role]
-        if grant.only_for
-        for name in grant.names
-    }
-    missing: dict[str, list[str]] = {}
-    for name, allowed in allowed_operations(admin, list(asked)).items():
-        grant = asked[name]
-        if allowed is not None and not set(grant.operations.split(", ")) <= set(allowed):
-            missing.setdefault(grant.only_for, []).append(name)
-    return missing
 
 
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:

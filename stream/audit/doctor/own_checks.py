@@ -13,7 +13,6 @@ from spu_assigner.stream.job.checkpoint.files import Files, batches_in, is_local
 from spu_assigner.stream.job.marker_check import require_next
 from spu_assigner.stream.job.session import start_command_session
 from spu_assigner.stream.job.start_checks import CHECKPOINT, INPUT, KAFKA, StartLook, make
-from spu_assigner.stream.kafka.access import missing_options
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, AccessError, TopicsError, granting
@@ -56,7 +55,7 @@ def look_at_kafka(look: DoctorLook) -> str:
         return make(KAFKA, look.start)
     connection, role = look.start.settings.connection(), look.role
     prefix = connection.prefix
-    wanted = acls(role, prefix=prefix, query_name="", group="", with_optional=False)
+    wanted = acls(role, prefix=prefix, with_optional=False)
     of_apply = {topic_name(spec.name, prefix=prefix) for spec in TOPICS if spec.is_applys}
     names = {acl.name for acl in wanted if acl.resource is Resource.TOPIC} - {ANY_TOPIC}
     with DiagnosedAdmin(connection.client()) as admin:
@@ -66,14 +65,9 @@ def look_at_kafka(look: DoctorLook) -> str:
             raise AccessError(
                 f"this user may not do what the {role} does: {lacking}; {granting(role)}"
             )
-        options = missing_options(admin, role, prefix=prefix)
     if missing := sorted(names - of_apply - {*present}):  # The first `apply` creates its own.
         raise TopicsError(f"missing {', '.join(missing)}; {CREATE_TOPICS}")
-    without = "".join(
-        f"; without what {command} alone needs ({', '.join(topics)})"
-        for command, topics in options.items()
-    )
-    return f"those of {role} on {counted(len(names), 'topic')}{without}"
+    return f"those of {role} on {counted(len(names), 'topic')}"
 
 
 def look_at_checkpoint(look: DoctorLook) -> str:

@@ -19,12 +19,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
-from spu_assigner.stream.common.shared_options import (
-    SHARED_NAMES,
-    shared_value,
-    taken_by,
-    takes,
-)
 from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.local_broker import local_broker
@@ -57,8 +51,6 @@ FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 class OneForErrors(click.Command):
     """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
-
-    usage_status = 1
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -144,36 +136,42 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings, where it has none on the group, and `--config`.
+    """An option for each of these settings, and `--config`.
 
     The command is given each by its name, None where it was not given.
     """
     options = [
         click.option(
-            spec.flag,
+            *((spec.flag, "-b") if spec.name == "bootstrap_servers" else (spec.flag,)),
             spec.name,
             metavar="TEXT",
             help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
             + (f" [default: {spec.default}]" if spec.default else ""),
         )
         for spec in SPECS
-        if spec.name in names and spec.name not in SHARED_NAMES
+        if spec.name in names
     ]
 
     def decorated(command: Command) -> Command:
-        vars(command)["shared_options"] = taken_by(command) | {"config"}
-        command = takes(*(name for name in names if name in SHARED_NAMES))(command)
-        for option in reversed(options):
+        for option in (_CONFIG, *reversed(options)):
             command = option(command)
         return command
 
     return decorated
 
 
-def settings_file() -> Path | None:
-    """The settings file that the call names."""
-    file: Path | None = shared_value("config")
-    return file
+def _keep_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    context.meta[str(parameter.name)] = value
+
+
+_CONFIG: Final = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=_keep_file,
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
 
 
 def load_settings(flags: Mapping[str, Any]) -> Settings:
@@ -182,7 +180,9 @@ def load_settings(flags: Mapping[str, Any]) -> Settings:
     Args:
         flags: as `settings_options` gives them.
     """
-    return Settings.load(flags=flags, file=settings_file())
+    context = click.get_current_context(silent=True)
+    file: Path | None = None if context is None else context.meta.get("config")
+    return Settings.load(flags=flags, file=file)
 
 
 def load_client_settings(flags: Mapping[str, Any]) -> Settings:
@@ -208,9 +208,13 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
     return is_said or settings.bootstrap_servers != spec.default
 
 
-def output_option(command: Command) -> Command:
-    """Text for people, or lines of JSON for programs; the command is given it as `output`."""
-    return takes("output")(command)
+output_option: Final = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Text for people (the default), or one JSON object a line.",
+)
 
 
 def json_option(command: Command) -> Command:

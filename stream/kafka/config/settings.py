@@ -69,7 +69,7 @@ class Settings:
     topic_prefix: str = setting(
         satisfying(lambda text: not text or is_legal_name(f"{text}assigner-commits")),
         expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
-        what="what precedes the name of each topic",
+        what="the prefix of the topics' names",
         reason="the names are clear without a prefix",
     )
     checkpoint: str = setting(

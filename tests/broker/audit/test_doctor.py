@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 from spu_assigner.stream.audit.doctor.command import doctor
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -51,9 +50,6 @@ def factory(
         yield made
 
 
-COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
-
-
 def call(
     installation: Installation,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,8 +62,8 @@ def call(
             patch.setattr(java_module, "PACKAGE", "no_such_package")
         patch.setattr("os.environ", dict(installation.environ))
         return CliRunner().invoke(
-            COMMANDS,
-            ["doctor", *installation.arguments, "--timeout", seconds, *arguments],
+            doctor,
+            [*installation.arguments, "--timeout", seconds, *arguments],
             standalone_mode=False,
         )
 
@@ -196,10 +192,7 @@ def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
     result = call(factory.user(tmp_path, "doctor-plain"), monkeypatch, *role)
     assert (findings(result), result.return_value) == ([], 0)
     (kafka,) = sections(result, "kafka")
-    assert kafka["found"] == (
-        "those of consumer on 5 topics; without what moves in `ui` and `explain` alone needs "
-        f"({PREFIX}applied-topics)"
-    )
+    assert kafka["found"] == "those of consumer on 5 topics"
     (lacking,) = findings(call(factory.user(tmp_path, "doctor-deaf"), monkeypatch, *role))
     assert lacking["code"] == "D301"
     assert f"{plain[0].name}: access is none, expected Read" in lacking["message"]
@@ -208,7 +201,7 @@ def test_a_plain_consumer_is_not_asked_for_what_pages_of_moves_need(
 def test_a_mover_is_not_asked_for_what_other_commands_need(
     factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """`apply --moves` sends nothing to the job; `drain` and `rebalance` do, and are named."""
+    """`apply --moves` sends nothing to the job; `drain` and `rebalance` do."""
     given = acls(Role.MOVER, prefix=PREFIX, query_name="q", group="", with_optional=False)
     described = acls(Role.APPLIER, prefix=PREFIX, query_name="q", group="")
     factory.secured.add_user("doctor-mover", PASSWORD)
@@ -218,10 +211,7 @@ def test_a_mover_is_not_asked_for_what_other_commands_need(
     # Another test of the cluster's may have left a throttle.
     assert [each for each in findings(result) if each["check"] != "target"] == []
     (kafka,) = sections(result, "kafka")
-    assert kafka["found"].startswith(
-        f"those of mover on 1 topic; without what `drain` alone needs ({PREFIX}spu-events); "
-        f"without what `rebalance` alone needs ({PREFIX}topic-events, {PREFIX}topic-status, "
-    )
+    assert kafka["found"] == "those of mover on 1 topic"
 
 
 def test_a_throttle_that_a_move_left_behind_is_reported(

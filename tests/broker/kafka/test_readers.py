@@ -12,7 +12,6 @@ from spu_assigner.core.base.events import Event
 from spu_assigner.stream.client import rendering
 from spu_assigner.stream.client import watch as watch_module
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.kafka import client as client_module
 from spu_assigner.stream.kafka.client import Reader, Sender
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -156,8 +155,7 @@ def test_watch_ends_where_a_topic_is_recreated(
     monkeypatch.setattr(rendering, "received_line", shown)
     arguments = ["-b", connection.bootstrap_servers, "--topic-prefix", connection.prefix]
     arguments += ["--from-beginning", "--topics", "status"]
-    commands = SharedOptionsGroup(commands={"watch": watch_module.watch})
-    result = CliRunner().invoke(commands, ["watch", *arguments], standalone_mode=False)
+    result = CliRunner().invoke(watch_module.watch, arguments, standalone_mode=False)
     assert isinstance(result.exception, RenewedError)
 
 

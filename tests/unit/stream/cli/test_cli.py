@@ -19,7 +19,7 @@ from spu_assigner.stream.kafka.config.settings import SettingsError
 
 ROOT = Path(__file__).parents[4]
 CREATE = ["produce", "topic-create", "--cluster", "c1", "--topic", "t"]
-SCREEN_LINES = 45
+SCREEN_LINES = 48
 JOIN = ["produce", "spu-joined", "--cluster", "c1", "--spu-id", "0"]
 
 
@@ -128,7 +128,6 @@ def test_each_commands_help_is_light() -> None:
         (["--nothing"], "No such option '--nothing'"),
         (["watch", "-b"], "Option '-b' requires an argument"),
         (["simulate", "-b", "k:1", "-"], "No such option '-b'"),
-        (["-b", "k:1", "simulate", "-"], "simulate takes no --bootstrap-servers"),
         (["produce", "nothing"], "No such command 'nothing'"),
         (["produce", "spu-joined", "--spu-id", "0"], "Missing option '--cluster'"),
         ([*CREATE, "--partitions", "many"], "'many' is not a valid integer"),
