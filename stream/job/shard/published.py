@@ -194,7 +194,7 @@ def read_published_cluster(connection: Connection, cluster_id: str) -> Published
         ClusterUnknownError: there is nothing of this cluster.
     """
     published = PublishedState(connection.prefix)
-    for topic, key, message in _own_messages(connection, cluster_id):
+    for topic, key, message in own_messages(connection, cluster_id):
         place = int(message.partition() or 0), int(message.offset() or 0)
         published.take(topic, key, message.value(), place=place)
     return published
@@ -209,12 +209,12 @@ def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[
     """
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
-    for name, key, message in _own_messages(connection, cluster_id):
+    for name, key, message in own_messages(connection, cluster_id):
         if key.startswith(begins[name]):
             yield name, key.removeprefix(begins[name]).decode("utf-8", "replace"), message
 
 
-def _own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:
+def own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:
     """All messages of a cluster: topic, key, message."""
     own, is_known, others = f"{cluster_id}/".encode(), False, set[bytes]()
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:

@@ -1,10 +1,8 @@
-"""Every setting of the job: its field, with default and the reason for it, limits and meaning.
+"""Every setting of the job: its field, with default, limits and meaning.
 
 A setting is looked for in the flags, then in the environment, then in a TOML file, and has a
 default at last; a secret only in the environment and in a file of its own. What a user sets is
-read here alone. What the machine offers is read where it is used: the cache's folder
-(`local/jvm/build_cache.py`), Java (`local/jvm/java.py`), proxy and repository of the jars
-(`local/jvm/jars.py`); and a trial's failpoint (`job/failpoints.py`).
+read here alone; what the machine offers (caches, Java, proxies) where it is used.
 """
 
 from __future__ import annotations
@@ -63,78 +61,65 @@ class Settings:
         "127.0.0.1:9092",
         expected="host:port, several with commas",
         what="Kafka's brokers",
-        reason="where a broker on this machine listens",
         variable="KAFKA_BOOTSTRAP_SERVERS",
     )
     topic_prefix: str = setting(
         satisfying(lambda text: not text or is_legal_name(f"{text}assigner-commits")),
         expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
         what="the prefix of the topics' names",
-        reason="the names are clear without a prefix",
     )
     checkpoint: str = setting(
         matching(r"(?!s3n?:)\S(.*\S)?"),
         ".spu-assigner/checkpoint",
         expected="a folder, or a URL of Hadoop's such as hdfs:// or, for S3, s3a://",
         what="where Spark keeps offsets and state",
-        reason="under the folder it is started in; a job on a cluster needs a shared place",
     )
     query_name: str = setting(
         satisfying(is_legal_name),
         "spu-assigner",
         expected=f"1 to 249 {_LEGAL}",
         what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
-        reason="the product's",
     )
     shards: int | None = setting(
         or_empty(integer(1, SHARDS_MAX)),
         expected=f"1 to {SHARDS_MAX}",
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
-        reason="empty: the checkpoint's; at the first start 1, whose task reads the input too, so "
-        "single requests are answered soonest; several work side by side on a backlog",
     )
     default_policy: Policy = setting(
         Policy,
         DEFAULT_POLICY.value,
         expected=", ".join(Policy),
         what="the policy of creates that name none",
-        reason="the most even one: over racks, SPUs and leaders, over all topics of a cluster",
     )
     wire: Wire = setting(
         Wire,
         "confluent",
         expected=", ".join(Wire),
         what="the encoding that is written; both are read",
-        reason="what most Avro consumers of Kafka expect",
     )
     topic_events_per_batch: int = setting(
         integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
         "50000",
         expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
         what="the most topic events a batch takes; joins and leaves are never held back",
-        reason="a larger batch costs less for each event, but all of it is answered at once, and a "
-        "shard's part is held in memory",
     )
     master: str | None = setting(
         or_empty(matching(r"\S+")),
         expected="a master URL of Spark's",
         what="where Spark runs",
-        reason="empty: what spark-submit says, else local[*], this process with all cores",
     )
     driver_memory: str = setting(
         matching(r"[1-9][0-9]*[mgMG]"),
         "2g",
         expected="a size such as 900m or 4g",
         what="the JVM's heap where this process starts it",
-        reason="a batch's rows pass through it, and on local[*] all tasks run in it",
     )
     ui_port: int = setting(
         integer(0, PORT_MAX),
         "4040",
         expected=f"0 (none) to {PORT_MAX}",
         what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
-        reason="Spark's own",
     )
     metrics_port: int | None = setting(
         lambda text: None if text in {"", "off"} else integer(0, PORT_MAX)(text),
@@ -142,21 +127,18 @@ class Settings:
         expected=f"0 (any free one) to {PORT_MAX}, or off",
         what="where `/metrics`, `/live` and `/ready` are served; the next free port if it is "
         "taken; 0: any free one; off: none",
-        reason="near that of Spark's UI, and beyond those it tries",
     )
     metrics_host: str = setting(
         matching(r"[A-Za-z0-9.:_-]{1,253}"),
         "127.0.0.1",
         expected="an address or name of this machine",
         what="the address they are served on",
-        reason="there is no login, so others see them only where it is wished",
     )
     log_level: str = setting(
         lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
         "ERROR",
         expected=", ".join(LOG_LEVELS),
         what="what Spark logs to standard error",
-        reason="its warnings at each start are about what this job does on purpose",
     )
     security: Security = field(default_factory=Security)
 
@@ -198,15 +180,13 @@ class Settings:
                     spec, environ=environ, written=written, file=file
                 )
                 continue
-            value: object
-            if name in given:
-                value, source = given[name], spec.flag
-            elif spec.variable in environ:
-                value, source = environ[spec.variable], spec.variable
-            elif name in written:
-                value, source = written[name], f"{name} in {file}"
-            else:
-                value, source = spec.default, f"the default of {name}"
+            places = (
+                (given.get(name), spec.flag),
+                (environ.get(spec.variable), spec.variable),
+                (written.get(name), f"{name} in {file}"),
+                (spec.default, f"the default of {name}"),
+            )
+            value, source = next(found for found in places if found[0] is not None)
             values[name], sources[name] = _value(spec, value, source), source
         security = Security(**{each.name: values.pop(each.name) for each in fields(Security)})
         check(security, sources)
@@ -252,18 +232,13 @@ def _read_file(path: Path) -> dict[str, object]:
     try:
         written = tomllib.loads(read_plain_file(path, size_max=FILE_SIZE_MAX).decode())
     except FileRefusedError as reason:
-        expected = "a file that can be read"
         found = f"unusable: it {reason.reason}"
-        raise SettingsError(source, found=found, expected=expected) from reason
-    except RecursionError as reason:
-        raise SettingsError(source, found="nested too deeply", expected=toml) from reason
-    except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
+        raise SettingsError(source, found=found, expected="a file that can be read") from reason
+    except (RecursionError, ValueError) as reason:  # no UTF-8, no TOML, or nested too deeply
         found = f"no TOML ({printable(str(reason))})"
         raise SettingsError(source, found=found, expected=toml) from reason
     names = [spec.file_name for spec in SPECS]
-    for name in written:
-        if name in names:
-            continue
+    for name in (each for each in written if each not in names):
         if name not in _BY_NAME:
             expected = ", ".join(names)
             raise SettingsError(f"a name in {path}", found=repr(name), expected=expected)

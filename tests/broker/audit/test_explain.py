@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.audit.topic_history import read_cluster
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.outputs import read_cluster
 from support.events.builders import Events
 from support.job.small_job import small_job
 from support.kafka.ports import free_ports

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pytest
+from spu_assigner.stream.audit import topic_history
 from spu_assigner.stream.clusters.plan import wanted_maps
 from spu_assigner.stream.job.shard import published
-from spu_assigner.stream.kafka import outputs
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
 
@@ -54,7 +54,7 @@ class KeysReader:
     [
         (published, lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True)),
         (published, lambda: published.read_published_cluster(CONNECTION, "prdo")),
-        (outputs, lambda: outputs.read_cluster(CONNECTION, "prdo", "orders")),
+        (published, lambda: topic_history.read_cluster(CONNECTION, "prdo", "orders")),
     ],
 )
 def test_an_unknown_cluster_is_reported_with_those_that_are_there(
