@@ -18,9 +18,6 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
     """By topic, where the role needs more than this client may: what it may, and what is needed.
 
     Without topics that are not there, those that maps name, and optional rights.
-
-    Raises:
-        ClientError: the broker does not answer.
     """
     needed: dict[str, list[str]] = {}
     for acl in acls(role, prefix=prefix, with_optional=False):
@@ -34,20 +31,12 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
 
 
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
-    """Those of the topics that this client may not even see, be they there or not.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
+    """Those of the topics that this client may not even see, be they there or not."""
     return [name for name, allowed in allowed_operations(admin, names).items() if allowed == []]
 
 
 def may_write(admin: AdminClient, topic: str) -> bool | None:
-    """Whether this client may write to a topic; None: it is not there, or not known.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
+    """Whether this client may write to a topic; None: it is not there, or not known."""
     allowed = allowed_operations(admin, [topic])[topic]
     return None if allowed is None else "Write" in allowed
 

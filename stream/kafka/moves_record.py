@@ -56,11 +56,7 @@ def run_of(message: Message) -> MovesRun | None:
 
 
 def latest_run(connection: Connection) -> MovesRun | None:
-    """The record as it is now; None: there is none, or this user may not see it.
-
-    Raises:
-        ClientError: no broker answers, this user may not read the topic, or it cannot be read.
-    """
+    """The record as it is now; None: there is none, or this user may not see it."""
     latest = None
     if is_there(connection):
         with Reader(connection, [APPLIED_TOPICS], from_beginning=True) as reader:

@@ -61,11 +61,7 @@ class OpenTransactionError(ClientError):
 def held_messages(
     admin: Any, ends: Mapping[Place, int], *, seconds: float
 ) -> tuple[HeldMessages, ...]:
-    """Of these ends, those that a reader of committed messages does not reach now.
-
-    Raises:
-        KafkaException: the brokers do not answer.
-    """
+    """Of these ends, those that a reader of committed messages does not reach now."""
     stable = list_offsets(
         admin,
         ends,
@@ -113,7 +109,6 @@ def await_stable(
 
     Raises:
         OpenTransactionError: a transaction stayed open.
-        KafkaException: the brokers do not answer.
     """
     ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=seconds)
     deadline = time.monotonic() + held_seconds

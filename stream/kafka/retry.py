@@ -72,9 +72,6 @@ def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) 
         client: a consumer or an admin client.
         request: gets its seconds.
         seconds: for all requests together.
-
-    Raises:
-        KafkaException: the request's, when time is up or what is asked is not permitted.
     """
     deadline, share = time.monotonic() + seconds, _FIRST_SECONDS
     while True:

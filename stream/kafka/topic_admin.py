@@ -85,7 +85,6 @@ def create_topics(
     Raises:
         AccessError: the user may not see all topics: those that are there would look missing.
         TopicsError: a topic has partitions that it may not.
-        ClientError: Kafka cannot be reached, or refuses.
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     created: set[str] = set()
@@ -120,11 +119,7 @@ def create_topics(
 
 
 def make_seen(admin: DiagnosedAdmin, name: str, *, prefix: str) -> None:
-    """Create one of the product's topics, and wait until it is seen.
-
-    Raises:
-        ClientError: Kafka refuses, or no broker answers.
-    """
+    """Create one of the product's topics, and wait until it is seen."""
     (spec,) = (spec for spec in TOPICS if spec.name == name)
     full = topic_name(name, prefix=prefix)
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
@@ -145,11 +140,7 @@ def create_missing(
     partitions: int = 1,
     replication_factor: int = -1,
 ) -> set[str]:
-    """Create these topics; the names of those that nobody else created meanwhile.
-
-    Raises:
-        ClientError: Kafka refuses.
-    """
+    """Create these topics; the names of those that nobody else created meanwhile."""
     topics = [
         NewTopic(
             name,
@@ -198,9 +189,6 @@ def find_faults(
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
     Where rights of the role are missing nothing else is reported: it may be hidden from this user.
-
-    Raises:
-        ClientError: Kafka cannot be reached.
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
     with DiagnosedAdmin(client) as admin:
@@ -260,7 +248,6 @@ def partition_counts(
 
     Raises:
         TopicsError: a topic is missing.
-        ClientError: Kafka cannot be reached.
     """
     with DiagnosedAdmin(client) as admin:
         present = admin.metadata().topics
@@ -285,7 +272,6 @@ def check_topics(
     Raises:
         AccessError: the user lacks rights; one line says which, and how to grant them.
         TopicsError: topics are missing or wrong; one line says which, and how to fix them.
-        ClientError: Kafka cannot be reached.
     """
     faults = find_faults(client, prefix=prefix, role=role, limits=limits)
     if not faults:

@@ -19,7 +19,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
-from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.local_broker import local_broker
 from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_target
@@ -91,9 +90,7 @@ def broker_options(command: Command) -> Command:
     @wraps(command)
     def connected(*, bootstrap_servers: str | None, topic_prefix: str | None, **given: Any) -> Any:
         flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-        connection = load_client_settings(flags).connection()
-        if connection.security.warning is not None:
-            click.echo(f"warning: {connection.security.warning}", err=True)
+        connection = _warned(load_client_settings(flags).connection())
         return command(connection=connection, **given)
 
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
@@ -107,19 +104,17 @@ def with_target(command: Command) -> Command:
 
     @wraps(command)
     def targeted(**given: Any) -> Any:
-        target = _target()
-        with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
-            return command(target_connection=target, **given)
+        target = None
+        if has_target():
+            target = _warned(Settings.load(is_target=True).connection(), "target: ")
+        return command(target_connection=target, **given)
 
     return targeted
 
 
-def _target() -> Connection | None:
-    if not has_target():
-        return None
-    connection = Settings.load(is_target=True).connection()
-    if connection.security.warning is not None:
-        click.echo(f"warning: target: {connection.security.warning}", err=True)
+def _warned(connection: Connection, what: str = "") -> Connection:
+    if (warning := connection.security.warning) is not None:
+        click.echo(f"warning: {what}{warning}", err=True)
     return connection
 
 

@@ -31,19 +31,6 @@ def why_not(servers: str) -> str:
     return str(caught.value)
 
 
-def test_a_command_that_works_on_a_target_says_what_it_waits_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A wrong address cost ten seconds in which nothing was said. Once is enough."""
-    monkeypatch.setattr(connection_diagnosis, "REPORT_SECONDS", 0.1)
-    monkeypatch.setattr(connection_diagnosis, "WAIT_LIMITS", SOON)
-    done = CliRunner().invoke(cli, ["drain", "1", "--cluster", "c1", "-b", CLOSED])
-    waits, why = done.stderr.splitlines()
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert waits == f"waits    for Kafka at {CLOSED}, which does not answer yet; 0 s at most"
-    assert why.startswith(f"spu-assigner: no Kafka broker answers at {CLOSED} (")
-
-
 @pytest.mark.parametrize("is_reported", [True, False])
 def test_an_unknown_host_name_is_said_to_be_not_found(
     is_reported: bool, monkeypatch: pytest.MonkeyPatch
