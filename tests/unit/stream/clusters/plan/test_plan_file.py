@@ -196,7 +196,7 @@ NO_TARGET = {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "x"}
         (["plan", "x"], {}, 1, "unexpected extra argument"),
         (["plan", "--cluster", "c1", "-b", "nowhere"], {}, 1, "--bootstrap-servers is 'nowhere'"),
         (["plan", "--cluster", "c1", "--maps", "/none"], {}, 1, "cannot read '/none'"),
-        (["--config", "/none", "plan", "--cluster", "c1"], {}, 1, "settings file /none"),
+        (["plan", "--cluster", "c1", "--config", "/none"], {}, 1, "settings file /none"),
         (["plan", "--cluster", "c1"], NO_TARGET, 1, "SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS is 'x'"),
         (["apply", "--no-such"], {}, 2, "No such option"),
         (["apply"], {}, 2, "Missing option '--cluster'"),
