@@ -1,9 +1,7 @@
 """Folders and files that are for this user's eyes alone: state, data, logs, sockets.
 
-A job's checkpoint says what it will answer next, so whoever can write there decides that, and who
-can read there knows every placement. The folders that the product makes are 0700; what Spark and
-Kafka write inside is made under a mask that leaves nothing to others. Folders on other file systems
-(`hdfs://`, `s3a://`) are guarded there, by whoever runs them.
+Folders of the product are 0700; what Spark and Kafka write inside is made under a mask that leaves
+nothing to others. Folders on other file systems (`hdfs://`, `s3a://`) are guarded there.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ message is bad, and a recovery has shut out the job by then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -53,17 +54,18 @@ def allowed_operations(admin: AdminClient, names: Sequence[str]) -> dict[str, li
     allowed: dict[str, list[str] | None] = {}
     for name, future in futures.items():
         try:
-            operations = admin_result(
-                future, f"{name} could not be described"
-            ).authorized_operations
+            described = admin_result(future, f"{name} could not be described")
         except ClientError as reason:
-            if reason.code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                allowed[name] = []
-            elif reason.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                allowed[name] = None
-            else:
+            if reason.code not in _NOT_SHOWN:
                 raise
+            allowed[name] = _NOT_SHOWN[reason.code]
         else:  # DESCRIBE_CONFIGS is DescribeConfigs in the table of rights.
-            named = [each.name.title().replace("_", "") for each in operations or ()]
-            allowed[name] = named or None
+            operations = described.authorized_operations or ()
+            allowed[name] = [each.name.title().replace("_", "") for each in operations] or None
     return allowed
+
+
+_NOT_SHOWN: Final[Mapping[int | None, list[str] | None]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: [],
+    KafkaError.UNKNOWN_TOPIC_OR_PART: None,
+}

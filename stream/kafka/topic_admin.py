@@ -34,6 +34,9 @@ from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, Top
 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
+_LATE: Final = (
+    f"after {REQUEST_SECONDS_MAX:.0f} s; check that all of Kafka's brokers run, and run this again"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +97,12 @@ def create_topics(
         if unseen := hidden(admin, [name for name in names if name not in present]):
             raise AccessError(f"this user may not Describe {', '.join(unseen)}; {GRANTING}")
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
-        # Kafka's controller answers before its brokers know, and somebody else may do the same now:
-        # look again until all is well.
+        # Kafka's controller answers before its brokers know: look again until all is well.
         while faults := topic_faults(admin, names):
             if stuck := [fault for fault in faults if not fault.can_be_fixed]:
                 raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
             if time.monotonic() > deadline:
-                raise TopicsError(
-                    f"still not as requested after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}; "
-                    "check that all of Kafka's brokers run, and run this again"
-                )
+                raise TopicsError(f"{faults[0]} {_LATE}")
             faults = [fault for fault in faults if fault.topic not in created]
             missing = {fault.topic: names[fault.topic] for fault in faults if fault.is_missing}
             created |= create_missing(
@@ -126,10 +125,7 @@ def make_seen(admin: DiagnosedAdmin, name: str, *, prefix: str) -> None:
     create_missing(admin, {full: spec})
     while full not in admin.metadata().topics:
         if time.monotonic() > deadline:
-            raise TopicsError(
-                f"{full} was made, and is not seen after {REQUEST_SECONDS_MAX:.0f} s; "
-                "check that all of Kafka's brokers run, and run this again"
-            )
+            raise TopicsError(f"{full} was made, and is not seen {_LATE}")
         time.sleep(LOOK_SECONDS)
 
 
@@ -163,20 +159,16 @@ def create_missing(
 
 def _fix(admin: AdminClient, faults: Sequence[Fault]) -> set[str]:
     """Set the settings that are wrong; the topics' names."""
-    entries: dict[str, list[ConfigEntry]] = {}
+    resources: dict[str, ConfigResource] = {}
     for fault in faults:
-        entry = ConfigEntry(
-            fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET
+        resource = ConfigResource(ConfigResource.Type.TOPIC, fault.topic)
+        resources.setdefault(fault.topic, resource).add_incremental_config(
+            ConfigEntry(fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET)
         )
-        entries.setdefault(fault.topic, []).append(entry)
-    resources = [
-        ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
-        for name, changes in entries.items()
-    ]
-    altered = admin.incremental_alter_configs(resources) if resources else {}
+    altered = admin.incremental_alter_configs([*resources.values()]) if resources else {}
     for resource, future in altered.items():
         admin_result(future, f"the settings of {resource.name} could not be changed")
-    return set(entries)
+    return set(resources)
 
 
 def find_faults(
@@ -226,19 +218,12 @@ def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Seque
         count = len(present[name].partitions)
         if spec.single and count != 1:
             faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
-        settings = {key: found[name][key].value for key in spec.required}
-        faults += wrong_settings(name, spec, settings)
+        for key, expected in spec.required.items():
+            value = found[name][key].value
+            is_larger = key == "max.message.bytes" and int(value) > int(expected)  # is well, too
+            if value != expected and not is_larger:
+                faults.append(Fault(topic=name, setting=key, found=value, expected=expected))
     return faults
-
-
-def wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
-    """Which of the required settings are not as they must be; a size may also be larger."""
-    return [
-        Fault(topic=name, setting=setting, found=found[setting], expected=expected)
-        for setting, expected in spec.required.items()
-        if found[setting] != expected
-        and not (setting == "max.message.bytes" and int(found[setting]) > int(expected))
-    ]
 
 
 def partition_counts(

@@ -6,13 +6,12 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import click
 from spu_assigner.core.base.errors import AssignerError
@@ -35,10 +34,8 @@ class BytesType(click.ParamType[int]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
         try:
-            return self._read(value)
+            return value if isinstance(value, int) else self._read(value)
         except ValueError as reason:
             self.fail(str(reason), param, ctx)
 
@@ -52,31 +49,28 @@ class OneForErrors(click.Command):
     """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
+        with _ending_with_one():
             return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            vars(error)["exit_code"] = 1
-            raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _ending_with_one():
             return super().invoke(ctx)
-        except click.ClickException as error:
-            vars(error)["exit_code"] = 1
-            raise
-        except AssignerError as error:
-            vars(error)["exit_status"] = 1
-            raise
+
+
+@contextmanager
+def _ending_with_one() -> Iterator[None]:
+    try:
+        yield
+    except (click.ClickException, AssignerError) as error:
+        vars(error).update(exit_code=1, exit_status=1)
+        raise
 
 
 @contextmanager
 def reading(file: Path) -> Iterator[BinaryIO]:
     """A file to read bytes from, `-` being standard input; a usage error if it cannot be read."""
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
     try:
-        source = file.open("rb")
+        source = cast(BinaryIO, click.open_file(str(file), "rb"))
     except OSError as error:
         message = f"cannot read {str(file)!r}: {error.strerror}"
         raise click.BadParameter(message, param_hint="FILE") from error
@@ -170,22 +164,14 @@ _CONFIG: Final = click.option(
 
 
 def load_settings(flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command, also of the settings file that was given.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
+    """The settings of a command by the flags of `settings_options`, and by `--config`."""
     context = click.get_current_context(silent=True)
     file: Path | None = None if context is None else context.meta.get("config")
     return Settings.load(flags=flags, file=file)
 
 
 def load_client_settings(flags: Mapping[str, Any]) -> Settings:
-    """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
+    """The same where Kafka is asked: with no address given, the local broker's if it runs."""
     settings = load_settings(flags)
     if is_broker_named(flags, settings) or (address := local_broker()) is None:
         return settings
@@ -193,11 +179,7 @@ def load_client_settings(flags: Mapping[str, Any]) -> Settings:
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
+    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own."""
     (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
     is_said = flags[spec.name] is not None or spec.variable in os.environ
     return is_said or settings.bootstrap_servers != spec.default
@@ -228,39 +210,31 @@ def amounts(
     """An option that names amounts of resources.
 
     Args:
-        checked: amounts that the job would reject are wrong usage.
+        checked: amounts that the job would reject are wrong usage; where none is given, {}.
     """
+
+    def read(
+        _: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+    ) -> dict[str, int] | None:
+        found: dict[str, int] = {}
+        for pair in pairs:
+            name, _equals, amount = pair.partition("=")
+            try:
+                found[name] = int(amount)
+            except ValueError:
+                raise click.BadParameter(
+                    f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+                ) from None
+        fault = amounts_fault(parameter.human_readable_name, found) if checked else None
+        if fault is not None:
+            raise click.BadParameter(fault)
+        return found if checked else found or None
+
     return click.option(
         option,
         multiple=True,
         required=required,
-        callback=_checked_amounts_of if checked else _amounts_of,
+        callback=read,
         metavar="NAME=AMOUNT",
         help=f"{what} May be repeated.",
     )
-
-
-def _amounts_of(
-    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int] | None:
-    """The amounts of resources that a repeated option names."""
-    found: dict[str, int] = {}
-    for pair in pairs:
-        name, _equals, amount = pair.partition("=")
-        try:
-            found[name] = int(amount)
-        except ValueError:
-            raise click.BadParameter(
-                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
-            ) from None
-    return found or None
-
-
-def _checked_amounts_of(
-    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int]:
-    found = _amounts_of(context, parameter, pairs) or {}
-    fault = amounts_fault(parameter.human_readable_name, found)
-    if fault is not None:
-        raise click.BadParameter(fault)
-    return found
