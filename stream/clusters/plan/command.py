@@ -17,6 +17,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
+    CONNECTION_OPTIONS,
     FILE,
     Command,
     OneForErrors,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
 WIDTH: Final = 120  # of the table, where there is no terminal to ask
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
 # What may be given together.
-_CANCEL: Final = frozenset({"is_cancel", "forgotten", "cluster_id"})
-_DESIRED: Final = frozenset({"desired", "cluster_id", "out", "wait"})
+_CANCEL: Final = CONNECTION_OPTIONS | {"is_cancel", "forgotten", "cluster_id"}
+_DESIRED: Final = CONNECTION_OPTIONS | {"desired", "cluster_id", "out", "wait", "output"}
 
 
 class NotConfirmedError(AssignerError):
@@ -251,7 +252,7 @@ def apply(
     from spu_assigner.stream.clusters.plan.plan_file import read_plan
 
     if is_cancel and desired is None:
-        if others := [*_given_but(_CANCEL), *(["--output"] if is_json else [])]:
+        if others := _given_but(_CANCEL):
             raise click.UsageError(
                 "--cancel takes back what is under way, and nothing beside it: leave out "
                 f"{', '.join(others)}"

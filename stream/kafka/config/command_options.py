@@ -42,6 +42,7 @@ class BytesType(click.ParamType[int]):
 
 BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
 BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
+CONNECTION_OPTIONS: Final = frozenset({"bootstrap_servers", "topic_prefix", "config"})
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 

@@ -65,10 +65,10 @@ def read_secret(
         source, secret = spec.variable, Secret(value=value, variable=spec.variable)
     elif named:
         source = spec.file_variable
-        secret = _from_file(spec, named, source)
+        secret = _from_file(named, source)
     elif spec.file_name in written:
         source = f"{spec.file_name} in {file}"
-        secret = _from_file(spec, str(written[spec.file_name]), source)
+        secret = _from_file(str(written[spec.file_name]), source)
     else:
         return None, spec.variable
     if not secret.value:
@@ -79,21 +79,14 @@ def read_secret(
     return secret, source
 
 
-def _from_file(spec: Spec, named: str, source: str) -> Secret:
+def _from_file(named: str, source: str) -> Secret:
     try:
         path = file_path(named)
     except ValueError:
         raise SettingsError(source, found=repr(named), expected=PATH_EXPECTED) from None
     data = read_file(path, source, is_private=True)
     text = data.decode(errors="surrogateescape")  # What is no UTF-8 is not printable.
-    value = text.removesuffix("\n").removesuffix("\r")
-    if value != text and spec.name == "ssl_key_password":  # Java would take the line end for a part
-        raise SettingsError(
-            source,
-            found=f"{path}, which ends with a line end",
-            expected="the password alone: write it with `printf %s`",
-        )
-    return Secret(value=value, file=path)
+    return Secret(value=text.removesuffix("\n").removesuffix("\r"), file=path)
 
 
 def read_file(

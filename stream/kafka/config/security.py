@@ -9,7 +9,6 @@ cluster the variable or file must therefore be on each node, under the same name
 
 from __future__ import annotations
 
-import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ CA_SIZE_MAX: Final = 8 * 1024 * 1024  # all authorities of a machine are a quart
 _PROVIDERS: Final = "org.apache.kafka.common.config.provider"
 _LOGIN_MODULES: Final = "org.apache.kafka.common.security"
 _KEY: Final = b"-----BEGIN PRIVATE KEY-----"
-_LOCKED_KEY: Final = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
-_PBES2: Final = bytes.fromhex("06092a864886f70d01050d")  # its name in DER (RFC 8018)
 
 
 class Protocol(StrEnum):
@@ -103,12 +100,6 @@ class Security:
         expected=PATH_EXPECTED,
         what="its key, PKCS#8 in PEM; mode 0600",
     )
-    ssl_key_password: Secret | None = setting(
-        str,
-        expected="the key's password",
-        what="the key's password",
-        is_secret=True,
-    )
 
     @property
     def warning(self) -> str | None:
@@ -134,7 +125,6 @@ class Security:
                 "ssl.ca.location": self.ssl_ca_file,
                 "ssl.certificate.location": self.ssl_certificate_file,
                 "ssl.key.location": self.ssl_key_file,
-                "ssl.key.password": self.ssl_key_password,
             }
         if self.security_protocol.has_sasl:
             settings |= {
@@ -176,8 +166,6 @@ class Security:
             options["ssl.keystore.type"] = "PEM"
             options["ssl.keystore.certificate.chain"] = file_reference(self.ssl_certificate_file)
             options["ssl.keystore.key"] = file_reference(self.ssl_key_file)
-        if self.ssl_key_password is not None:
-            options["ssl.key.password"] = self.ssl_key_password.reference
         if self.sasl_password is not None:
             options["sasl.mechanism"] = self.sasl_mechanism.value
             options["sasl.jaas.config"] = self._jaas(self.sasl_password)
@@ -196,8 +184,8 @@ class Security:
 
     def _providers(self) -> dict[str, str]:
         """Kafka's providers, allowed to look at what is referred to and nothing else."""
-        secrets = [each for each in (self.sasl_password, self.ssl_key_password) if each is not None]
-        files = [self.ssl_certificate_file, self.ssl_key_file, *(each.file for each in secrets)]
+        password = None if self.sasl_password is None else self.sasl_password.file
+        files = (self.ssl_certificate_file, self.ssl_key_file, password)
         folders = sorted({str(file.parent) for file in files if file is not None})
         found = {
             "env": ("EnvVarConfigProvider", "allowlist.pattern", "|".join(self.variables())),
@@ -213,8 +201,8 @@ class Security:
 
     def variables(self) -> tuple[str, ...]:
         """The environment variables that Spark's JVMs must have."""
-        secrets = (self.sasl_password, self.ssl_key_password)
-        return tuple(each.variable for each in secrets if each is not None and each.variable)
+        password = self.sasl_password
+        return (password.variable,) if password is not None and password.variable else ()
 
 
 _SPECS: Final = {spec.name: spec for spec in specs_of(Security)}
@@ -239,9 +227,7 @@ def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
     else:
         context.load_verify_locations(authority)
     if (certificate := client.get("ssl.certificate.location")) is not None:
-        # Without a password OpenSSL would ask for one on the terminal.
-        password = client.get("ssl.key.password", "")
-        context.load_cert_chain(certificate, client["ssl.key.location"], password)
+        context.load_cert_chain(certificate, client["ssl.key.location"])
     return context
 
 
@@ -277,7 +263,7 @@ def check(security: Security, sources: Mapping[str, str]) -> None:
     if security.ssl_ca_file is not None:
         _check_authority(security.ssl_ca_file, sources["ssl_ca_file"])
     if security.ssl_certificate_file is not None and security.ssl_key_file is not None:
-        _check_certificate(security, security.ssl_certificate_file, security.ssl_key_file, sources)
+        _check_certificate(security.ssl_certificate_file, security.ssl_key_file, sources)
 
 
 def _check_authority(path: Path, source: str) -> None:
@@ -290,31 +276,19 @@ def _check_authority(path: Path, source: str) -> None:
         raise SettingsError(source, found=found, expected="certificates in PEM") from reason
 
 
-def _check_certificate(
-    security: Security, certificate: Path, key: Path, sources: Mapping[str, str]
-) -> None:
+def _check_certificate(certificate: Path, key: Path, sources: Mapping[str, str]) -> None:
     """Read both as the clients will: by OpenSSL, and as Kafka's client in Java wants them."""
     read_file(certificate, sources["ssl_certificate_file"])
     source = sources["ssl_key_file"]
-    data = read_file(key, source, is_private=True)
-    if _LOCKED_KEY not in data and _KEY not in data:
-        found = f"{key}, which holds no key in PKCS#8"
+    if _KEY not in read_file(key, source, is_private=True):
+        found = f"{key}, which holds no key in PKCS#8, without a password"
         expected = f"what `openssl pkcs8 -topk8 -nocrypt -in {key}` makes of it"
         raise SettingsError(source, found=found, expected=expected)
-    password = "" if security.ssl_key_password is None else security.ssl_key_password.value
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
     except ssl.SSLError as reason:
         raise SettingsError(
             f"{sources['ssl_certificate_file']} with {source}",
             found=f"{certificate} with {key}, which cannot be used ({reason.reason or reason})",
-            expected="a certificate in PEM, its own key, and the key's password if it has one",
+            expected="a certificate in PEM, and its own key",
         ) from reason
-    der = base64.b64decode(data.partition(_LOCKED_KEY)[2].partition(b"-----")[0])
-    if _PBES2 in der:
-        raise SettingsError(
-            source,
-            found=f"{key}, encrypted by PBES2, which Kafka's client in Java cannot open",
-            expected="a key without a password, in a file of mode 0600, or what "
-            f"`openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in {key}` makes of it",
-        )

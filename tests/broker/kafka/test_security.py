@@ -158,7 +158,7 @@ def count_read(spark: SparkSession, settings: Settings, topic: str) -> int:
     return reader.option("subscribe", settings.topic_prefix + topic).load().count()
 
 
-def test_spark_reads_with_a_password_or_an_encrypted_key_from_files(
+def test_spark_reads_with_a_password_or_a_key_from_files(
     secured: Secured, spark: SparkSession, topic_prefix: str, tmp_path: Path
 ) -> None:
     """The same settings as for librdkafka; a line end after the password is none of it."""
@@ -169,7 +169,7 @@ def test_spark_reads_with_a_password_or_an_encrypted_key_from_files(
     rights = acls(Role.JOB, prefix=topic_prefix, query_name="q", group="")
     secured.allow({"reader": rights})
     prefix = {"SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix}
-    machine = Settings.load(environ={**secured.machine(locked=True), **prefix})
+    machine = Settings.load(environ={**secured.machine(), **prefix})
     create_topics(machine.connection().client(), prefix=topic_prefix)
     user = Settings.load(
         environ={
@@ -293,7 +293,7 @@ def test_a_client_without_tls_or_user_learns_what_the_port_wants(secured: Secure
 def test_bytes_of_topics_are_asked_over_tls_as_everything_else_is(
     secured: Secured, topic_prefix: str
 ) -> None:
-    """By another client library, from the same settings: certificates, encrypted keys, SCRAM.
+    """By another client library, from the same settings: certificates, SCRAM.
 
     Who may not Describe the cluster, or has to do with a broker that is none, learns nothing.
     """
@@ -308,7 +308,7 @@ def test_bytes_of_topics_are_asked_over_tls_as_everything_else_is(
     producer = Producer(secured.plain)
     producer.produce(topic, bytes(1_000))
     assert producer.flush(60) == 0
-    environs = [secured.machine(), secured.machine(locked=True)]
+    environs = [secured.machine()]
     for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256"):
         secured.add_user("viewer", PASSWORDS["job"], mechanism)
         environs.append(

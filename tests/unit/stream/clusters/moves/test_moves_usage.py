@@ -17,7 +17,7 @@ from spu_assigner.stream.cli import cli
         (["--cancel", "--moves"], "and nothing beside it: leave out --moves (see"),
         (["--cancel", "--cluster", "c1", "--topics", "t"], ": leave out --topics (see"),
         (["--cancel", "--force", "-b", "k:1"], "beside it: leave out --force (see"),
-        (["--cancel", "-o", "json", "--yes"], "beside it: leave out --yes, --output (see"),
+        (["--cancel", "-o", "json", "--yes"], "beside it: leave out --output, --yes (see"),
         (["--cluster", "c1", "--forget-throttle", "3"], "need --moves"),
         (["plan.json", "--cancel"], "and nothing beside it: leave out PLAN (see"),
         (["--cancel", "--desired", "f"], "--cancel cannot be given with desired topics; leave it"),
