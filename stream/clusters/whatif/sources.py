@@ -14,7 +14,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
 from spu_assigner.stream.common.printable import listed, printable
-from spu_assigner.stream.kafka.config.command_options import load_client_settings, reading
+from spu_assigner.stream.kafka.config.command_options import load_settings, reading
 
 ATTEMPTS_MAX: Final = 3  # at topics that a job may write while they are read
 
@@ -66,7 +66,7 @@ def of_kafka(
     from spu_assigner.stream.job.shard.published import UnsoundError, read_published
 
     flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-    connection = load_client_settings(flags).connection()
+    connection = load_settings(flags).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
     place = f"the topics of {connection.bootstrap_servers}"

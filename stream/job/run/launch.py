@@ -26,7 +26,6 @@ from spu_assigner.stream.job.run.demo import Play
 from spu_assigner.stream.job.run.scenario import examples
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.start_checks import check_early
-from spu_assigner.stream.kafka.config.local_broker import announced
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.broker.embedded import DEFAULT_PORT, EmbeddedBroker
@@ -101,7 +100,6 @@ def _prepare_kafka(plan: LaunchPlan, running: Running, stack: ExitStack) -> None
         broker = stack.enter_context(
             EmbeddedBroker(plan.home / "broker", preferred_port=DEFAULT_PORT)
         )
-        stack.enter_context(announced(broker.bootstrap_servers))
         running.logs["broker"] = broker.log_path
         running.settings = replace(plan.settings, bootstrap_servers=broker.bootstrap_servers)
         running.say(f"Kafka broker at {broker.bootstrap_servers}")

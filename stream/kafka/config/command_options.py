@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
@@ -19,7 +18,6 @@ from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.local_broker import local_broker
 from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_target
 
 Command = Callable[..., Any]
@@ -85,7 +83,7 @@ def broker_options(command: Command) -> Command:
     @wraps(command)
     def connected(*, bootstrap_servers: str | None, topic_prefix: str | None, **given: Any) -> Any:
         flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-        connection = _warned(load_client_settings(flags).connection())
+        connection = _warned(load_settings(flags).connection())
         return command(connection=connection, **given)
 
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
@@ -169,14 +167,6 @@ def load_settings(flags: Mapping[str, Any]) -> Settings:
     context = click.get_current_context(silent=True)
     file: Path | None = None if context is None else context.meta.get("config")
     return Settings.load(flags=flags, file=file)
-
-
-def load_client_settings(flags: Mapping[str, Any]) -> Settings:
-    """The same where Kafka is asked: with no address given, the local broker's if it runs."""
-    settings = load_settings(flags)
-    if is_broker_named(flags, settings) or (address := local_broker()) is None:
-        return settings
-    return replace(settings, bootstrap_servers=address)
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
