@@ -166,11 +166,9 @@ class Reader:
     """Reads committed messages of the job's topics, from their present ends or their beginnings.
 
     With `back` it begins so many offsets before the present end of each partition. A fetch waits
-    `fetch_wait_ms` for something new: short is prompt, and costs.
-
-    What is deleted before it was read is passed over; `spans` and `passed_over` say so. Offsets of
-    a topic that was recreated are never taken for those of the old one: `drain`, `drain_messages`,
-    `remaining` and `require_same` raise RenewedError.
+    `fetch_wait_ms` for something new: short is prompt, and costs. What is deleted before it was
+    read is passed over; `spans` and `passed_over` say so. Offsets of a topic that was recreated are
+    never taken for those of the old one: what looks at them raises RenewedError.
     """
 
     def __init__(
@@ -230,11 +228,7 @@ class Reader:
         }
 
     def remaining(self, seconds: float) -> int:
-        """How many offsets are committed and were not read yet; an answer within `seconds`.
-
-        Raises:
-            RenewedError: a topic was recreated since it was read.
-        """
+        """How many offsets are committed and were not read yet; an answer within `seconds`."""
         ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
         self.require_same(seconds)
         left = {place: end - self._progress[place] for place, end in ends.items()}
@@ -243,11 +237,7 @@ class Reader:
         return sum(left.values())
 
     def require_same(self, seconds: float) -> None:
-        """Look whether the topics are still those that reading began with.
-
-        Raises:
-            RenewedError: one was recreated.
-        """
+        """Look whether the topics are still those that reading began with."""
         now = self._topic_ids(seconds)
         if renewed := renewed_topics(self._ids, now):
             raise _renewed(renewed[0])
@@ -277,11 +267,7 @@ class Reader:
             )
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
-        """What has come, after waiting `seconds` at most for the first.
-
-        Raises:
-            ClientError: the broker cannot be reached any more.
-        """
+        """What has come, after waiting `seconds` at most for the first."""
         return [_received(topic, message) for topic, message in self.messages(seconds)]
 
     def messages(self, seconds: float = POLL_SECONDS) -> list[tuple[str, Message]]:
@@ -306,12 +292,7 @@ class Reader:
         return [_received(topic, message) for topic, message in self.drain_messages()]
 
     def drain_messages(self) -> Iterator[tuple[str, Message]]:
-        """As `drain`, but the messages as they are, each with its topic without the prefix.
-
-        Raises:
-            RenewedError: a topic was recreated since it was read; raised at the end.
-            ClientError: the broker cannot be reached any more.
-        """
+        """As `drain`, but the messages as they are; whether topics were recreated is seen last."""
         ends = self._offsets(OffsetSpec.latest())
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
@@ -327,13 +308,9 @@ class Reader:
         self.require_same(REQUEST_SECONDS_MAX)
 
     def _resume_after_loss(self, place: tuple[str, int]) -> None:
-        """Continue at the first offset that is there: what was to be read next is not.
-
-        Raises:
-            RenewedError: nothing was deleted before it, so the topic is another one.
-        """
+        """Continue at the first offset that is there: what was to be read next is not."""
         first, due = self._offsets(OffsetSpec.earliest())[place], self._progress[place]
-        if first < due:
+        if first < due:  # Nothing was deleted before it, so the topic is another one.
             raise _renewed(place[0])
         self.passed_over.append(
             f"{place[0]}, partition {place[1]}: offsets {due} to {first - 1} were deleted before "

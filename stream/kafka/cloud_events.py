@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import CommitMarker
@@ -52,7 +51,6 @@ def tombstone_is_release(headers: Iterable[tuple[str, bytes | str | None]] | Non
     return ("ce_type", RELEASED_TYPE) in (headers or ())
 
 
-@lru_cache(maxsize=4_096)
 def rfc3339(time_ms: int) -> bytes:
     """A time as CloudEvents write it."""
     seconds, milliseconds = divmod(time_ms, 1000)

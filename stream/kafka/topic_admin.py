@@ -81,7 +81,6 @@ def create_topics(
     """Create the topics that are missing and fix required settings of the others; safe to repeat.
 
     Args:
-        client: settings for confluent-kafka, as `Connection.client` gives them.
         partitions: of each new topic that may have several.
         replication_factor: of each new topic; -1 for the broker's own default.
 
@@ -250,9 +249,6 @@ def check_topics(
     limits: WaitLimits | None = None,
 ) -> None:
     """Return if the job can start, or the role, if another is given, can do its work.
-
-    Args:
-        limits: how long to wait for a broker.
 
     Raises:
         AccessError: the user lacks rights; one line says which, and how to grant them.

@@ -20,6 +20,7 @@ from spu_assigner.stream.kafka.config.secret import Secret, file_reference, read
 from spu_assigner.stream.kafka.config.setting_spec import (
     PATH_EXPECTED,
     SettingsError,
+    choice,
     file_path,
     matching,
     or_empty,
@@ -62,18 +63,8 @@ class Mechanism(StrEnum):
 class Security:
     """What a listener asks of its clients; by default nothing."""
 
-    security_protocol: Protocol = setting(
-        lambda text: Protocol(text.upper()),
-        "PLAINTEXT",
-        expected=", ".join(Protocol),
-        what="what Kafka's listener speaks",
-    )
-    sasl_mechanism: Mechanism = setting(
-        lambda text: Mechanism(text.upper()),
-        "SCRAM-SHA-512",
-        expected=", ".join(Mechanism),
-        what="how the user is authenticated",
-    )
+    security_protocol: Protocol = choice(Protocol, "PLAINTEXT", "what Kafka's listener speaks")
+    sasl_mechanism: Mechanism = choice(Mechanism, "SCRAM-SHA-512", "how the user is authenticated")
     sasl_username: str | None = setting(
         or_empty(matching(r"[^\x00-\x1f\x7f\"\\$]+")),
         expected="a name without quotes, backslashes and dollar signs",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spu_assigner.core.base.errors import AssignerError
+
+_Text = TypeVar("_Text", bound=str)
 
 
 class SettingsError(AssignerError):
@@ -32,12 +34,11 @@ class Spec:
     expected: str
     what: str
     is_secret: bool  # no flag, never in the settings file: the variable, or a private file
-    flag_prefix: str = "--"
 
     @property
     def flag(self) -> str:
         """The option on the command line."""
-        return self.flag_prefix + self.name.replace("_", "-")
+        return "--" + self.name.replace("_", "-")
 
     @property
     def file_variable(self) -> str:
@@ -63,6 +64,18 @@ def setting(
     facts = {"read": read, "default": default, "expected": expected, "what": what}
     facts |= {"variable": variable, "is_secret": is_secret}
     return field(default=None if is_secret else read(default), metadata=facts)
+
+
+def choice(kind: Iterable[_Text], default: str, what: str) -> Any:
+    """A setting that is one of these, in upper or lower case."""
+    by_name = {text.upper(): text for text in kind}
+
+    def read(text: str) -> _Text:
+        if text.upper() not in by_name:
+            raise ValueError(text)
+        return by_name[text.upper()]
+
+    return setting(read, default, expected=", ".join(by_name.values()), what=what)
 
 
 def specs_of(kind: type[Any]) -> tuple[Spec, ...]:

@@ -26,6 +26,7 @@ from spu_assigner.stream.kafka.config.security import Security, check
 from spu_assigner.stream.kafka.config.setting_spec import (
     SettingsError,
     Spec,
+    choice,
     integer,
     matching,
     or_empty,
@@ -86,18 +87,8 @@ class Settings:
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
     )
-    default_policy: Policy = setting(
-        Policy,
-        DEFAULT_POLICY.value,
-        expected=", ".join(Policy),
-        what="the policy of creates that name none",
-    )
-    wire: Wire = setting(
-        Wire,
-        "confluent",
-        expected=", ".join(Wire),
-        what="the encoding that is written; both are read",
-    )
+    default_policy: Policy = choice(Policy, DEFAULT_POLICY, "the policy of creates that name none")
+    wire: Wire = choice(Wire, Wire.CONFLUENT, "the encoding that is written; both are read")
     topic_events_per_batch: int = setting(
         integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
         "50000",
@@ -134,12 +125,7 @@ class Settings:
         expected="an address or name of this machine",
         what="the address they are served on",
     )
-    log_level: str = setting(
-        lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
-        "ERROR",
-        expected=", ".join(LOG_LEVELS),
-        what="what Spark logs to standard error",
-    )
+    log_level: str = choice(LOG_LEVELS, "ERROR", "what Spark logs to standard error")
     security: Security = field(default_factory=Security)
 
     @classmethod
@@ -156,17 +142,14 @@ class Settings:
         Args:
             environ: this process's environment by default.
             file: by default the one that `SPU_ASSIGNER_CONFIG` names, if any.
-            is_target: of another Kafka cluster than the job's, which has variables and flags of its
-                own (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
+            is_target: of another Kafka cluster than the job's, which has variables of its own
+                (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
 
         Raises:
             SettingsError: a value cannot be; it names the flag, variable or file's entry.
         """
         environ = os.environ if environ is None else environ
         given = {name: value for name, value in (flags or {}).items() if value is not None}
-        for name in given:
-            if name not in _BY_NAME or _BY_NAME[name].is_secret:
-                raise TypeError(f"{name!r} is no setting with a flag")
         named = environ.get(TARGET_FILE_VARIABLE if is_target else FILE_VARIABLE)
         if file is None and named:
             file = Path(named)
@@ -202,18 +185,16 @@ class Settings:
 
 
 SPECS: Final = (*specs_of(Settings), *specs_of(Security))
-_BY_NAME: Final = {spec.name: spec for spec in SPECS}
 
 
-def has_target(environ: Mapping[str, str] | None = None) -> bool:
+def has_target() -> bool:
     """Whether the environment names another Kafka cluster than the job's."""
-    environ = os.environ if environ is None else environ
-    return bool(environ.get(TARGET_SERVERS_VARIABLE) or environ.get(TARGET_FILE_VARIABLE))
+    return any(os.environ.get(each) for each in (TARGET_SERVERS_VARIABLE, TARGET_FILE_VARIABLE))
 
 
 def _of_target(spec: Spec) -> Spec:
     name = spec.variable.removeprefix("SPU_ASSIGNER_").removeprefix("KAFKA_")
-    return replace(spec, variable=f"SPU_ASSIGNER_TARGET_{name}", flag_prefix="--target-")
+    return replace(spec, variable=f"SPU_ASSIGNER_TARGET_{name}")
 
 
 def _value(spec: Spec, value: object, source: str) -> Any:
@@ -237,12 +218,12 @@ def _read_file(path: Path) -> dict[str, object]:
     except (RecursionError, ValueError) as reason:  # no UTF-8, no TOML, or nested too deeply
         found = f"no TOML ({printable(str(reason))})"
         raise SettingsError(source, found=found, expected=toml) from reason
+    secrets = {spec.name: spec for spec in SPECS if spec.is_secret}
     names = [spec.file_name for spec in SPECS]
     for name in (each for each in written if each not in names):
-        if name not in _BY_NAME:
+        if (spec := secrets.get(name)) is None:
             expected = ", ".join(names)
             raise SettingsError(f"a name in {path}", found=repr(name), expected=expected)
-        spec = _BY_NAME[name]
         raise SettingsError(
             f"{name} in {path}",
             found="a secret in a settings file",
