@@ -11,10 +11,11 @@ import itertools
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -188,23 +189,27 @@ def read_in_group(settings: Settings) -> None:
         consumer.close()
 
 
+@contextmanager
+def sending(settings: Settings, topics: Sequence[str]) -> Iterator[Sender]:
+    """What is sent has to arrive."""
+    results: list[SentMessage] = []
+    sender = Sender(settings.connection(), results.append, topics)
+    yield sender
+    sender.flush()
+    assert {sent.error for sent in results} == {None}
+
+
 def produce(settings: Settings) -> None:
     """An event for each input."""
-    results: list[SentMessage] = []
-    sender = Sender(settings.connection(), results.append)
-    sender.send(SpuJoined(event_id="e1", cluster_id="c", spu_id=0))
-    sender.send(TopicDelete(event_id="e2", cluster_id="c", topic="t"))
-    sender.flush()
-    assert [sent.error for sent in results] == [None, None]
+    with sending(settings, INPUTS) as sender:
+        sender.send(SpuJoined(event_id="e1", cluster_id="c", spu_id=0))
+        sender.send(TopicDelete(event_id="e2", cluster_id="c", topic="t"))
 
 
 def record_moves(settings: Settings) -> None:
     """As a run that moved nothing."""
-    results: list[SentMessage] = []
-    sender = Sender(settings.connection(), results.append, [APPLIED_TOPICS])
-    sender.send_raw(APPLIED_TOPICS, key=MOVES_KEY, value=encode_record(NOTHING_MOVED))
-    sender.flush()
-    assert [sent.error for sent in results] == [None]
+    with sending(settings, [APPLIED_TOPICS]) as sender:
+        sender.send_raw(APPLIED_TOPICS, key=MOVES_KEY, value=encode_record(NOTHING_MOVED))
 
 
 def run_job(settings: Settings) -> None:
@@ -254,7 +259,8 @@ def apply_maps(settings: Settings) -> None:
         ledger = AppliedLedger(connection, "c1", is_there=records in cluster.topics)
         applied = ledger.read()
         if old in cluster.ids:  # As if a run before had made it.
-            made = recorded(old, cluster.ids[old])
+            facts: dict[str, Any] = {"recorded_at": 0, "lists": "", "origin": Origin.CREATED}
+            made = AppliedTopic(cluster_id="c1", topic=old, topic_id=cluster.ids[old], **facts)
             applied = replace(applied, records={**applied.records, old: made})
         plan = make_plan(maps, cluster, applied=applied, delete=True, is_foreign=wide.__eq__)
         plan = sized(plan, target)
@@ -262,17 +268,6 @@ def apply_maps(settings: Settings) -> None:
     assert not report.failed, report.failed
     assert all(change.records is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
-
-
-def recorded(topic: str, topic_id: str) -> AppliedTopic:
-    return AppliedTopic(
-        cluster_id="c1",
-        topic=topic,
-        topic_id=topic_id,
-        origin=Origin.CREATED,
-        recorded_at=0,
-        lists="",
-    )
 
 
 def mapped(user: str) -> list[str]:
@@ -318,12 +313,9 @@ def adopt_one(settings: Settings) -> None:
 def move_partitions(settings: Settings) -> None:
     """All that is asked of Kafka for drain, rebalance and a wave, on the one broker there is."""
     topic = mapped(str(settings.security.sasl_username))[1]
-    with closing(AnnouncedReader(settings.connection(), "drained")):
-        results: list[SentMessage] = []
-        sender = Sender(settings.connection(), results.append, [SPU_EVENTS])
+    AnnouncedReader(settings.connection(), "drained").close()
+    with sending(settings, [SPU_EVENTS]) as sender:
         sender.send(SpuLeft(event_id="drain", cluster_id="drained", spu_id=9))
-        sender.flush()
-        assert [sent.error for sent in results] == [None]
     asked = ClusterRebalance(event_id="rebalance", cluster_id="drained", max_moves=0)
     with EventExchange(settings.connection(), seconds=0.1, check=lambda: None) as exchange:
         exchange.run([asked], lambda _: None)  # No job answers.

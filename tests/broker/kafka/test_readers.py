@@ -75,22 +75,6 @@ def test_a_reader_whose_start_expires_reads_all_that_is_left_and_says_so(
         ]
 
 
-def test_a_reader_from_the_end_reads_what_is_left_of_what_has_come_since(
-    connection: Connection, after_offsets: Callable[[Callable[[], None]], None]
-) -> None:
-    """Who waits for an answer is slow, and retention short."""
-    write(connection, *range(3))
-
-    def happens() -> None:
-        write(connection, *range(3, 9))
-        topic(connection).expire(before=5)
-
-    after_offsets(happens)
-    with Reader(connection, [TOPIC]) as reader:
-        assert values(reader.drain_messages()) == [*range(5, 9)]
-        assert reader.spans() == {(TOPIC, 0): (5, 9)}
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("written", [9, 5, 2, 0])
 def test_a_reader_of_a_topic_that_was_recreated_says_so(
