@@ -54,9 +54,11 @@ def require_trusted(folder: Path) -> None:
         FolderError: it would not.
     """
     with _as_folder_error(folder):
-        place = next(each for each in (folder, *folder.parents) if each.exists())
-        if place == folder:
+        place = folder
+        try:
             _trusted_mode(folder)
+        except FileNotFoundError:
+            place = next(each for each in folder.parents if each.exists())
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             raise PermissionError(0, "it is no folder, or this user may not write there")
 

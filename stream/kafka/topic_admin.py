@@ -34,9 +34,7 @@ from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, Top
 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
-_LATE: Final = (
-    f"after {REQUEST_SECONDS_MAX:.0f} s; check that all of Kafka's brokers run, and run this again"
-)
+_LATE: Final = f"still so after {REQUEST_SECONDS_MAX:.0f} s: check that all of Kafka's brokers run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ def create_topics(
             if stuck := [fault for fault in faults if not fault.can_be_fixed]:
                 raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
             if time.monotonic() > deadline:
-                raise TopicsError(f"{faults[0]} {_LATE}")
+                raise TopicsError(f"{faults[0]}; {_LATE}")
             faults = [fault for fault in faults if fault.topic not in created]
             missing = {fault.topic: names[fault.topic] for fault in faults if fault.is_missing}
             created |= create_missing(
@@ -124,7 +122,7 @@ def make_seen(admin: DiagnosedAdmin, name: str, *, prefix: str) -> None:
     create_missing(admin, {full: spec})
     while full not in admin.metadata().topics:
         if time.monotonic() > deadline:
-            raise TopicsError(f"{full} was made, and is not seen {_LATE}")
+            raise TopicsError(f"{full} was made, and is not seen; {_LATE}")
         time.sleep(LOOK_SECONDS)
 
 

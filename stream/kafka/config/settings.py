@@ -215,8 +215,9 @@ def _read_file(path: Path) -> dict[str, object]:
     except FileRefusedError as reason:
         found = f"unusable: it {reason.reason}"
         raise SettingsError(source, found=found, expected="a file that can be read") from reason
-    except (RecursionError, ValueError) as reason:  # no UTF-8, no TOML, or nested too deeply
-        found = f"no TOML ({printable(str(reason))})"
+    except (RecursionError, ValueError) as reason:  # The second: no UTF-8, or no TOML.
+        is_deep = isinstance(reason, RecursionError)
+        found = "nested too deeply" if is_deep else f"no TOML ({printable(str(reason))})"
         raise SettingsError(source, found=found, expected=toml) from reason
     secrets = {spec.name: spec for spec in SPECS if spec.is_secret}
     names = [spec.file_name for spec in SPECS]
