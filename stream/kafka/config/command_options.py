@@ -148,16 +148,12 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
     return decorated
 
 
-def _keep_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
-    context.meta[str(parameter.name)] = value
-
-
 _CONFIG: Final = click.option(
     "--config",
     metavar="FILE",
     type=click.Path(path_type=Path),
     expose_value=False,
-    callback=_keep_file,
+    callback=lambda context, _, file: context.meta.update(config=file),
     help="A settings file; also SPU_ASSIGNER_CONFIG.",
 )
 
