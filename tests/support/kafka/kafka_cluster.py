@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -116,12 +115,6 @@ class KafkaCluster:
         """The JVM's process id; None while the broker is stopped."""
         return self._broker(broker_id).pid
 
-    def log_path(self, broker_id: int) -> Path:
-        """Everything the broker, or a controller, says."""
-        if broker_id in self._controllers:
-            return self._controllers[broker_id].log_path
-        return self._broker(broker_id).log_path
-
     def begin(self) -> Self:
         """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
 
@@ -172,18 +165,6 @@ class KafkaCluster:
             yield
         finally:
             self.start(broker_id)
-
-    @contextmanager
-    def controller_stopped(self) -> Iterator[None]:
-        """The only controller is away inside: brokers serve records, and nothing is changed."""
-        self._require_begun()
-        [controller] = self._controllers.values()
-        controller.stop()
-        try:
-            yield
-        finally:
-            controller.start()
-            self.wait_seen()
 
     @contextmanager
     def active_controller_killed(self) -> Iterator[int]:
@@ -280,12 +261,7 @@ class KafkaCluster:
     def __enter__(self) -> Self:
         return self if self._brokers else self.begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _prepare(self) -> None:
