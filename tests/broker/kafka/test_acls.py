@@ -178,8 +178,8 @@ def send(settings: Settings) -> None:
 
 def read_in_group(settings: Settings) -> None:
     """The first message of a topic, as a consumer of one's own that keeps its place."""
-    own = {"group.id": GROUP, "auto.offset.reset": "earliest", "log_level": 0}
-    consumer = Consumer({**settings.connection().client(), **own})
+    own = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({**settings.connection().client(), **own, "log_level": 0})
     consumer.subscribe([settings.topic_prefix + ANSWERS[0]])
     try:
         (message,) = consumer.consume(1, timeout=60)
