@@ -23,7 +23,6 @@ from typing import Any, Final, NoReturn
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import is_any_running
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 
 PROGRAM: Final = "spu-assigner"
 
@@ -53,7 +52,7 @@ _COMMANDS: Final = {
 }
 
 
-class Commands(SharedOptionsGroup):
+class Commands(click.Group):
     """A group whose commands are imported when called, and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -121,14 +120,12 @@ class Commands(SharedOptionsGroup):
     "3 no answer in time; 130 interrupted.",
 )
 @click.version_option(package_name=PROGRAM, message="%(prog)s %(version)s")
-def cli(**_shared: object) -> None:
+def cli() -> None:
     """Assign replicas of partitions to storage nodes (SPUs), from events on Kafka.
 
     \b
     spu-assigner run --demo        see it work: broker, job and the documents' examples
     spu-assigner simulate FILE     the same decisions without Kafka or Spark
-
-    Commands that connect take the options below, before or after the command.
     """
 
 

@@ -17,10 +17,10 @@ from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
+from spu_assigner.stream.audit.topic_history import ClusterOutputs, read_cluster
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.checkpoint_reading import Inspection
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.outputs import ClusterOutputs, read_cluster
 
 FORMAT: Final = 1  # rises when a field changes its meaning
 WAITING_FIELDS: Final = (

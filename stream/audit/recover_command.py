@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.stream.kafka.config.command_options import (
-    load_client_settings,
+    load_settings,
     output_option,
     settings_options,
 )
@@ -40,7 +40,7 @@ def recover(*, skip_lost: bool, dry_run: bool, yes: bool, output: str, **flags: 
     """
     from spu_assigner.stream.audit import rebuild
 
-    settings = load_client_settings(flags)
+    settings = load_settings(flags)
     if dry_run:
         report = rebuild.survey(settings, skip_lost=skip_lost)
     else:

@@ -1,7 +1,5 @@
-"""Commands that must not outlive this process, nor leave anything behind that they have started.
-
-Between the two runs a small process, `supervise.py`. It holds the other end of a pipe: when this
-process ends, in whatever way, or lets the pipe go, the command is ended with its process group.
+"""Commands that must not outlive this process, nor leave anything behind that they have started:
+`supervise.py` runs between the two.
 """
 
 from __future__ import annotations
@@ -35,10 +33,6 @@ def run_to_end(
     environ: Mapping[str, str] | None = None,
 ) -> int:
     """Run a command, and end all that it has started; its exit status.
-
-    Args:
-        output: the file for what it says.
-        environ: its environment; this process's by default.
 
     Raises:
         OSError: it cannot be started.

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 
 class Interrupts:
-    """Notes SIGINT and SIGTERM from its making on; a second Ctrl-C does not wait.
+    """Notes SIGINT and SIGTERM, and calls `report` at the first; a second Ctrl-C does not wait.
 
-    To be made after Spark has started, which sets a handler of its own. `report` is called at the
-    first signal.
+    To be made after Spark has started, which sets a handler of its own.
     """
 
     def __init__(self, report: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
-"""Who may ask a page that only this machine may read: by which names it can be called.
+"""The names by which a page on the loopback can be called.
 
 A page elsewhere could have its own name lead to 127.0.0.1, and read through the user's browser what
-listens there. The browser says that name in the request, so a name that is not this machine's own
-is refused.
+listens there; the browser says that name in the request.
 """
 
 from __future__ import annotations

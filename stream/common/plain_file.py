@@ -1,8 +1,7 @@
 """Reading a file that somebody else may have put there: whole, or not at all.
 
-Only a regular file is read, no more of it than its limit, and never by waiting: a pipe has no end
-that could be waited for, a device none at all. What was opened is what is judged, so that a file
-which is exchanged meanwhile is no other case.
+Only a regular file is read, no more of it than its limit, and never by waiting, as for a pipe's
+end. What was opened is what is judged, so a file that is exchanged meanwhile is no other case.
 """
 
 from __future__ import annotations
@@ -39,6 +38,13 @@ def read_plain_file(
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # Opening a pipe would wait for a writer.
     try:
         descriptor = os.open(path, flags | (0 if follows_link else os.O_NOFOLLOW))
+        try:
+            if fault := _fault(path, os.fstat(descriptor), is_private=is_private):
+                raise FileRefusedError(path, fault)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(size_max + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno == errno.ELOOP and not follows_link:
             reason = "is a symbolic link; name the file that it leads to"
@@ -47,28 +53,18 @@ def read_plain_file(
         raise FileRefusedError(path, reason) from error
     except ValueError as error:  # The name holds a NUL, or half a surrogate pair.
         raise FileRefusedError(path, f"cannot be read: {error}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise FileRefusedError(path, "is not a regular file")
-        if is_private and (openness := _openness(path, status)) is not None:
-            raise FileRefusedError(path, openness)
-        pieces, size = [], 0
-        while piece := os.read(descriptor, min(size_max + 1 - size, 1024 * 1024)):
-            pieces.append(piece)
-            size += len(piece)
-            if size > size_max:
-                raise FileRefusedError(path, f"has more than {size_max} bytes")
-    except OSError as error:
-        raise FileRefusedError(path, f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    return b"".join(pieces)
+    if len(data) > size_max:
+        raise FileRefusedError(path, f"has more than {size_max} bytes")
+    return data
 
 
-def _openness(path: Path, status: os.stat_result) -> str | None:
-    """Why a file is no secret of this user's."""
-    if status.st_uid != os.geteuid():
-        return f"belongs to user {status.st_uid}, not to {os.geteuid()}, who reads it"
+def _fault(path: Path, status: os.stat_result, *, is_private: bool) -> str | None:
+    """Why an open file is not read."""
     mode = stat.S_IMODE(status.st_mode)
-    return f"is open to others (mode {mode:04o}): `chmod 600 {path}`" if mode & 0o077 else None
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
+    if is_private and status.st_uid != os.geteuid():
+        return f"belongs to user {status.st_uid}, not to {os.geteuid()}, who reads it"
+    if is_private and mode & 0o077:
+        return f"is open to others (mode {mode:04o}): `chmod 600 {path}`"
+    return None

@@ -1,9 +1,7 @@
 """Folders and files that are for this user's eyes alone: state, data, logs, sockets.
 
-A job's checkpoint says what it will answer next, so whoever can write there decides that, and who
-can read there knows every placement. The folders that the product makes are 0700; what Spark and
-Kafka write inside is made under a mask that leaves nothing to others. Folders on other file systems
-(`hdfs://`, `s3a://`) are guarded there, by whoever runs them.
+Folders of the product are 0700; what Spark and Kafka write inside is made under a mask that leaves
+nothing to others. Folders on other file systems (`hdfs://`, `s3a://`) are guarded there.
 """
 
 from __future__ import annotations
@@ -40,15 +38,13 @@ def private_folder(folder: Path) -> None:
     Raises:
         FolderError: it is another user's, or others can write to it, or it cannot be made.
     """
-    try:
+    with _as_folder_error(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = _trusted_mode(folder)
         if mode & MASK:
             folder.chmod(mode & ~MASK)
             done = f"{folder} could be read by others (mode {mode:04o}): made {mode & ~MASK:04o}"
             print(f"spu-assigner: {done}", file=sys.stderr)
-    except OSError as reason:
-        raise _not_private(folder, str(reason.strerror)) from reason
 
 
 def require_trusted(folder: Path) -> None:
@@ -57,16 +53,14 @@ def require_trusted(folder: Path) -> None:
     Raises:
         FolderError: it would not.
     """
-    try:
-        _trusted_mode(folder)
-        is_usable = folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
-    except FileNotFoundError:
-        above = next(each for each in folder.parents if each.exists())
-        is_usable = os.access(above, os.W_OK | os.X_OK)
-    except OSError as reason:
-        raise _not_private(folder, str(reason.strerror)) from reason
-    if not is_usable:
-        raise _not_private(folder, "it is no folder, or this user may not write there")
+    with _as_folder_error(folder):
+        place = folder
+        try:
+            _trusted_mode(folder)
+        except FileNotFoundError:
+            place = next(each for each in folder.parents if each.exists())
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(0, "it is no folder, or this user may not write there")
 
 
 def _trusted_mode(folder: Path) -> int:
@@ -89,10 +83,13 @@ def _trusted_mode(folder: Path) -> int:
     return mode
 
 
-def _not_private(folder: Path, why: str) -> FolderError:
-    return FolderError(
-        folder=folder, found=f"cannot be made a private folder ({why})", advice="name another"
-    )
+@contextmanager
+def _as_folder_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as reason:
+        found = f"cannot be made a private folder ({reason.strerror})"
+        raise FolderError(folder=folder, found=found, advice="name another") from reason
 
 
 def open_private(path: Path) -> IO[bytes]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import pairwise
 from typing import Final
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -13,10 +15,8 @@ _FACTORS: Final = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", start=1)},
 }
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
-RATE_MAX: Final = 2**63 - 1  # Kafka keeps a throttle in 64 bits
-_MINUTE: Final = 60
-_HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
+SIZE_MAX: Final = 2**63 - 1  # Kafka has 64 bits for it
+_TIMES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def bytes_text(size: int) -> str:
@@ -25,52 +25,42 @@ def bytes_text(size: int) -> str:
     return f"{size / 1024**unit:.1f} {_UNITS[unit]}" if unit else f"{size} B"
 
 
-def byte_rate(text: str) -> int:
-    """Bytes per second out of `50MB/s`: KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024.
-
-    `/s` may be left out, and so may the unit: then it is bytes.
-
-    Raises:
-        ValueError: the text is no rate, or less than one byte per second.
-    """
-    rate = _bytes(text.strip().removesuffix("/s"))
-    if not 1 <= rate <= RATE_MAX:
-        raise ValueError(
-            f"{text!r:.40} is no rate; expected bytes per second from 1 B/s, such as 50MB/s "
-            "(50,000,000) or 50MiB/s (52,428,800)"
-        )
-    return rate
-
-
 def byte_size(text: str) -> int:
-    """Bytes out of `50GB`, in the units of `byte_rate`.
+    """Bytes out of `50GB`: KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024.
 
     Raises:
-        ValueError: the text is no size.
+        ValueError: the text is no number of bytes, or one that Kafka cannot hold.
     """
-    size = _bytes(text)
-    if not 0 <= size <= RATE_MAX:
+    found = _SIZE.fullmatch(text)
+    factor = None if found is None else _FACTORS.get(found[2].lower())
+    if found is None or factor is None or (size := int(float(found[1]) * factor)) > SIZE_MAX:
         raise ValueError(
             f"{text!r:.40} is no size; expected bytes, such as 50GB (50,000,000,000) or 50GiB"
         )
     return size
 
 
-def _bytes(text: str) -> int:
-    """A number with a unit of bytes; -1 for another text."""
-    found = _SIZE.fullmatch(text)
-    factor = None if found is None else _FACTORS.get(found[2].lower())
-    return -1 if found is None or factor is None else int(float(found[1]) * factor)
+def byte_rate(text: str) -> int:
+    """Bytes per second out of `50MB/s`; `/s` may be left out.
+
+    Raises:
+        ValueError: the text is no rate, or less than one byte per second.
+    """
+    try:
+        if (rate := byte_size(text.strip().removesuffix("/s"))) >= 1:
+            return rate
+    except ValueError:
+        pass
+    raise ValueError(
+        f"{text!r:.40} is no rate; expected bytes per second from 1 B/s, such as 50MB/s "
+        "(50,000,000) or 50MiB/s (52,428,800)"
+    )
 
 
 def duration_text(seconds: float) -> str:
     """A time in its two largest units, rounded up to whole seconds."""
-    left = int(seconds) + (seconds > int(seconds))
-    for unit, name, below, name_below in (
-        (_DAY, "d", _HOUR, "h"),
-        (_HOUR, "h", _MINUTE, "min"),
-        (_MINUTE, "min", 1, "s"),
-    ):
+    left = math.ceil(seconds)
+    for (unit, name), (below, name_below) in pairwise(_TIMES):
         if left >= unit:
             rest = left % unit // below
             return f"{left // unit} {name}" + (f" {rest} {name_below}" if rest else "")

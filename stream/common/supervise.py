@@ -1,12 +1,10 @@
-"""Run one command that must not outlive this product, with all that it starts: a small process
-between the two.
+"""Run one command that must not outlive this product: a small process between the two.
 
-Run as a file of its own (`python -I -S supervise.py SECONDS COMMAND …`) and imports nothing of the
-product, so it starts in 20 ms. Its standard input is a pipe whose other end the product holds and
-never writes to: when the product ends, in whatever way, the pipe closes and the command is stopped.
-However the command ends, what is left of its process group is killed. On Linux the kernel also
-kills the command should this process be killed. A function run between fork and exec in the product
-itself would be simpler, but is unsafe there: the product has threads.
+Run as a file of its own (`python -I -S supervise.py SECONDS COMMAND …`), and imports nothing of the
+product. Its standard input is a pipe whose other end the product holds and never writes to: when
+the product ends, in whatever way, the pipe closes and the command is stopped with its process
+group. On Linux the kernel also kills the command should this process be killed. A function between
+fork and exec in the product itself is unsafe: it has threads.
 """
 
 from __future__ import annotations

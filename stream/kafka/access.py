@@ -6,26 +6,22 @@ message is bad, and a recovery has shut out the job by then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.kafka.acls import ANY_TOPIC, GRANTS, Resource, Role, acls
+from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, admin_result
-from spu_assigner.stream.kafka.topics import topic_name
 
 
 def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
     """By topic, where the role needs more than this client may: what it may, and what is needed.
 
-    Topics that are not there are left out, those that maps name, which are not known here, and
-    rights that not everybody of the role uses.
-
-    Raises:
-        ClientError: the broker does not answer.
+    Without topics that are not there, those that maps name, and optional rights.
     """
     needed: dict[str, list[str]] = {}
-    for acl in acls(role, prefix=prefix, query_name="", group="", with_optional=False):
+    for acl in acls(role, prefix=prefix, with_optional=False):
         if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
             needed.setdefault(acl.name, []).append(acl.operation)
     return {
@@ -35,41 +31,13 @@ def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, 
     }
 
 
-def missing_options(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, list[str]]:
-    """By what only some of the role do, the topics to which this client lacks a right for that.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
-    asked = {
-        topic_name(name, prefix=prefix): grant
-        for grant in GRANTS[role]
-        if grant.only_for
-        for name in grant.names
-    }
-    missing: dict[str, list[str]] = {}
-    for name, allowed in allowed_operations(admin, list(asked)).items():
-        grant = asked[name]
-        if allowed is not None and not set(grant.operations.split(", ")) <= set(allowed):
-            missing.setdefault(grant.only_for, []).append(name)
-    return missing
-
-
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
-    """Those of the topics that this client may not even see, be they there or not.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
+    """Those of the topics that this client may not even see, be they there or not."""
     return [name for name, allowed in allowed_operations(admin, names).items() if allowed == []]
 
 
 def may_write(admin: AdminClient, topic: str) -> bool | None:
-    """Whether this client may write to a topic; None: it is not there, or not known.
-
-    Raises:
-        ClientError: the broker does not answer.
-    """
+    """Whether this client may write to a topic; None: it is not there, or not known."""
     allowed = allowed_operations(admin, [topic])[topic]
     return None if allowed is None else "Write" in allowed
 
@@ -86,17 +54,18 @@ def allowed_operations(admin: AdminClient, names: Sequence[str]) -> dict[str, li
     allowed: dict[str, list[str] | None] = {}
     for name, future in futures.items():
         try:
-            operations = admin_result(
-                future, f"{name} could not be described"
-            ).authorized_operations
+            described = admin_result(future, f"{name} could not be described")
         except ClientError as reason:
-            if reason.code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                allowed[name] = []
-            elif reason.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                allowed[name] = None
-            else:
+            if reason.code not in _NOT_SHOWN:
                 raise
+            allowed[name] = _NOT_SHOWN[reason.code]
         else:  # DESCRIBE_CONFIGS is DescribeConfigs in the table of rights.
-            named = [each.name.title().replace("_", "") for each in operations or ()]
-            allowed[name] = named or None
+            operations = described.authorized_operations or ()
+            allowed[name] = [each.name.title().replace("_", "") for each in operations] or None
     return allowed
+
+
+_NOT_SHOWN: Final[Mapping[int | None, list[str] | None]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: [],
+    KafkaError.UNKNOWN_TOPIC_OR_PART: None,
+}

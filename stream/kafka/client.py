@@ -7,11 +7,9 @@ committed; readers belong to no consumer group and leave no trace on the broker.
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import (
@@ -55,7 +53,7 @@ from spu_assigner.stream.kafka.topics import (
     topic_name,
 )
 
-DELIVERY_SECONDS_MAX: Final = 30.0  # long enough for a broker that restarts
+DELIVERY_MS_MAX: Final = 30_000  # long enough for a broker that restarts
 SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
 
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
@@ -96,7 +94,7 @@ class Sender:
         topics: Iterable[str] = (SPU_EVENTS, TOPIC_EVENTS),
     ) -> None:
         self._report = report
-        self._connection = connection
+        self._prefix = connection.prefix
         self._last_topic = ""
         with DiagnosedAdmin(connection.client()) as admin:
             _require_topics(admin, connection, topics)
@@ -104,7 +102,7 @@ class Sender:
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
             "message.max.bytes": MESSAGE_SIZE_MAX,
-            "message.timeout.ms": int(DELIVERY_SECONDS_MAX * 1000),
+            "message.timeout.ms": DELIVERY_MS_MAX,
             "linger.ms": 1,
             "log_level": 0,  # what goes wrong is reported once, by an error
             "error_cb": lambda error: None,
@@ -143,7 +141,7 @@ class Sender:
                 )
             )
 
-        full = topic_name(topic, prefix=self._connection.prefix)
+        full = topic_name(topic, prefix=self._prefix)
         while True:
             try:
                 self._producer.produce(full, key=key.encode(), value=value, on_delivery=delivered)
@@ -167,13 +165,10 @@ class Sender:
 class Reader:
     """Reads committed messages of the job's topics, from their present ends or their beginnings.
 
-    What is answered after a Reader was made is seen by it. Of the topics in `keys` it reads only
-    the partition that has this key. With `back` it begins so many offsets before the present end of
-    each partition. A fetch waits `fetch_wait_ms` for something new: short is prompt, and costs.
-
-    What is deleted before it was read is passed over; `spans` and `passed_over` say so. Offsets of
-    a topic that was recreated are never taken for those of the old one: `drain`, `drain_messages`,
-    `remaining` and `require_same` raise RenewedError.
+    With `back` it begins so many offsets before the present end of each partition. A fetch waits
+    `fetch_wait_ms` for something new: short is prompt, and costs. What is deleted before it was
+    read is passed over; `spans` and `passed_over` say so. Offsets of a topic that was recreated are
+    never taken for those of the old one: what looks at them raises RenewedError.
     """
 
     def __init__(
@@ -182,7 +177,6 @@ class Reader:
         topics: Sequence[str],
         *,
         from_beginning: bool = False,
-        keys: Mapping[str, bytes] | None = None,
         back: int = 0,
         fetch_wait_ms: int = 20,
     ) -> None:
@@ -202,10 +196,8 @@ class Reader:
             unless_whole.enter_context(self._admin)
             counts = _require_topics(self._admin, connection, topics)
             self._ids = self._topic_ids(REQUEST_SECONDS_MAX)
-            self._partitions = [
-                TopicPartition(topic, partition)
-                for topic in self._short
-                for partition in _partitions(counts[topic], (keys or {}).get(self._short[topic]))
+            self._places = [
+                (topic, number) for topic in self._short for number in range(counts[topic])
             ]
             begins = self._offsets(OffsetSpec.earliest() if from_beginning else OffsetSpec.latest())
             if back and not from_beginning:
@@ -216,40 +208,27 @@ class Reader:
         self.passed_over: list[str] = []  # a sentence for each gap
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
-        self._consumer.assign(
-            [TopicPartition(topic, number, offset) for (topic, number), offset in begins.items()]
-        )
+        self._consumer.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
         self._admin.close()
 
     def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Of each topic, without the prefix, and partition: where reading began, and how far it is.
 
-        Of a reader from the beginnings, the first is the oldest offset that was not deleted. Where
-        messages were deleted before they were read, the first is the offset behind them.
+        Where messages were deleted before they were read, it began behind them.
         """
         return {
-            (self._short[topic], partition): (begin, self._progress[topic, partition])
-            for (topic, partition), begin in self._begins.items()
+            (self._short[topic], number): (begin, self._progress[topic, number])
+            for (topic, number), begin in self._begins.items()
         }
 
     def remaining(self, seconds: float) -> int:
-        """How many offsets are committed and were not read yet; an answer within `seconds`.
-
-        Raises:
-            RenewedError: a topic was recreated since it was read.
-            ClientError: the broker does not answer.
-        """
+        """How many offsets are committed and were not read yet; an answer within `seconds`."""
         ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
         self.require_same(seconds)
         left = {place: end - self._progress[place] for place, end in ends.items()}
@@ -258,48 +237,37 @@ class Reader:
         return sum(left.values())
 
     def require_same(self, seconds: float) -> None:
-        """Look whether the topics are still those that reading began with.
-
-        Raises:
-            RenewedError: one was recreated.
-        """
+        """Look whether the topics are still those that reading began with."""
         now = self._topic_ids(seconds)
         if renewed := renewed_topics(self._ids, now):
             raise _renewed(renewed[0])
         self._ids = {**now, **self._ids}
 
     def settle(self, seconds: float) -> None:
-        """Wait until all that is written now is committed or aborted, `seconds` at most.
-
-        A transaction's end reaches one partition before another; after this they show the same of
-        what was written before.
-        """
+        """As `require_settled`, but return after `seconds` whatever is still open."""
         with suppress(OpenTransactionError):
             self.require_settled(seconds)
 
     def require_settled(self, seconds: float) -> None:
-        """The same.
+        """Wait until all that is written now is committed or aborted.
+
+        A transaction's end reaches one partition before another; after this they show the same of
+        what was written before.
 
         Raises:
             OpenTransactionError: a transaction is open after these seconds.
-            ClientError: the broker does not answer.
         """
-        places = [(place.topic, place.partition) for place in self._partitions]
-        with self._offsets_known():
+        with _known("the topics' offsets are not known"):
             await_stable(
                 self._admin,
-                places,
+                self._places,
                 seconds=REQUEST_SECONDS_MAX,
                 held_seconds=seconds,
                 unread="what is committed behind it is not known",
             )
 
     def poll(self, seconds: float = POLL_SECONDS) -> list[Received]:
-        """What has come, after waiting `seconds` at most for the first.
-
-        Raises:
-            ClientError: the broker cannot be reached any more.
-        """
+        """What has come, after waiting `seconds` at most for the first."""
         return [_received(topic, message) for topic, message in self.messages(seconds)]
 
     def messages(self, seconds: float = POLL_SECONDS) -> list[tuple[str, Message]]:
@@ -324,12 +292,7 @@ class Reader:
         return [_received(topic, message) for topic, message in self.drain_messages()]
 
     def drain_messages(self) -> Iterator[tuple[str, Message]]:
-        """As `drain`, but the messages as they are, each with its topic without the prefix.
-
-        Raises:
-            RenewedError: a topic was recreated since it was read; raised at the end.
-            ClientError: the broker cannot be reached any more.
-        """
+        """As `drain`, but the messages as they are; whether topics were recreated is seen last."""
         ends = self._offsets(OffsetSpec.latest())
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
@@ -345,13 +308,9 @@ class Reader:
         self.require_same(REQUEST_SECONDS_MAX)
 
     def _resume_after_loss(self, place: tuple[str, int]) -> None:
-        """Continue at the first offset that is there: what was to be read next is not.
-
-        Raises:
-            RenewedError: nothing was deleted before it, so the topic is another one.
-        """
+        """Continue at the first offset that is there: what was to be read next is not."""
         first, due = self._offsets(OffsetSpec.earliest())[place], self._progress[place]
-        if first < due:
+        if first < due:  # Nothing was deleted before it, so the topic is another one.
             raise _renewed(place[0])
         self.passed_over.append(
             f"{place[0]}, partition {place[1]}: offsets {due} to {first - 1} were deleted before "
@@ -364,38 +323,23 @@ class Reader:
 
     def _topic_ids(self, seconds: float) -> dict[str, str]:
         """Kafka's ids; none if the broker that is asked has just stopped: the next look asks."""
-        try:
-            return ask_topic_ids(self._admin, self._short, seconds=seconds)()
-        except KafkaException as reason:
-            if reason.args[0].code() == KafkaError._TIMED_OUT:
+        with _known("the topics cannot be described"):
+            try:
+                return ask_topic_ids(self._admin, self._short, seconds=seconds)()
+            except KafkaException as reason:
+                if reason.args[0].code() != KafkaError._TIMED_OUT:
+                    raise
                 return {}
-            raise ClientError(
-                f"the topics cannot be described: {error_text(reason)}; "
-                "check that all of Kafka's brokers run"
-            ) from reason
 
     def _offsets(
-        self,
-        spec: OffsetSpec,
-        *,
-        seconds: float = REQUEST_SECONDS_MAX,
+        self, spec: OffsetSpec, *, seconds: float = REQUEST_SECONDS_MAX
     ) -> dict[tuple[str, int], int]:
         """Asks again while it is refused: a partition that was just made may have no leader yet."""
-        places = [(place.topic, place.partition) for place in self._partitions]
-        with self._offsets_known():
+        committed = IsolationLevel.READ_COMMITTED
+        with _known("the topics' offsets are not known"):
             return list_offsets(
-                self._admin, places, spec, seconds=seconds, isolation=IsolationLevel.READ_COMMITTED
+                self._admin, self._places, spec, seconds=seconds, isolation=committed
             )
-
-    @contextmanager
-    def _offsets_known(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as reason:
-            raise ClientError(
-                f"the topics' offsets are not known: {error_text(reason)}; "
-                "check that all of Kafka's brokers run"
-            ) from reason
 
 
 _PASSING: Final = (
@@ -404,10 +348,15 @@ _PASSING: Final = (
 )
 
 
-def _partitions(count: int, key: bytes | None) -> Sequence[int]:
-    """All partitions, or that of a key: where librdkafka's default partitioner, which the job
-    writes with, puts it."""
-    return range(count) if key is None else (zlib.crc32(key) % count,)
+@contextmanager
+def _known(failed: str) -> Iterator[None]:
+    """Raises what Kafka refuses as a ClientError."""
+    try:
+        yield
+    except KafkaException as reason:
+        raise ClientError(
+            f"{failed}: {error_text(reason)}; check that all of Kafka's brokers run"
+        ) from reason
 
 
 def _renewed(topic: str) -> RenewedError:
@@ -424,12 +373,12 @@ def _received(topic: str, message: Message) -> Received:
         return Received(topic=topic, key=key, answer=None, is_released=is_released)
     try:
         record = decode_record(value)
-    except DecodeError as error:
-        return Received(topic=topic, key=key, answer=None, fault=str(error))
-    if not isinstance(record, ReplicaMap | TopicStatus | RingEvent | DeadLetter):
+        if isinstance(record, Answer):
+            return Received(topic=topic, key=key, answer=record)
         fault = f"a {type(record).__name__} does not belong there"
-        return Received(topic=topic, key=key, answer=None, fault=fault)
-    return Received(topic=topic, key=key, answer=record)
+    except DecodeError as error:
+        fault = str(error)
+    return Received(topic=topic, key=key, answer=None, fault=fault)
 
 
 def _require_topics(

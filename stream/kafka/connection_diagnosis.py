@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.common.waiting import report_wait
 from spu_assigner.stream.kafka.config.connection import address
 from spu_assigner.stream.kafka.config.security import tls_context
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, error_text
@@ -28,9 +27,6 @@ from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, e
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
 
-REFUSED_SECONDS_MAX: Final = 3.0  # a broker that has just started may not know its users yet
-PROBE_SECONDS_MAX: Final = 3.0
-REPORT_SECONDS: Final = 1.5  # then a command says what it waits for
 ANSWER_SECONDS_LEAST: Final = 0.05  # with less left there is no point in asking again
 _ERRORS_MAX: Final = 100  # a client reports several a second
 _PROTOCOL: Final = "SPU_ASSIGNER_SECURITY_PROTOCOL"
@@ -69,10 +65,8 @@ _UNTRUSTED: Final = (
     "certificate into SPU_ASSIGNER_SSL_CA_FILE",
 )
 _CERTIFICATE_FAULTS: Final[Mapping[int, _Refused]] = {
-    9: _OUT_OF_DATE,
-    10: _OUT_OF_DATE,
-    62: _WRONG_NAME,
-    64: _WRONG_NAME,  # of an address
+    **dict.fromkeys((9, 10), _OUT_OF_DATE),
+    **dict.fromkeys((62, 64), _WRONG_NAME),  # of a host, of an address
 }
 
 
@@ -81,8 +75,8 @@ class WaitLimits:
     """How long an answer is waited for, in seconds."""
 
     request: float = REQUEST_SECONDS_MAX  # in all
-    refused: float = REFUSED_SECONDS_MAX  # until a refusal is taken for one
-    probe: float = PROBE_SECONDS_MAX  # by hand
+    refused: float = 3.0  # until a refusal is one: a new broker may not know its users yet
+    probe: float = 3.0  # by hand
 
 
 WAIT_LIMITS: Final = WaitLimits()
@@ -105,6 +99,7 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+        self._servers = address(settings)
         self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_MAX)
         try:
             # Errors are reported once, by an exception, and not by librdkafka's log as well.
@@ -123,64 +118,51 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         """The brokers, and the topics that this user may see.
 
         Asks for all topics: asking for one would create it where the broker does so by itself.
-
-        Raises:
-            UnreachableError: no broker answers; the message says why and what to do.
         """
         limits = limits or WAIT_LIMITS
-        begun = time.monotonic()
-        deadline = begun + limits.request
-        seconds = first = min(limits.refused, REPORT_SECONDS)
+        deadline = time.monotonic() + limits.request
+        seconds = limits.refused
         while True:
             try:
                 return self.list_topics(timeout=seconds)
             except KafkaException as reason:
                 self.poll(0)  # The client reports its errors here.
-                now = time.monotonic()
-                is_first = seconds == first < limits.refused
-                if is_first and first <= now - begun + ANSWER_SECONDS_LEAST:
-                    servers = address(self._settings)
-                    most = f"{limits.request:.0f} s at most"
-                    report_wait(f"for Kafka at {servers}, which does not answer yet; {most}")
-                    seconds = max(begun + limits.refused - now, ANSWER_SECONDS_LEAST)
-                    continue
-                seconds = deadline - now
+                seconds = deadline - time.monotonic()
                 if (found := self._refusal(limits.probe)) is not None:
-                    refusal, message = found
-                    raise UnreachableError(f"Kafka at {message}", refusal) from reason
+                    raise UnreachableError(f"Kafka at {found[1]}", found[0]) from reason
                 if seconds < ANSWER_SECONDS_LEAST:
                     raise UnreachableError(self._silence(reason)) from reason
 
     def unknown_hosts(self) -> dict[str, str]:
         """The host names that were not found, each with the reason of the system's resolver."""
-        found = (
-            _UNRESOLVED.search(error.str())
-            for error in self._errors
-            if error.code() == KafkaError._RESOLVE
-        )
-        return {each["host"]: each["why"].strip() for each in found if each is not None}
+        unknown = {}
+        for error in self._errors:
+            found = _UNRESOLVED.search(error.str())
+            if error.code() == KafkaError._RESOLVE and found is not None:
+                unknown[found["host"]] = found["why"].strip()
+        return unknown
 
     def _refusal(self, seconds: float) -> _Refused | None:
         """What waiting will not fix; None: nothing is known."""
-        servers = address(self._settings)
         if any(error.code() == KafkaError._AUTHENTICATION for error in self._errors):
             return (
                 ConnectionRefusal.USER,
-                f"{servers} refuses user {self._settings.get('sasl.username')!r}: name or "
+                f"{self._servers} refuses user {self._settings.get('sasl.username')!r}: name or "
                 "password is wrong, or it has none for "
                 f"{self._settings.get('sasl.mechanism')}; check {_USER}",
             )
         unknown = self.unknown_hosts()
-        server = next((each for each in servers.split(",") if _host(each) not in unknown), None)
-        if server is None:
-            return None
-        host, port = _host(server).strip("[]"), int(server.rpartition(":")[2])
-        try:
-            with socket.create_connection((host, port), seconds) as probe:
-                found = self._probe(probe, host)
-        except OSError:
-            return None
-        return None if found is None else (found[0], f"{server} {found[1]}")
+        for server in self._servers.split(","):
+            if (host := _host(server)) in unknown:
+                continue
+            place = host.strip("[]"), int(server.rpartition(":")[2])
+            try:
+                with socket.create_connection(place, seconds) as probe:
+                    found = self._probe(probe, place[0])
+            except OSError:
+                return None
+            return None if found is None else (found[0], f"{server} {found[1]}")
+        return None
 
     def _probe(self, probe: socket.socket, host: str) -> _Refused | None:
         """What is wrong with a port: it is to speak TLS and does not, or the other way round."""
@@ -188,9 +170,7 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         if not protocol.endswith("SSL"):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
-            context.verify_mode = (
-                ssl.CERT_NONE
-            )  # Nothing is sent: the question is only, TLS or not.
+            context.verify_mode = ssl.CERT_NONE  # Nothing is sent; the question is: TLS or not.
             context.wrap_socket(probe).close()
             message = f"speaks TLS, and {_PROTOCOL} is {protocol}; set it to SASL_SSL, or SSL"
             return ConnectionRefusal.TLS, message
@@ -206,28 +186,23 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
             message = f"does not speak TLS, and {_PROTOCOL} is {protocol}; name its port for TLS"
             return ConnectionRefusal.NO_TLS, message
         if any(re.search("certificate|SSL alert", error.str()) for error in self._errors):
-            return (
-                ConnectionRefusal.CLIENT,
-                f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}",
+            message = (
+                f"does not take this client's certificate, or asks for one; check {_CERTIFICATE}"
             )
+            return ConnectionRefusal.CLIENT, message
         return None
 
     def _silence(self, reason: KafkaException) -> str:
         """That nobody answers, and what to check."""
-        servers = address(self._settings)
-        nobody = f"no Kafka broker answers at {servers}"
-        unknown = {**_not_found(servers), **self.unknown_hosts()}
-        if unknown:
-            others = [each for each in servers.split(",") if _host(each) not in unknown]
-            also = (
-                f", and that {', '.join(others)} runs"
-                if others
-                else " and this machine's name service"
-            )
+        nobody = f"no Kafka broker answers at {self._servers}"
+        servers = self._servers.split(",")
+        if unknown := {**_not_found(servers), **self.unknown_hosts()}:
+            others = ", ".join(each for each in servers if _host(each) not in unknown)
+            also = f", and that {others} runs" if others else " and this machine's name service"
             return f"{nobody}: {host_not_found(unknown)}; check bootstrap servers{also}"
         # A listener that waits for a user's name speaks TLS and is silent then.
-        hint = f"; if it asks for a user, set {_PROTOCOL} to SASL_SSL, with {_USER}"
         is_tls_alone = self._settings.get("security.protocol") == "SSL"
+        hint = f"; if it asks for a user, set {_PROTOCOL} to SASL_SSL, with {_USER}"
         return (
             f"{nobody} ({error_text(reason)}); check the address and that it runs"
             f"{hint if is_tls_alone else ''}"
@@ -242,10 +217,10 @@ def host_not_found(unknown: Mapping[str, str]) -> str:
     return f"{what} not found ({reasons})"
 
 
-def _not_found(servers: str) -> dict[str, str]:
+def _not_found(servers: list[str]) -> dict[str, str]:
     """The host names that this machine does not find: the client may not have reported each yet."""
     found = {}
-    for host in map(_host, servers.split(",")):
+    for host in map(_host, servers):
         try:
             socket.getaddrinfo(host.strip("[]"), None)
         except socket.gaierror as reason:

@@ -1,12 +1,10 @@
 """An election by a consumer group: of the processes that do one thing, one leads.
 
-All of them are members of one consumer group on a topic of one partition, and whoever is assigned
-it leads. Nothing is read there; a newcomer does not change the leader, and when it ends or falls
-silent, another one leads.
+All are members of one consumer group on a topic of one partition; the one that is assigned it
+leads. Nothing is read there. A newcomer does not change the leader.
 
 The group alone is no lock: a process that was stopped for a while still believes that it leads. So
-a leader writes in transactions under one transactional id, which it takes first: that fences an
-older process.
+a leader first takes one transactional id, in whose transactions it writes: that fences the older.
 """
 
 from __future__ import annotations
@@ -22,12 +20,9 @@ from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
 from spu_assigner.stream.kafka.topics import topic_name
 
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
-_HOPELESS: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.INVALID_SESSION_TIMEOUT,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
-    }
+_HOPELESS: Final = (
+    KafkaError.INVALID_SESSION_TIMEOUT,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
 )
 
 
@@ -36,13 +31,7 @@ class ElectionError(AssignerError):
 
 
 class LeaderElection:
-    """Membership in a group of processes, one of which leads.
-
-    Args:
-        group: its name in Kafka.
-        topic: of one partition, without the prefix.
-        role: of those who take part, for messages.
-    """
+    """Membership in a group; the topic has one partition, the role is for messages."""
 
     def __init__(self, connection: Connection, *, group: str, topic: str, role: Role) -> None:
         self.is_mine: bool | None = None  # whether this process leads; None: not yet known
@@ -60,7 +49,7 @@ class LeaderElection:
         """
         message: Message | None = self._consumer.poll(seconds)
         error = None if message is None else message.error()
-        if error is None or not (is_denied(error) or error.code() in _HOPELESS):
+        if error is None:
             return
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise ElectionError(f"{error.str()}; {CREATE_TOPICS}")
@@ -68,10 +57,11 @@ class LeaderElection:
             raise ElectionError(
                 f"this user may not Read group {self._group!r}; {granting(self._role)}"
             )
-        raise ElectionError(
-            f"group {self._group!r} does not take this {self._role}: {error.str()}; check that "
-            "nothing else uses this group, and the brokers' limits of session timeouts"
-        )
+        if error.code() in _HOPELESS:
+            raise ElectionError(
+                f"group {self._group!r} does not take this {self._role}: {error.str()}; check that "
+                "nothing else uses this group, and the brokers' limits of session timeouts"
+            )
 
     def leave(self) -> None:
         """Stop leading and queue again."""
@@ -96,12 +86,8 @@ class LeaderElection:
                 "log_level": 0,
             }
         )
-        consumer.subscribe(
-            [self._topic],
-            on_assign=self._assigned,
-            on_revoke=self._lost,
-            on_lost=self._lost,
-        )
+        lost = self._lost
+        consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=lost, on_lost=lost)
         return consumer
 
     def _assigned(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:

@@ -58,12 +58,7 @@ class AccessError(TopicsError):
 
 
 class ClusterUnknownError(AssignerError):
-    """The outputs hold nothing of a cluster.
-
-    Args:
-        topic: where its maps would be.
-        keys: those of the messages that were read; each begins with its cluster.
-    """
+    """The outputs hold nothing of a cluster; the keys of those that were read begin with others."""
 
     def __init__(self, cluster_id: str, topic: str, keys: Collection[bytes]) -> None:
         self.cluster_id = cluster_id
@@ -92,14 +87,7 @@ def error_text(reason: KafkaError | BaseException) -> str:
 
 
 def admin_result(future: Future[_T], failed: str) -> _T:
-    """The result of an admin request.
-
-    Args:
-        failed: what the message begins with, e.g. "the topic t could not be created".
-
-    Raises:
-        ClientError: Kafka refused, with its code, or did not answer in time.
-    """
+    """The result of an admin request, or a ClientError that `failed` begins, with Kafka's code."""
     from confluent_kafka import KafkaException
 
     try:

@@ -1,12 +1,11 @@
 """What brokers hold on their disks, whoever may see the topics, by DescribeLogDirs.
 
     held = replica_sizes(connection, brokers)
-    unseen = unseen_replicas(admin, held, brokers)
+    unseen = unseen_replicas(admin, held, brokers, visible)
 
 Metadata leave out the topics that a user may not see. A broker reports every replica that it holds
-to a user who may Describe the cluster, if it is asked without a filter. So whoever goes by metadata
-asks here what they leave out, and says so. confluent-kafka has no DescribeLogDirs: kafka-python
-asks.
+to a user who may Describe the cluster, if it is asked without a filter. confluent-kafka has no
+DescribeLogDirs: kafka-python asks.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ _LOGGER.addHandler(logging.NullHandler())  # A failure shows as a broker that do
 _LOGGER.propagate = False
 
 Partition = tuple[str, int]  # a topic's name and the partition's number
+Sizes = Mapping[Partition, Mapping[int, int]]  # bytes, by broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class ReplicaSizes:
     """The bytes of replicas, as the brokers that hold them report them."""
 
     brokers: frozenset[int] = frozenset()  # that report
-    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
+    sizes: Sizes = field(default_factory=dict)
 
 
 class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
     """They do not report what they hold."""
 
     def lines(self, consequence: str) -> Iterator[str]:
-        """What is left out, and what follows: a line for what is known, one for what is not.
+        """A line for what is known to be left out, one for what is not known.
 
         Args:
             consequence: as "they are not counted".
@@ -64,10 +64,10 @@ class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
                 f"may not see ({listed(topics, TOPICS_NAMED_MAX)}): {consequence}"
             )
         if silent := self.silent_brokers:
+            brokers, do = ("broker", "does") if len(silent) == 1 else ("brokers", "do")
             yield (
-                f"{'broker' if len(silent) == 1 else 'brokers'} {listed(silent)} "
-                f"{'does' if len(silent) == 1 else 'do'} not report what topics that you may not "
-                f"see hold there; brokers do to users who may Describe the cluster: {consequence}"
+                f"{brokers} {listed(silent)} {do} not report what topics that you may not see hold "
+                f"there; brokers do to users who may Describe the cluster: {consequence}"
             )
 
 
@@ -75,22 +75,18 @@ class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
 class UnseenReplicas:
     """The replicas, on the brokers that were asked, of topics that this user may not see."""
 
-    sizes: Mapping[Partition, Mapping[int, int]] = field(default_factory=dict)  # by broker
+    sizes: Sizes = field(default_factory=dict)
     silent: tuple[int, ...] = ()  # brokers that do not report what they hold
 
     @property
-    def summary(self) -> UnseenTopics:
-        """How much there is of what."""
-        return UnseenTopics(
-            topics=tuple(sorted({topic for topic, _ in self.sizes})),
-            replicas=sum(map(len, self.sizes.values())),
-            silent_brokers=self.silent,
-        )
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.sizes})
 
     @property
-    def topics(self) -> list[str]:
-        """Their names, in order."""
-        return list(self.summary.topics)
+    def summary(self) -> UnseenTopics:
+        replicas = sum(map(len, self.sizes.values()))
+        topics = tuple(self.topics)
+        return UnseenTopics(topics=topics, replicas=replicas, silent_brokers=self.silent)
 
     def of(self, is_meant: Callable[[str], bool]) -> UnseenReplicas:
         """Those of some topics."""
@@ -139,9 +135,6 @@ def unseen_replicas(
     Args:
         brokers: those that were asked.
         visible: topics that metadata show.
-
-    Raises:
-        ClientError: Kafka does not answer.
     """
     denied = {*hidden(admin, sorted({topic for topic, _ in held.sizes} - {*visible}))}
     return UnseenReplicas(
@@ -151,11 +144,7 @@ def unseen_replicas(
 
 
 def read_unseen(connection: Connection, brokers: Collection[int] | None = None) -> UnseenReplicas:
-    """The replicas on these brokers, or on all that are alive, of topics this user may not see.
-
-    Raises:
-        UnreachableError, ClientError: Kafka does not answer.
-    """
+    """The replicas on these brokers, or on all that are alive, of topics this user may not see."""
     with DiagnosedAdmin(connection.client()) as admin:
         found = admin.metadata()
         asked = found.brokers.keys() if brokers is None else brokers
@@ -194,22 +183,20 @@ def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
 def _asking(connection: Connection) -> Iterator[KafkaAdminClient | None]:
     """A client; None: no broker answers."""
     from kafka.admin import KafkaAdminClient
-    from kafka.errors import KafkaError
 
+    client = None
     milliseconds = int(REQUEST_SECONDS_MAX * 1000)
-    try:
+    with _unless_silent():
         client = KafkaAdminClient(
             request_timeout_ms=milliseconds,
             bootstrap_timeout_ms=milliseconds,
             **connection.kafka_python(),
         )
-    except (KafkaError, OSError):
-        yield None
-        return
     try:
         yield client
     finally:
-        client.close()
+        if client is not None:
+            client.close()
 
 
 def _unless_silent() -> suppress:

@@ -1,8 +1,6 @@
-"""The record of the moves, for those who only look: `ui`, the job's metrics, `explain`.
+"""The record of the moves, one key of `applied-topics`, for `ui`, the job's metrics and `explain`.
 
-Rules: the record is one key of `applied-topics`, so that no second topic is needed, and a run that
-was killed and one that is shown are never two things. Where the topic is not there, or may not be
-seen, there is nothing to show, and nobody is kept from his work.
+Where the topic is not there, or may not be seen, there is nothing to show.
 """
 
 from __future__ import annotations
@@ -43,12 +41,11 @@ def run_of(message: Message) -> MovesRun | None:
         return None
     try:
         found = decode_record(value)
-    except DecodeError as reason:
-        fault = str(reason)
-    else:
         if isinstance(found, MovesRun):
             return found
         fault = f"it is a {type(found).__name__}"
+    except DecodeError as reason:
+        fault = str(reason)
     raise ClientError(
         f"{message.topic()} at offset {message.offset()} is no record of moves ({fault}); it was "
         "written by another release, or by somebody else: use the release that wrote it"
@@ -56,11 +53,7 @@ def run_of(message: Message) -> MovesRun | None:
 
 
 def latest_run(connection: Connection) -> MovesRun | None:
-    """The record as it is now; None: there is none, or this user may not see it.
-
-    Raises:
-        ClientError: no broker answers, this user may not read the topic, or it cannot be read.
-    """
+    """The record as it is now; None: there is none, or this user may not see it."""
     latest = None
     if is_there(connection):
         with Reader(connection, [APPLIED_TOPICS], from_beginning=True) as reader:
@@ -128,10 +121,8 @@ class MovesFollower:
 
     def _read(self) -> None:
         """Read as long as the topic stays the same."""
-        topics = [APPLIED_TOPICS]
-        with Reader(
-            self._connection, topics, from_beginning=True, fetch_wait_ms=FETCH_MS
-        ) as reader:
+        topics, wait = [APPLIED_TOPICS], FETCH_MS
+        with Reader(self._connection, topics, from_beginning=True, fetch_wait_ms=wait) as reader:
             probe_at = time.monotonic() + PROBE_SECONDS
             self._take(reader.drain_messages())
             while not self._over.is_set():

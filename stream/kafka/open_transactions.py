@@ -1,11 +1,8 @@
 """What open transactions hold back from readers of committed messages.
 
 Kafka gives such a reader what is before a partition's last stable offset: the first message of the
-oldest open transaction. What others have committed behind it is there, and is not given yet. A
-reader that takes the last stable offset for the end then takes for missing what is only hidden.
-
-Rule: where something is concluded from what is not there, the last stable offset has first to reach
-the end that the partition had when the question was asked.
+oldest open transaction. Where something is concluded from what is not there, the last stable offset
+has first to reach the end that the partition had when the question was asked.
 """
 
 from __future__ import annotations
@@ -61,18 +58,9 @@ class OpenTransactionError(ClientError):
 def held_messages(
     admin: Any, ends: Mapping[Place, int], *, seconds: float
 ) -> tuple[HeldMessages, ...]:
-    """Of these ends, those that a reader of committed messages does not reach now.
-
-    Raises:
-        KafkaException: the brokers do not answer.
-    """
-    stable = list_offsets(
-        admin,
-        ends,
-        OffsetSpec.latest(),
-        seconds=seconds,
-        isolation=IsolationLevel.READ_COMMITTED,
-    )
+    """Of these ends, those that a reader of committed messages does not reach now."""
+    committed = IsolationLevel.READ_COMMITTED
+    stable = list_offsets(admin, ends, OffsetSpec.latest(), seconds=seconds, isolation=committed)
     return tuple(
         HeldMessages(topic=topic, partition=partition, stable=stable[topic, partition], end=end)
         for (topic, partition), end in sorted(ends.items())
@@ -113,7 +101,6 @@ def await_stable(
 
     Raises:
         OpenTransactionError: a transaction stayed open.
-        KafkaException: the brokers do not answer.
     """
     ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=seconds)
     deadline = time.monotonic() + held_seconds

@@ -39,11 +39,10 @@ def produce_until(
         producer.poll(0.05)
         try:
             producer.produce(topic, value, key, headers=headers)
+            return
         except BufferError as reason:
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from reason
-        else:
-            return
 
 
 def retry_until(request: Callable[[float], None]) -> None:
@@ -51,27 +50,20 @@ def retry_until(request: Callable[[float], None]) -> None:
     deadline = time.monotonic() + RETRY_SECONDS_MAX
     while True:
         try:
-            request(max(0.1, deadline - time.monotonic()))
+            return request(max(0.1, deadline - time.monotonic()))
         except KafkaException as reason:
             if not reason.args[0].retriable() or time.monotonic() > deadline:
                 raise
-            time.sleep(0.1)
-        else:
-            return
+        time.sleep(0.1)
 
 
 def ask_leaders(client: Any, request: Callable[[float], _T], *, seconds: float) -> _T:
-    """What the leaders of partitions answer, asked again while there is none.
+    """What the leaders of partitions answer, asked again while there is none, `seconds` in all.
 
-    Between two requests the client is made to look for leaders again: librdkafka remembers that a
-    partition had none, as in the moment after a broker's restart, and by that memory alone refuses
-    what is asked of it for up to five minutes (`topic.metadata.refresh.interval.ms`). It also keeps
-    waiting for a controller that is gone, so no request but a late one may use up the time.
-
-    Args:
-        client: a consumer or an admin client.
-        request: gets its seconds.
-        seconds: for all requests together.
+    Between two requests the client looks for leaders again: librdkafka remembers that a partition
+    had none, and by that memory alone refuses what is asked of it for up to five minutes
+    (`topic.metadata.refresh.interval.ms`). It also keeps waiting for a controller that is gone, so
+    no request but a late one may use up the time.
 
     Raises:
         KafkaException: the request's, when time is up or what is asked is not permitted.
@@ -103,29 +95,24 @@ def list_offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[tuple[str, int], int]:
-    """The offset that the leader of each partition gives, by topic and number; {} of none.
+    """The offset of an `OffsetSpec` that the leader of each partition gives.
 
     Args:
-        spec: an `OffsetSpec`.
         isolation: whether the end is that of the log or that of finished transactions.
 
     Raises:
         KafkaException: as `ask_leaders`.
     """
-    partitions = [TopicPartition(topic, number) for topic, number in places]
-    if not partitions:
-        return {}
+    asked = {TopicPartition(topic, number): spec for topic, number in places}
 
     def answered(left: float) -> dict[tuple[str, int], int]:
-        futures = admin.list_offsets(
-            dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=left
-        )
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=left)
         return {
             (place.topic, place.partition): int(future.result().offset)
             for place, future in futures.items()
         }
 
-    return ask_leaders(admin, answered, seconds=seconds)
+    return ask_leaders(admin, answered, seconds=seconds) if asked else {}
 
 
 @contextmanager

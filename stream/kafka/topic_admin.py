@@ -34,6 +34,7 @@ from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, Top
 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
 LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
+_LATE: Final = f"still so after {REQUEST_SECONDS_MAX:.0f} s: check that all of Kafka's brokers run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +79,12 @@ def create_topics(
     """Create the topics that are missing and fix required settings of the others; safe to repeat.
 
     Args:
-        client: settings for confluent-kafka, as `Connection.client` gives them.
         partitions: of each new topic that may have several.
         replication_factor: of each new topic; -1 for the broker's own default.
 
     Raises:
         AccessError: the user may not see all topics: those that are there would look missing.
         TopicsError: a topic has partitions that it may not.
-        ClientError: Kafka cannot be reached, or refuses.
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     created: set[str] = set()
@@ -95,16 +94,12 @@ def create_topics(
         if unseen := hidden(admin, [name for name in names if name not in present]):
             raise AccessError(f"this user may not Describe {', '.join(unseen)}; {GRANTING}")
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
-        # Kafka's controller answers before its brokers know, and somebody else may do the same now:
-        # look again until all is well.
+        # Kafka's controller answers before its brokers know: look again until all is well.
         while faults := topic_faults(admin, names):
             if stuck := [fault for fault in faults if not fault.can_be_fixed]:
                 raise TopicsError(f"{stuck[0]}; delete the topic, or choose another prefix")
             if time.monotonic() > deadline:
-                raise TopicsError(
-                    f"still not as requested after {REQUEST_SECONDS_MAX:.0f} s: {faults[0]}; "
-                    "check that all of Kafka's brokers run, and run this again"
-                )
+                raise TopicsError(f"{faults[0]}; {_LATE}")
             faults = [fault for fault in faults if fault.topic not in created]
             missing = {fault.topic: names[fault.topic] for fault in faults if fault.is_missing}
             created |= create_missing(
@@ -120,21 +115,14 @@ def create_topics(
 
 
 def make_seen(admin: DiagnosedAdmin, name: str, *, prefix: str) -> None:
-    """Create one of the product's topics, and wait until it is seen.
-
-    Raises:
-        ClientError: Kafka refuses, or no broker answers.
-    """
+    """Create one of the product's topics, and wait until it is seen."""
     (spec,) = (spec for spec in TOPICS if spec.name == name)
     full = topic_name(name, prefix=prefix)
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     create_missing(admin, {full: spec})
     while full not in admin.metadata().topics:
         if time.monotonic() > deadline:
-            raise TopicsError(
-                f"{full} was made, and is not seen after {REQUEST_SECONDS_MAX:.0f} s; "
-                "check that all of Kafka's brokers run, and run this again"
-            )
+            raise TopicsError(f"{full} was made, and is not seen; {_LATE}")
         time.sleep(LOOK_SECONDS)
 
 
@@ -145,11 +133,7 @@ def create_missing(
     partitions: int = 1,
     replication_factor: int = -1,
 ) -> set[str]:
-    """Create these topics; the names of those that nobody else created meanwhile.
-
-    Raises:
-        ClientError: Kafka refuses.
-    """
+    """Create these topics; the names of those that nobody else created meanwhile."""
     topics = [
         NewTopic(
             name,
@@ -172,20 +156,16 @@ def create_missing(
 
 def _fix(admin: AdminClient, faults: Sequence[Fault]) -> set[str]:
     """Set the settings that are wrong; the topics' names."""
-    entries: dict[str, list[ConfigEntry]] = {}
+    resources: dict[str, ConfigResource] = {}
     for fault in faults:
-        entry = ConfigEntry(
-            fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET
+        resource = ConfigResource(ConfigResource.Type.TOPIC, fault.topic)
+        resources.setdefault(fault.topic, resource).add_incremental_config(
+            ConfigEntry(fault.setting, fault.expected, incremental_operation=AlterConfigOpType.SET)
         )
-        entries.setdefault(fault.topic, []).append(entry)
-    resources = [
-        ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=changes)
-        for name, changes in entries.items()
-    ]
-    altered = admin.incremental_alter_configs(resources) if resources else {}
+    altered = admin.incremental_alter_configs([*resources.values()]) if resources else {}
     for resource, future in altered.items():
         admin_result(future, f"the settings of {resource.name} could not be changed")
-    return set(entries)
+    return set(resources)
 
 
 def find_faults(
@@ -198,9 +178,6 @@ def find_faults(
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
     Where rights of the role are missing nothing else is reported: it may be hidden from this user.
-
-    Raises:
-        ClientError: Kafka cannot be reached.
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
     with DiagnosedAdmin(client) as admin:
@@ -238,19 +215,12 @@ def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Seque
         count = len(present[name].partitions)
         if spec.single and count != 1:
             faults.append(Fault(topic=name, found=f"in {count} partitions", expected="1 partition"))
-        settings = {key: found[name][key].value for key in spec.required}
-        faults += wrong_settings(name, spec, settings)
+        for key, expected in spec.required.items():
+            value = found[name][key].value
+            is_larger = key == "max.message.bytes" and int(value) > int(expected)  # is well, too
+            if value != expected and not is_larger:
+                faults.append(Fault(topic=name, setting=key, found=value, expected=expected))
     return faults
-
-
-def wrong_settings(name: str, spec: TopicSpec, found: Mapping[str, str]) -> Sequence[Fault]:
-    """Which of the required settings are not as they must be; a size may also be larger."""
-    return [
-        Fault(topic=name, setting=setting, found=found[setting], expected=expected)
-        for setting, expected in spec.required.items()
-        if found[setting] != expected
-        and not (setting == "max.message.bytes" and int(found[setting]) > int(expected))
-    ]
 
 
 def partition_counts(
@@ -260,7 +230,6 @@ def partition_counts(
 
     Raises:
         TopicsError: a topic is missing.
-        ClientError: Kafka cannot be reached.
     """
     with DiagnosedAdmin(client) as admin:
         present = admin.metadata().topics
@@ -279,13 +248,9 @@ def check_topics(
 ) -> None:
     """Return if the job can start, or the role, if another is given, can do its work.
 
-    Args:
-        limits: how long to wait for a broker.
-
     Raises:
         AccessError: the user lacks rights; one line says which, and how to grant them.
         TopicsError: topics are missing or wrong; one line says which, and how to fix them.
-        ClientError: Kafka cannot be reached.
     """
     faults = find_faults(client, prefix=prefix, role=role, limits=limits)
     if not faults:

@@ -163,8 +163,9 @@ def test_the_demonstration_and_the_first_documented_commands_work_from_the_wheel
                 if line.startswith("Ctrl-C ends it"):
                     break
             assert "All 93 replica lists and 41 rings and answers are equal" in "".join(said)
+            address = next(line.split()[-1] for line in said if line.startswith("Kafka broker at"))
             for words in commands:
-                done = whole.call("spu-assigner", *words, folder=tmp_path)
+                done = whole.call("spu-assigner", *words, "-b", address, folder=tmp_path)
                 assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         finally:
             os.killpg(job.pid, signal.SIGINT)

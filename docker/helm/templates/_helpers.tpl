@@ -114,13 +114,6 @@ securityContext:
   value: /run/spu-assigner/client.crt
 - name: SPU_ASSIGNER_SSL_KEY_FILE
   value: /run/spu-assigner/client.key
-{{- if $tls.keyPassword.secret }}
-- name: SPU_ASSIGNER_SSL_KEY_PASSWORD
-  valueFrom:
-    secretKeyRef:
-      name: {{ $tls.keyPassword.secret | quote }}
-      key: {{ $tls.keyPassword.key | quote }}
-{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -55,7 +55,7 @@ def look_at_kafka(look: DoctorLook) -> str:
         return make(KAFKA, look.start)
     connection, role = look.start.settings.connection(), look.role
     prefix = connection.prefix
-    wanted = acls(role, prefix=prefix, query_name="", group="", with_optional=False)
+    wanted = acls(role, prefix=prefix, with_optional=False)
     of_apply = {topic_name(spec.name, prefix=prefix) for spec in TOPICS if spec.is_applys}
     names = {acl.name for acl in wanted if acl.resource is Resource.TOPIC} - {ANY_TOPIC}
     with DiagnosedAdmin(connection.client()) as admin:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.config.command_options import (
-    load_client_settings,
+    load_settings,
     output_option,
     settings_options,
 )
@@ -44,7 +44,7 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
     from spu_assigner.stream.audit.verify.audit import verify as audit
     from spu_assigner.stream.audit.verify.history import History, read_history
 
-    settings = load_client_settings(flags)
+    settings = load_settings(flags)
     connection = settings.connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.kafka.config.command_options import (
     BYTE_RATE,
+    CONNECTION_OPTIONS,
     FILE,
     Command,
     OneForErrors,
@@ -223,7 +224,7 @@ def apply(
     answer in time.
     """
     if is_cancel and desired is None:
-        _require_alone("--cancel", {"is_cancel", "cluster_id"}, *(["--output"] if is_json else []))
+        _require_alone("--cancel", {"is_cancel", "cluster_id"})
         from spu_assigner.stream.clusters.moves.runner import cancel
 
         text, left = cancel(request.ledger_connection(), cluster_id=request.cluster_id)
@@ -262,24 +263,24 @@ def apply(
         return apply_now(request, saved, runner, is_json=is_json, is_sure=is_sure)
 
 
-def _require_alone(what: str, allowed: Collection[str], *others: str) -> None:
-    """Refuse `others`, and what is given beside the parameters of the names `allowed`."""
+def _require_alone(what: str, allowed: Collection[str]) -> None:
+    """Refuse what is given beside the connection and the parameters of the names `allowed`."""
     context = click.get_current_context()
     given = [
         each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[]")
         for each in context.command.params
-        if each.name not in allowed
+        if each.name not in CONNECTION_OPTIONS | {*allowed}
         and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
     ]
-    if others := (*given, *others):
-        raise click.UsageError(f"{', '.join(others)} cannot be given with {what}; leave it out")
+    if given:
+        raise click.UsageError(f"{', '.join(given)} cannot be given with {what}; leave it out")
 
 
 def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
     """What is to be compared; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
 
-    _require_alone("desired topics", {"desired", "cluster_id", "out", "wait"})
+    _require_alone("desired topics", {"desired", "cluster_id", "out", "wait", "output"})
     _require_cluster(request)
     return DesiredRequest(
         connection=request.connection,

@@ -23,7 +23,6 @@ from spu_assigner.stream.kafka.config.command_options import (
     load_settings,
     settings_options,
 )
-from spu_assigner.stream.kafka.config.local_broker import HOME
 from spu_assigner.stream.kafka.config.security import Protocol
 from spu_assigner.stream.kafka.config.settings import FLAGS, Settings
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from spu_assigner.stream.job.lifecycle import Job
     from spu_assigner.stream.job.run.launch import Launch
 
+HOME: Final = Path(".spu-assigner")  # of the embedded broker and the checkpoint
 LOOK_SECONDS: Final = 0.5  # between looks at the query
 
 

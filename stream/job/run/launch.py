@@ -26,7 +26,6 @@ from spu_assigner.stream.job.run.demo import Play
 from spu_assigner.stream.job.run.scenario import examples
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.start_checks import check_early
-from spu_assigner.stream.kafka.config.local_broker import announced
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.broker.embedded import DEFAULT_PORT, EmbeddedBroker
@@ -85,7 +84,6 @@ class Launch:
         if self.home is not None:
             broker = EmbeddedBroker(self.home / "broker", preferred_port=DEFAULT_PORT)
             servers = stack.enter_context(broker).bootstrap_servers
-            stack.enter_context(announced(servers))
             self.broker_log = broker.log_path
             self.settings = replace(self.settings, bootstrap_servers=servers)
             self.say(f"Kafka broker at {servers}")

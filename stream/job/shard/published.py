@@ -179,7 +179,7 @@ def read_cluster_state(connection: Connection, cluster_id: str) -> ClusterState:
 
 def _read_cluster(connection: Connection, cluster_id: str) -> ClusterState:
     published = PublishedState(connection.prefix)
-    for topic, key, message in _own_messages(connection, cluster_id):
+    for topic, key, message in own_messages(connection, cluster_id):
         place = int(message.partition() or 0), int(message.offset() or 0)
         published.take(topic, key, message.value(), place=place)
     return published.restored(cluster_id)
@@ -194,12 +194,12 @@ def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[
     """
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
-    for name, key, message in _own_messages(connection, cluster_id):
+    for name, key, message in own_messages(connection, cluster_id):
         if key.startswith(begins[name]):
             yield name, key.removeprefix(begins[name]).decode("utf-8", "replace"), message
 
 
-def _own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:
+def own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:
     """All messages of a cluster: topic, key, message."""
     own, is_known, others = f"{cluster_id}/".encode(), False, set[bytes]()
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:

@@ -6,28 +6,18 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, cast
 
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import is_legal_name, name_fault
 from spu_assigner.core.base.resources import amounts_fault
 from spu_assigner.stream.common.quantities import byte_rate, byte_size
-from spu_assigner.stream.common.shared_options import (
-    SHARED_NAMES,
-    shared_value,
-    taken_by,
-    takes,
-)
-from spu_assigner.stream.common.waiting import reporting_waits
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.local_broker import local_broker
 from spu_assigner.stream.kafka.config.settings import SPECS, Settings, has_target
 
 Command = Callable[..., Any]
@@ -42,50 +32,44 @@ class BytesType(click.ParamType[int]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
         try:
-            return self._read(value)
+            return value if isinstance(value, int) else self._read(value)
         except ValueError as reason:
             self.fail(str(reason), param, ctx)
 
 
 BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
 BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
+CONNECTION_OPTIONS: Final = frozenset({"bootstrap_servers", "topic_prefix", "config"})
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 
 class OneForErrors(click.Command):
     """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
 
-    usage_status = 1
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
+        with _ending_with_one():
             return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            vars(error)["exit_code"] = 1
-            raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _ending_with_one():
             return super().invoke(ctx)
-        except click.ClickException as error:
-            vars(error)["exit_code"] = 1
-            raise
-        except AssignerError as error:
-            vars(error)["exit_status"] = 1
-            raise
+
+
+@contextmanager
+def _ending_with_one() -> Iterator[None]:
+    try:
+        yield
+    except (click.ClickException, AssignerError) as error:
+        vars(error).update(exit_code=1, exit_status=1)
+        raise
 
 
 @contextmanager
 def reading(file: Path) -> Iterator[BinaryIO]:
     """A file to read bytes from, `-` being standard input; a usage error if it cannot be read."""
-    if str(file) == "-":
-        yield sys.stdin.buffer
-        return
     try:
-        source = file.open("rb")
+        source = cast(BinaryIO, click.open_file(str(file), "rb"))
     except OSError as error:
         message = f"cannot read {str(file)!r}: {error.strerror}"
         raise click.BadParameter(message, param_hint="FILE") from error
@@ -99,9 +83,7 @@ def broker_options(command: Command) -> Command:
     @wraps(command)
     def connected(*, bootstrap_servers: str | None, topic_prefix: str | None, **given: Any) -> Any:
         flags = {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
-        connection = load_client_settings(flags).connection()
-        if connection.security.warning is not None:
-            click.echo(f"warning: {connection.security.warning}", err=True)
+        connection = _warned(load_settings(flags).connection())
         return command(connection=connection, **given)
 
     return settings_options("bootstrap_servers", "topic_prefix")(connected)
@@ -115,19 +97,17 @@ def with_target(command: Command) -> Command:
 
     @wraps(command)
     def targeted(**given: Any) -> Any:
-        target = _target()
-        with reporting_waits(lambda text: click.echo(f"waits    {text}", err=True)):
-            return command(target_connection=target, **given)
+        target = None
+        if has_target():
+            target = _warned(Settings.load(is_target=True).connection(), "target: ")
+        return command(target_connection=target, **given)
 
     return targeted
 
 
-def _target() -> Connection | None:
-    if not has_target():
-        return None
-    connection = Settings.load(is_target=True).connection()
-    if connection.security.warning is not None:
-        click.echo(f"warning: target: {connection.security.warning}", err=True)
+def _warned(connection: Connection, what: str = "") -> Connection:
+    if (warning := connection.security.warning) is not None:
+        click.echo(f"warning: {what}{warning}", err=True)
     return connection
 
 
@@ -144,73 +124,61 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """An option for each of these settings, where it has none on the group, and `--config`.
+    """An option for each of these settings, and `--config`.
 
     The command is given each by its name, None where it was not given.
     """
     options = [
         click.option(
-            spec.flag,
+            *((spec.flag, "-b") if spec.name == "bootstrap_servers" else (spec.flag,)),
             spec.name,
             metavar="TEXT",
             help=f"{spec.what[0].upper()}{spec.what[1:]}; also {spec.variable}."
             + (f" [default: {spec.default}]" if spec.default else ""),
         )
         for spec in SPECS
-        if spec.name in names and spec.name not in SHARED_NAMES
+        if spec.name in names
     ]
 
     def decorated(command: Command) -> Command:
-        vars(command)["shared_options"] = taken_by(command) | {"config"}
-        command = takes(*(name for name in names if name in SHARED_NAMES))(command)
-        for option in reversed(options):
+        for option in (_CONFIG, *reversed(options)):
             command = option(command)
         return command
 
     return decorated
 
 
-def settings_file() -> Path | None:
-    """The settings file that the call names."""
-    file: Path | None = shared_value("config")
-    return file
+_CONFIG: Final = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    expose_value=False,
+    callback=lambda context, _, file: context.meta.update(config=file),
+    help="A settings file; also SPU_ASSIGNER_CONFIG.",
+)
 
 
 def load_settings(flags: Mapping[str, Any]) -> Settings:
-    """The settings of a command, also of the settings file that was given.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
-    return Settings.load(flags=flags, file=settings_file())
-
-
-def load_client_settings(flags: Mapping[str, Any]) -> Settings:
-    """Settings of a command that asks Kafka: with no address given, the local broker's if it runs.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
-    settings = load_settings(flags)
-    if is_broker_named(flags, settings) or (address := local_broker()) is None:
-        return settings
-    return replace(settings, bootstrap_servers=address)
+    """The settings of a command by the flags of `settings_options`, and by `--config`."""
+    context = click.get_current_context(silent=True)
+    file: Path | None = None if context is None else context.meta.get("config")
+    return Settings.load(flags=flags, file=file)
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own.
-
-    Args:
-        flags: as `settings_options` gives them.
-    """
+    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own."""
     (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
     is_said = flags[spec.name] is not None or spec.variable in os.environ
     return is_said or settings.bootstrap_servers != spec.default
 
 
-def output_option(command: Command) -> Command:
-    """Text for people, or lines of JSON for programs; the command is given it as `output`."""
-    return takes("output")(command)
+output_option: Final = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Text for people (the default), or one JSON object a line.",
+)
 
 
 def json_option(command: Command) -> Command:
@@ -229,39 +197,31 @@ def amounts(
     """An option that names amounts of resources.
 
     Args:
-        checked: amounts that the job would reject are wrong usage.
+        checked: amounts that the job would reject are wrong usage; where none is given, {}.
     """
+
+    def read(
+        _: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+    ) -> dict[str, int] | None:
+        found: dict[str, int] = {}
+        for pair in pairs:
+            name, _equals, amount = pair.partition("=")
+            try:
+                found[name] = int(amount)
+            except ValueError:
+                raise click.BadParameter(
+                    f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
+                ) from None
+        fault = amounts_fault(parameter.human_readable_name, found) if checked else None
+        if fault is not None:
+            raise click.BadParameter(fault)
+        return found if checked else found or None
+
     return click.option(
         option,
         multiple=True,
         required=required,
-        callback=_checked_amounts_of if checked else _amounts_of,
+        callback=read,
         metavar="NAME=AMOUNT",
         help=f"{what} May be repeated.",
     )
-
-
-def _amounts_of(
-    _: click.Context, __: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int] | None:
-    """The amounts of resources that a repeated option names."""
-    found: dict[str, int] = {}
-    for pair in pairs:
-        name, _equals, amount = pair.partition("=")
-        try:
-            found[name] = int(amount)
-        except ValueError:
-            raise click.BadParameter(
-                f"{pair!r} is no amount of a resource; expected such as disk_bytes=1000000"
-            ) from None
-    return found or None
-
-
-def _checked_amounts_of(
-    context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int]:
-    found = _amounts_of(context, parameter, pairs) or {}
-    fault = amounts_fault(parameter.human_readable_name, found)
-    if fault is not None:
-        raise click.BadParameter(fault)
-    return found

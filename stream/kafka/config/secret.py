@@ -62,47 +62,31 @@ def read_secret(
         found = f"set, and {spec.file_variable} too"
         raise SettingsError(spec.variable, found=found, expected="one of them")
     if value:
-        return _checked(spec, spec.variable, Secret(value=value, variable=spec.variable))
-    if named:
-        return _from_file(spec, named, spec.file_variable)
-    if spec.file_name in written:
-        return _from_file(spec, written[spec.file_name], f"{spec.file_name} in {file}")
-    return None, spec.variable
-
-
-def _checked(spec: Spec, source: str, secret: Secret) -> tuple[Secret, str]:
-    value = secret.value
-    if not value:
+        source, secret = spec.variable, Secret(value=value, variable=spec.variable)
+    elif named:
+        source = spec.file_variable
+        secret = _from_file(named, source)
+    elif spec.file_name in written:
+        source = f"{spec.file_name} in {file}"
+        secret = _from_file(str(written[spec.file_name]), source)
+    else:
+        return None, spec.variable
+    if not secret.value:
         raise SettingsError(source, found="empty", expected=_LEGAL)
-    if not value.isprintable() or "\\" in value or {"'", '"'} <= set(value):
+    if not secret.value.isprintable() or "\\" in secret.value or {"'", '"'} <= set(secret.value):
         found = "a secret that Kafka's clients cannot all be given"
         raise SettingsError(source, found=found, expected=_LEGAL)
-    if spec.name == "ssl_key_password" and not value.isascii():
-        raise SettingsError(
-            source,
-            found="a password that Java cannot open a key with: not all of it is ASCII",
-            expected="ASCII characters: give the key another password",
-        )
     return secret, source
 
 
-def _from_file(spec: Spec, named: object, source: str) -> tuple[Secret, str]:
+def _from_file(named: str, source: str) -> Secret:
     try:
-        path = file_path(str(named))
+        path = file_path(named)
     except ValueError:
         raise SettingsError(source, found=repr(named), expected=PATH_EXPECTED) from None
-    try:
-        text = read_file(path, source, is_private=True).decode()
-    except UnicodeDecodeError:
-        raise SettingsError(source, found=f"{path}, which is no UTF-8", expected="text") from None
-    value = text.removesuffix("\n").removesuffix("\r")
-    if value != text and spec.name == "ssl_key_password":  # Java would take the line end for a part
-        raise SettingsError(
-            source,
-            found=f"{path}, which ends with a line end",
-            expected="the password alone: write it with `printf %s`",
-        )
-    return _checked(spec, source, Secret(value=value, file=path))
+    data = read_file(path, source, is_private=True)
+    text = data.decode(errors="surrogateescape")  # What is no UTF-8 is not printable.
+    return Secret(value=text.removesuffix("\n").removesuffix("\r"), file=path)
 
 
 def read_file(

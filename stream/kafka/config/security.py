@@ -9,7 +9,6 @@ cluster the variable or file must therefore be on each node, under the same name
 
 from __future__ import annotations
 
-import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from spu_assigner.stream.kafka.config.secret import Secret, file_reference, read
 from spu_assigner.stream.kafka.config.setting_spec import (
     PATH_EXPECTED,
     SettingsError,
+    choice,
     file_path,
     matching,
     or_empty,
@@ -32,8 +32,6 @@ CA_SIZE_MAX: Final = 8 * 1024 * 1024  # all authorities of a machine are a quart
 _PROVIDERS: Final = "org.apache.kafka.common.config.provider"
 _LOGIN_MODULES: Final = "org.apache.kafka.common.security"
 _KEY: Final = b"-----BEGIN PRIVATE KEY-----"
-_LOCKED_KEY: Final = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
-_PBES2: Final = bytes.fromhex("06092a864886f70d01050d")  # its name in DER (RFC 8018)
 
 
 class Protocol(StrEnum):
@@ -46,11 +44,11 @@ class Protocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        return self in (Protocol.SSL, Protocol.SASL_SSL)
+        return self.endswith("SSL")
 
     @property
     def has_sasl(self) -> bool:
-        return self in (Protocol.SASL_SSL, Protocol.SASL_PLAINTEXT)
+        return self.startswith("SASL")
 
 
 class Mechanism(StrEnum):
@@ -60,68 +58,38 @@ class Mechanism(StrEnum):
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     PLAIN = "PLAIN"
 
-    @property
-    def login_module(self) -> str:
-        """Its class in Java."""
-        name = "plain.Plain" if self is Mechanism.PLAIN else "scram.Scram"
-        return f"{_LOGIN_MODULES}.{name}LoginModule"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
     """What a listener asks of its clients; by default nothing."""
 
-    security_protocol: Protocol = setting(
-        lambda text: Protocol(text.upper()),
-        "PLAINTEXT",
-        expected=", ".join(Protocol),
-        what="what Kafka's listener speaks",
-        reason="a broker on this machine's loopback; over a network SASL_SSL or SSL",
-    )
-    sasl_mechanism: Mechanism = setting(
-        lambda text: Mechanism(text.upper()),
-        "SCRAM-SHA-512",
-        expected=", ".join(Mechanism),
-        what="how the user is authenticated",
-        reason="the strongest that Kafka has for passwords: the broker never sees it",
-    )
+    security_protocol: Protocol = choice(Protocol, "PLAINTEXT", "what Kafka's listener speaks")
+    sasl_mechanism: Mechanism = choice(Mechanism, "SCRAM-SHA-512", "how the user is authenticated")
     sasl_username: str | None = setting(
         or_empty(matching(r"[^\x00-\x1f\x7f\"\\$]+")),
         expected="a name without quotes, backslashes and dollar signs",
         what="the user's name",
-        reason="only SASL asks for one",
     )
     sasl_password: Secret | None = setting(
         str,
         expected="the user's password",
         what="the user's password",
-        reason="only SASL asks for one",
         is_secret=True,
     )
     ssl_ca_file: Path | None = setting(
         or_empty(file_path),
         expected=PATH_EXPECTED,
         what="the authorities that may vouch for the brokers, in PEM",
-        reason="empty: those that the machine trusts",
     )
     ssl_certificate_file: Path | None = setting(
         or_empty(file_path),
         expected=PATH_EXPECTED,
         what="the client's certificate and what signed it, in PEM, for mutual TLS",
-        reason="only listeners with `ssl.client.auth` ask for one",
     )
     ssl_key_file: Path | None = setting(
         or_empty(file_path),
         expected=PATH_EXPECTED,
         what="its key, PKCS#8 in PEM; mode 0600",
-        reason="as the certificate",
-    )
-    ssl_key_password: Secret | None = setting(
-        str,
-        expected="the key's password",
-        what="the key's password",
-        reason="only for an encrypted key",
-        is_secret=True,
     )
 
     @property
@@ -138,30 +106,24 @@ class Security:
 
     def client(self) -> dict[str, Any]:
         """Settings for librdkafka."""
-        protocol = self.security_protocol
-        if protocol is Protocol.PLAINTEXT:
+        if self.security_protocol is Protocol.PLAINTEXT:
             return {}
-        settings: dict[str, Any] = {"security.protocol": protocol.value}
-        if protocol.has_tls:
+        settings: dict[str, object] = {"security.protocol": self.security_protocol.value}
+        if self.security_protocol.has_tls:
             settings |= {
                 "enable.ssl.certificate.verification": True,
                 "ssl.endpoint.identification.algorithm": "https",  # the host's name is verified
-            }
-            files = {
                 "ssl.ca.location": self.ssl_ca_file,
                 "ssl.certificate.location": self.ssl_certificate_file,
                 "ssl.key.location": self.ssl_key_file,
             }
-            settings |= {name: str(file) for name, file in files.items() if file is not None}
-            if self.ssl_key_password is not None:
-                settings["ssl.key.password"] = self.ssl_key_password.value
-        if protocol.has_sasl and self.sasl_password is not None:
+        if self.security_protocol.has_sasl:
             settings |= {
                 "sasl.mechanism": self.sasl_mechanism.value,
                 "sasl.username": self.sasl_username,
-                "sasl.password": self.sasl_password.value,
+                "sasl.password": self.sasl_password,
             }
-        return settings
+        return {name: _plain(value) for name, value in settings.items() if value is not None}
 
     def kafka_python(self) -> dict[str, Any]:
         """Settings for kafka-python, which is asked for what librdkafka cannot ask for.
@@ -183,64 +145,65 @@ class Security:
 
     def spark(self) -> dict[str, str]:
         """Options for Spark's Kafka source: the same, with references for secrets."""
-        protocol = self.security_protocol
-        if protocol is Protocol.PLAINTEXT:
+        if self.security_protocol is Protocol.PLAINTEXT:
             return {}
-        options = {"security.protocol": protocol.value}
-        if protocol.has_tls:
+        options = {"security.protocol": self.security_protocol.value}
+        if self.security_protocol.has_tls:
             options["ssl.endpoint.identification.algorithm"] = "https"
-            if self.ssl_ca_file is not None:
-                options |= {
-                    "ssl.truststore.type": "PEM",
-                    "ssl.truststore.location": str(self.ssl_ca_file),
-                }
-            if self.ssl_certificate_file is not None and self.ssl_key_file is not None:
-                options |= {
-                    "ssl.keystore.type": "PEM",
-                    "ssl.keystore.certificate.chain": file_reference(self.ssl_certificate_file),
-                    "ssl.keystore.key": file_reference(self.ssl_key_file),
-                }
-            if self.ssl_key_password is not None:
-                options["ssl.key.password"] = self.ssl_key_password.reference
-        if protocol.has_sasl and self.sasl_password is not None:
-            password, quote = self.sasl_password, self.sasl_password.quote
-            # A quoted string of JAAS ends at its quote or at the line's end. Here the line ends,
-            # so that a line end after the password in its file does no harm.
-            options |= {
-                "sasl.mechanism": self.sasl_mechanism.value,
-                "sasl.jaas.config": f'{self.sasl_mechanism.login_module} required username="'
-                f'{self.sasl_username}" password={quote}{password.reference}\n;',
-            }
+        if self.ssl_ca_file is not None:
+            options["ssl.truststore.type"] = "PEM"
+            options["ssl.truststore.location"] = str(self.ssl_ca_file)
+        if self.ssl_certificate_file is not None and self.ssl_key_file is not None:
+            options["ssl.keystore.type"] = "PEM"
+            options["ssl.keystore.certificate.chain"] = file_reference(self.ssl_certificate_file)
+            options["ssl.keystore.key"] = file_reference(self.ssl_key_file)
+        if self.sasl_password is not None:
+            options["sasl.mechanism"] = self.sasl_mechanism.value
+            options["sasl.jaas.config"] = self._jaas(self.sasl_password)
         return {f"kafka.{name}": value for name, value in (options | self._providers()).items()}
+
+    def _jaas(self, password: Secret) -> str:
+        """The login module of Java. A quoted string of it ends at its quote or at the line's end.
+
+        Here the line ends, so that a line end after the password in its file does no harm.
+        """
+        name = "plain.Plain" if self.sasl_mechanism is Mechanism.PLAIN else "scram.Scram"
+        return (
+            f"{_LOGIN_MODULES}.{name}LoginModule required "
+            f'username="{self.sasl_username}" password={password.quote}{password.reference}\n;'
+        )
 
     def _providers(self) -> dict[str, str]:
         """Kafka's providers, allowed to look at what is referred to and nothing else."""
-        secrets = [each for each in (self.sasl_password, self.ssl_key_password) if each is not None]
-        files = [self.ssl_certificate_file, self.ssl_key_file, *(each.file for each in secrets)]
+        password = None if self.sasl_password is None else self.sasl_password.file
+        files = (self.ssl_certificate_file, self.ssl_key_file, password)
         folders = sorted({str(file.parent) for file in files if file is not None})
-        providers: dict[str, str] = {}
-        used = []
-        if variables := self.variables():
-            used.append("env")
-            providers |= {
-                "config.providers.env.class": f"{_PROVIDERS}.EnvVarConfigProvider",
-                "config.providers.env.param.allowlist.pattern": "|".join(variables),
-            }
-        if folders:
-            used.append("dir")
-            providers |= {
-                "config.providers.dir.class": f"{_PROVIDERS}.DirectoryConfigProvider",
-                "config.providers.dir.param.allowed.paths": ",".join(folders),
-            }
-        return {"config.providers": ",".join(used), **providers} if used else {}
+        found = {
+            "env": ("EnvVarConfigProvider", "allowlist.pattern", "|".join(self.variables())),
+            "dir": ("DirectoryConfigProvider", "allowed.paths", ",".join(folders)),
+        }
+        used = [name for name, (_, _, allowed) in found.items() if allowed]
+        providers = {"config.providers": ",".join(used)} if used else {}
+        for name in used:
+            kind, parameter, allowed = found[name]
+            providers[f"config.providers.{name}.class"] = f"{_PROVIDERS}.{kind}"
+            providers[f"config.providers.{name}.param.{parameter}"] = allowed
+        return providers
 
     def variables(self) -> tuple[str, ...]:
         """The environment variables that Spark's JVMs must have."""
-        secrets = (self.sasl_password, self.ssl_key_password)
-        return tuple(each.variable for each in secrets if each is not None and each.variable)
+        password = self.sasl_password
+        return (password.variable,) if password is not None and password.variable else ()
 
 
 _SPECS: Final = {spec.name: spec for spec in specs_of(Security)}
+
+
+def _plain(value: object) -> object:
+    """As librdkafka takes it."""
+    if isinstance(value, Secret):
+        return value.value
+    return str(value) if isinstance(value, Path) else value
 
 
 def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
@@ -255,9 +218,7 @@ def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
     else:
         context.load_verify_locations(authority)
     if (certificate := client.get("ssl.certificate.location")) is not None:
-        # Without a password OpenSSL would ask for one on the terminal.
-        password = client.get("ssl.key.password", "")
-        context.load_cert_chain(certificate, client["ssl.key.location"], password)
+        context.load_cert_chain(certificate, client["ssl.key.location"])
     return context
 
 
@@ -287,70 +248,38 @@ def check(security: Security, sources: Mapping[str, str]) -> None:
         needed += ["ssl_certificate_file", "ssl_key_file"]
     for name in needed:
         if getattr(security, name) is None:
-            raise SettingsError(_asked_by(name), found="not set", expected=_SPECS[name].expected)
-    _check_files(security, sources)
+            spec = _SPECS[name]
+            asked = f"{spec.variable} or {spec.file_variable}" if spec.is_secret else spec.variable
+            raise SettingsError(asked, found="not set", expected=spec.expected)
+    if security.ssl_ca_file is not None:
+        _check_authority(security.ssl_ca_file, sources["ssl_ca_file"])
+    if security.ssl_certificate_file is not None and security.ssl_key_file is not None:
+        _check_certificate(security.ssl_certificate_file, security.ssl_key_file, sources)
 
 
-def _asked_by(name: str) -> str:
-    spec = _SPECS[name]
-    return f"{spec.variable} or {spec.file_variable}" if spec.is_secret else spec.variable
-
-
-def _check_files(security: Security, sources: Mapping[str, str]) -> None:
-    """Read the files as the clients will: by OpenSSL, and as Kafka's client in Java wants them."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if (authority := security.ssl_ca_file) is not None:
-        read_file(authority, sources["ssl_ca_file"], size_max=CA_SIZE_MAX)
-        try:
-            context.load_verify_locations(authority)
-        except ssl.SSLError as reason:
-            raise SettingsError(
-                sources["ssl_ca_file"],
-                found=f"{authority}, which holds no certificate ({reason.reason})",
-                expected="certificates in PEM",
-            ) from reason
-    certificate, key = security.ssl_certificate_file, security.ssl_key_file
-    if certificate is None or key is None:
-        return
-    read_file(certificate, sources["ssl_certificate_file"])
-    data = _key_data(key, sources["ssl_key_file"])
-    is_locked = _LOCKED_KEY in data
-    if is_locked != (security.ssl_key_password is not None):
-        raise SettingsError(
-            _asked_by("ssl_key_password"),
-            found="not set" if is_locked else "set",
-            expected=f"the password of {key}" if is_locked else f"nothing: {key} has no password",
-        )
-    password = "" if security.ssl_key_password is None else security.ssl_key_password.value
+def _check_authority(path: Path, source: str) -> None:
+    """Read it as the clients will."""
+    read_file(path, source, size_max=CA_SIZE_MAX)
     try:
-        context.load_cert_chain(certificate, key, password)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as reason:
+        found = f"{path}, which holds no certificate ({reason.reason})"
+        raise SettingsError(source, found=found, expected="certificates in PEM") from reason
+
+
+def _check_certificate(certificate: Path, key: Path, sources: Mapping[str, str]) -> None:
+    """Read both as the clients will: by OpenSSL, and as Kafka's client in Java wants them."""
+    read_file(certificate, sources["ssl_certificate_file"])
+    source = sources["ssl_key_file"]
+    if _KEY not in read_file(key, source, is_private=True):
+        found = f"{key}, which holds no key in PKCS#8, without a password"
+        expected = f"what `openssl pkcs8 -topk8 -nocrypt -in {key}` makes of it"
+        raise SettingsError(source, found=found, expected=expected)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
     except ssl.SSLError as reason:
         raise SettingsError(
-            f"{sources['ssl_certificate_file']} with {sources['ssl_key_file']}",
+            f"{sources['ssl_certificate_file']} with {source}",
             found=f"{certificate} with {key}, which cannot be used ({reason.reason or reason})",
-            expected="a certificate in PEM, its own key, and the key's password if it has one",
+            expected="a certificate in PEM, and its own key",
         ) from reason
-    der = base64.b64decode(data.partition(_LOCKED_KEY)[2].partition(b"-----")[0])
-    if _PBES2 in der:
-        raise SettingsError(
-            sources["ssl_key_file"],
-            found=f"{key}, encrypted by PBES2, which Kafka's client in Java cannot open",
-            expected="a key without a password, in a file of mode 0600, or what "
-            f"`openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in {key}` makes of it",
-        )
-
-
-def _key_data(path: Path, source: str) -> bytes:
-    """A key's file.
-
-    Raises:
-        SettingsError: it holds no key in PKCS#8, or is open to others.
-    """
-    data = read_file(path, source, is_private=True)
-    if _LOCKED_KEY not in data and _KEY not in data:
-        raise SettingsError(
-            source,
-            found=f"{path}, which holds no key in PKCS#8",
-            expected=f"what `openssl pkcs8 -topk8 -nocrypt -in {path}` makes of it",
-        )
-    return data

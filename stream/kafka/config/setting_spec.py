@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spu_assigner.core.base.errors import AssignerError
+
+_Text = TypeVar("_Text", bound=str)
 
 
 class SettingsError(AssignerError):
@@ -23,7 +25,7 @@ class SettingsError(AssignerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """What there is to know of one setting."""
+    """What there is to know of one setting; docs/settings.md has the reason of each default."""
 
     name: str  # of the field, and in the file
     variable: str
@@ -31,14 +33,12 @@ class Spec:
     read: Callable[[str], Any]  # raises ValueError
     expected: str
     what: str
-    reason: str  # of the default
     is_secret: bool  # no flag, never in the settings file: the variable, or a private file
-    flag_prefix: str = "--"
 
     @property
     def flag(self) -> str:
         """The option on the command line."""
-        return self.flag_prefix + self.name.replace("_", "-")
+        return "--" + self.name.replace("_", "-")
 
     @property
     def file_variable(self) -> str:
@@ -57,28 +57,37 @@ def setting(
     *,
     expected: str,
     what: str,
-    reason: str,
     variable: str | None = None,
     is_secret: bool = False,
 ) -> Any:
-    """A field of a dataclass that is a setting.
-
-    Args:
-        variable: by default `SPU_ASSIGNER_` and the field's name.
-    """
+    """A field of a dataclass that is a setting; its variable is `SPU_ASSIGNER_` and its name."""
     facts = {"read": read, "default": default, "expected": expected, "what": what}
-    facts |= {"reason": reason, "variable": variable, "is_secret": is_secret}
+    facts |= {"variable": variable, "is_secret": is_secret}
     return field(default=None if is_secret else read(default), metadata=facts)
+
+
+def choice(kind: Iterable[_Text], default: str, what: str) -> Any:
+    """A setting that is one of these, in upper or lower case."""
+    by_name = {text.upper(): text for text in kind}
+
+    def read(text: str) -> _Text:
+        if text.upper() not in by_name:
+            raise ValueError(text)
+        return by_name[text.upper()]
+
+    return setting(read, default, expected=", ".join(by_name.values()), what=what)
 
 
 def specs_of(kind: type[Any]) -> tuple[Spec, ...]:
     """The settings among a dataclass's fields, in their order."""
-    found = []
-    for each in fields(kind):
-        if facts := dict(each.metadata):
-            facts["variable"] = facts["variable"] or f"SPU_ASSIGNER_{each.name.upper()}"
-            found.append(Spec(name=each.name, **facts))
-    return tuple(found)
+    return tuple(
+        Spec(
+            **{"name": each.name, **each.metadata}
+            | {"variable": each.metadata["variable"] or f"SPU_ASSIGNER_{each.name.upper()}"}
+        )
+        for each in fields(kind)
+        if each.metadata
+    )
 
 
 def satisfying(is_legal: Callable[[str], object]) -> Callable[[str], str]:

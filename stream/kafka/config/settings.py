@@ -1,10 +1,8 @@
-"""Every setting of the job: its field, with default and the reason for it, limits and meaning.
+"""Every setting of the job: its field, with default, limits and meaning.
 
 A setting is looked for in the flags, then in the environment, then in a TOML file, and has a
 default at last; a secret only in the environment and in a file of its own. What a user sets is
-read here alone. What the machine offers is read where it is used: the cache's folder
-(`local/jvm/build_cache.py`), Java (`local/jvm/java.py`), proxy and repository of the jars
-(`local/jvm/jars.py`); and a trial's failpoint (`job/failpoints.py`).
+read here alone; what the machine offers (caches, Java, proxies) where it is used.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from spu_assigner.stream.kafka.config.security import Security, check
 from spu_assigner.stream.kafka.config.setting_spec import (
     SettingsError,
     Spec,
+    choice,
     integer,
     matching,
     or_empty,
@@ -63,78 +62,55 @@ class Settings:
         "127.0.0.1:9092",
         expected="host:port, several with commas",
         what="Kafka's brokers",
-        reason="where a broker on this machine listens",
         variable="KAFKA_BOOTSTRAP_SERVERS",
     )
     topic_prefix: str = setting(
         satisfying(lambda text: not text or is_legal_name(f"{text}assigner-commits")),
         expected=f"{_LEGAL}, short enough that the topics' names have at most 249",
-        what="what precedes the name of each topic",
-        reason="the names are clear without a prefix",
+        what="the prefix of the topics' names",
     )
     checkpoint: str = setting(
         matching(r"(?!s3n?:)\S(.*\S)?"),
         ".spu-assigner/checkpoint",
         expected="a folder, or a URL of Hadoop's such as hdfs:// or, for S3, s3a://",
         what="where Spark keeps offsets and state",
-        reason="under the folder it is started in; a job on a cluster needs a shared place",
     )
     query_name: str = setting(
         satisfying(is_legal_name),
         "spu-assigner",
         expected=f"1 to 249 {_LEGAL}",
         what="the query's name: in Spark's UI, on its markers, and to keep a second one out",
-        reason="the product's",
     )
     shards: int | None = setting(
         or_empty(integer(1, SHARDS_MAX)),
         expected=f"1 to {SHARDS_MAX}",
         what="the parts that the clusters' state is divided into, each with a task; fixed by the "
         "checkpoint at the first start",
-        reason="empty: the checkpoint's; at the first start 1, whose task reads the input too, so "
-        "single requests are answered soonest; several work side by side on a backlog",
     )
-    default_policy: Policy = setting(
-        Policy,
-        DEFAULT_POLICY.value,
-        expected=", ".join(Policy),
-        what="the policy of creates that name none",
-        reason="the most even one: over racks, SPUs and leaders, over all topics of a cluster",
-    )
-    wire: Wire = setting(
-        Wire,
-        "confluent",
-        expected=", ".join(Wire),
-        what="the encoding that is written; both are read",
-        reason="what most Avro consumers of Kafka expect",
-    )
+    default_policy: Policy = choice(Policy, DEFAULT_POLICY, "the policy of creates that name none")
+    wire: Wire = choice(Wire, Wire.CONFLUENT, "the encoding that is written; both are read")
     topic_events_per_batch: int = setting(
         integer(1, TOPIC_EVENTS_PER_BATCH_MAX),
         "50000",
         expected=f"1 to {TOPIC_EVENTS_PER_BATCH_MAX}",
         what="the most topic events a batch takes; joins and leaves are never held back",
-        reason="a larger batch costs less for each event, but all of it is answered at once, and a "
-        "shard's part is held in memory",
     )
     master: str | None = setting(
         or_empty(matching(r"\S+")),
         expected="a master URL of Spark's",
         what="where Spark runs",
-        reason="empty: what spark-submit says, else local[*], this process with all cores",
     )
     driver_memory: str = setting(
         matching(r"[1-9][0-9]*[mgMG]"),
         "2g",
         expected="a size such as 900m or 4g",
         what="the JVM's heap where this process starts it",
-        reason="a batch's rows pass through it, and on local[*] all tasks run in it",
     )
     ui_port: int = setting(
         integer(0, PORT_MAX),
         "4040",
         expected=f"0 (none) to {PORT_MAX}",
         what="Spark's UI, on 127.0.0.1; the next free port if it is taken; 0: none",
-        reason="Spark's own",
     )
     metrics_port: int | None = setting(
         lambda text: None if text in {"", "off"} else integer(0, PORT_MAX)(text),
@@ -142,22 +118,14 @@ class Settings:
         expected=f"0 (any free one) to {PORT_MAX}, or off",
         what="where `/metrics`, `/live` and `/ready` are served; the next free port if it is "
         "taken; 0: any free one; off: none",
-        reason="near that of Spark's UI, and beyond those it tries",
     )
     metrics_host: str = setting(
         matching(r"[A-Za-z0-9.:_-]{1,253}"),
         "127.0.0.1",
         expected="an address or name of this machine",
         what="the address they are served on",
-        reason="there is no login, so others see them only where it is wished",
     )
-    log_level: str = setting(
-        lambda text: LOG_LEVELS[LOG_LEVELS.index(text.upper())],
-        "ERROR",
-        expected=", ".join(LOG_LEVELS),
-        what="what Spark logs to standard error",
-        reason="its warnings at each start are about what this job does on purpose",
-    )
+    log_level: str = choice(LOG_LEVELS, "ERROR", "what Spark logs to standard error")
     security: Security = field(default_factory=Security)
 
     @classmethod
@@ -174,17 +142,14 @@ class Settings:
         Args:
             environ: this process's environment by default.
             file: by default the one that `SPU_ASSIGNER_CONFIG` names, if any.
-            is_target: of another Kafka cluster than the job's, which has variables and flags of its
-                own (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
+            is_target: of another Kafka cluster than the job's, which has variables of its own
+                (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
 
         Raises:
             SettingsError: a value cannot be; it names the flag, variable or file's entry.
         """
         environ = os.environ if environ is None else environ
         given = {name: value for name, value in (flags or {}).items() if value is not None}
-        for name in given:
-            if name not in _BY_NAME or _BY_NAME[name].is_secret:
-                raise TypeError(f"{name!r} is no setting with a flag")
         named = environ.get(TARGET_FILE_VARIABLE if is_target else FILE_VARIABLE)
         if file is None and named:
             file = Path(named)
@@ -198,15 +163,13 @@ class Settings:
                     spec, environ=environ, written=written, file=file
                 )
                 continue
-            value: object
-            if name in given:
-                value, source = given[name], spec.flag
-            elif spec.variable in environ:
-                value, source = environ[spec.variable], spec.variable
-            elif name in written:
-                value, source = written[name], f"{name} in {file}"
-            else:
-                value, source = spec.default, f"the default of {name}"
+            places = (
+                (given.get(name), spec.flag),
+                (environ.get(spec.variable), spec.variable),
+                (written.get(name), f"{name} in {file}"),
+                (spec.default, f"the default of {name}"),
+            )
+            value, source = next(found for found in places if found[0] is not None)
             values[name], sources[name] = _value(spec, value, source), source
         security = Security(**{each.name: values.pop(each.name) for each in fields(Security)})
         check(security, sources)
@@ -222,18 +185,16 @@ class Settings:
 
 
 SPECS: Final = (*specs_of(Settings), *specs_of(Security))
-_BY_NAME: Final = {spec.name: spec for spec in SPECS}
 
 
-def has_target(environ: Mapping[str, str] | None = None) -> bool:
+def has_target() -> bool:
     """Whether the environment names another Kafka cluster than the job's."""
-    environ = os.environ if environ is None else environ
-    return bool(environ.get(TARGET_SERVERS_VARIABLE) or environ.get(TARGET_FILE_VARIABLE))
+    return any(os.environ.get(each) for each in (TARGET_SERVERS_VARIABLE, TARGET_FILE_VARIABLE))
 
 
 def _of_target(spec: Spec) -> Spec:
     name = spec.variable.removeprefix("SPU_ASSIGNER_").removeprefix("KAFKA_")
-    return replace(spec, variable=f"SPU_ASSIGNER_TARGET_{name}", flag_prefix="--target-")
+    return replace(spec, variable=f"SPU_ASSIGNER_TARGET_{name}")
 
 
 def _value(spec: Spec, value: object, source: str) -> Any:
@@ -252,22 +213,18 @@ def _read_file(path: Path) -> dict[str, object]:
     try:
         written = tomllib.loads(read_plain_file(path, size_max=FILE_SIZE_MAX).decode())
     except FileRefusedError as reason:
-        expected = "a file that can be read"
         found = f"unusable: it {reason.reason}"
-        raise SettingsError(source, found=found, expected=expected) from reason
-    except RecursionError as reason:
-        raise SettingsError(source, found="nested too deeply", expected=toml) from reason
-    except ValueError as reason:  # no UTF-8, no TOML, or a number of more digits than Python reads
-        found = f"no TOML ({printable(str(reason))})"
+        raise SettingsError(source, found=found, expected="a file that can be read") from reason
+    except (RecursionError, ValueError) as reason:  # The second: no UTF-8, or no TOML.
+        is_deep = isinstance(reason, RecursionError)
+        found = "nested too deeply" if is_deep else f"no TOML ({printable(str(reason))})"
         raise SettingsError(source, found=found, expected=toml) from reason
+    secrets = {spec.name: spec for spec in SPECS if spec.is_secret}
     names = [spec.file_name for spec in SPECS]
-    for name in written:
-        if name in names:
-            continue
-        if name not in _BY_NAME:
+    for name in (each for each in written if each not in names):
+        if (spec := secrets.get(name)) is None:
             expected = ", ".join(names)
             raise SettingsError(f"a name in {path}", found=repr(name), expected=expected)
-        spec = _BY_NAME[name]
         raise SettingsError(
             f"{name} in {path}",
             found="a secret in a settings file",

@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.kafka.config.local_broker import announced
 
 LOOK_SECONDS: Final = 0.5  # between looks whether it still runs
 
@@ -33,10 +32,7 @@ def start(data: Path | None, port: int | None) -> int:
     """Start a Kafka broker on this machine; Ctrl-C ends it."""
     from spu_assigner.stream.local.broker.embedded import DEFAULT_PORT, EmbeddedBroker
 
-    with (
-        EmbeddedBroker(data, port=port, preferred_port=DEFAULT_PORT) as running,
-        announced(running.bootstrap_servers),
-    ):
+    with EmbeddedBroker(data, port=port, preferred_port=DEFAULT_PORT) as running:
         click.echo(f"Kafka broker  {running.bootstrap_servers}")
         click.echo(f"log           {running.log_path}")
         click.echo(f"for others    export KAFKA_BOOTSTRAP_SERVERS={running.bootstrap_servers}")

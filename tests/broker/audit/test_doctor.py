@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 from spu_assigner.stream.audit.doctor.command import doctor
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -50,9 +49,6 @@ def factory(
         yield made
 
 
-COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
-
-
 def call(
     installation: Installation,
     monkeypatch: pytest.MonkeyPatch,
@@ -65,8 +61,8 @@ def call(
             patch.setattr(java_module, "PACKAGE", "no_such_package")
         patch.setattr("os.environ", dict(installation.environ))
         return CliRunner().invoke(
-            COMMANDS,
-            ["doctor", "--timeout", seconds, *arguments],
+            doctor,
+            ["--timeout", seconds, *arguments],
             standalone_mode=False,
         )
 

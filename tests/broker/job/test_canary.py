@@ -37,7 +37,7 @@ from support.events.builders import Events
 from support.events.canary import Canary, crawl, every_file
 from support.job.programs import running
 from support.kafka.reading import committed
-from support.kafka.secured import Secured, openssl
+from support.kafka.secured import Secured
 from support.kafka.sockets import family
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]
@@ -47,8 +47,8 @@ PREFIX = "canary."
 OUTPUTS = ("replica-map", "topic-status", "ring-events", "dead-letter", "assigner-state")
 MARKERS = ("assigner-commits", "assigner-audit")
 
-PASSWORD, KEY_PASSWORD, WRONG = Canary.hatch(), Canary.hatch(), Canary.hatch()
-CANARIES = (PASSWORD, KEY_PASSWORD, WRONG)
+PASSWORD, WRONG = Canary.hatch(), Canary.hatch()
+CANARIES = (PASSWORD, WRONG)
 
 _ANY_RIGHT = AclBindingFilter(
     ResourceType.ANY,
@@ -80,23 +80,13 @@ class Outcome:
     said: Path
 
 
-def environ_of(secured: Secured, folder: Path, prefix: str) -> dict[str, str]:
-    """A user with a password in a variable, and a certificate with its key's password in a file."""
-    openssl(
-        *("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-in", "machine.key"),
-        *("-out", "canary.key", "-passout", f"pass:{KEY_PASSWORD.value}"),
-        cwd=secured.certificates.folder,
-    )
-    key, key_password = secured.certificates.path("canary.key"), folder / "key-password"
-    key_password.write_text(KEY_PASSWORD.value, encoding="utf-8")
-    for path in (key, key_password):
-        path.chmod(0o600)
+def environ_of(secured: Secured, prefix: str) -> dict[str, str]:
+    """A user with a password in a variable, and a certificate with its key."""
     return {
         **secured.environ(USER),
         "SPU_ASSIGNER_SASL_PASSWORD": PASSWORD.value,
         "SPU_ASSIGNER_SSL_CERTIFICATE_FILE": str(secured.certificates.path("machine.pem")),
-        "SPU_ASSIGNER_SSL_KEY_FILE": str(key),
-        "SPU_ASSIGNER_SSL_KEY_PASSWORD_FILE": str(key_password),
+        "SPU_ASSIGNER_SSL_KEY_FILE": str(secured.certificates.path("machine.key")),
         "SPU_ASSIGNER_TOPIC_PREFIX": prefix,
     }
 
@@ -172,14 +162,13 @@ def look_at_ui(said: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def outcome(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     folder = tmp_path_factory.mktemp("canary")
-    secret_folder = tmp_path_factory.mktemp("secrets")
     temporary = Path(tempfile.mkdtemp(prefix="spu-"))  # short: a socket's path has 108 bytes
     prefix, said = PREFIX, folder / "said"
     create_topics(secured.plain, prefix=prefix)
     secured.add_user(USER, PASSWORD.value)
     secured.allow({USER: acls(Role.JOB, prefix=prefix, query_name="spu-assigner", group="unused")})
     environ = {
-        **environ_of(secured, secret_folder, prefix),
+        **environ_of(secured, prefix),
         "SPU_ASSIGNER_LOG_LEVEL": "DEBUG",
         "SPARK_CONF_DIR": str(spark_defaults(folder)),
         "TMPDIR": str(temporary),

@@ -15,7 +15,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.audit.doctor.checks import run_checks
 from spu_assigner.stream.audit.doctor.look import DoctorLook
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
+from spu_assigner.stream.clusters.follow.kafka import require_rights
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
@@ -81,10 +81,6 @@ def watch_brokers(connection: Connection) -> None:
     watched.close()
 
 
-def read_what_was_said(connection: Connection) -> None:
-    AnnouncedReader(connection, "c1", has_topics=True).close()
-
-
 def settings_of(connection: Connection) -> Settings:
     place = {
         "bootstrap_servers": connection.bootstrap_servers,
@@ -108,17 +104,19 @@ def look_at_the_input(connection: Connection) -> None:
     check_inputs(settings_of(connection), inputs)
 
 
-ASKING: Final[Sequence[Callable[[Connection], object]]] = (
+REFUSABLE: Final[Sequence[Callable[[Connection], object]]] = (
     read_all,
-    look_at_topics,
-    watch_brokers,
-    read_what_was_said,
-    doctor,
-    require_rights,
     look_at_the_input,
-    lambda to: create_topics(to.client(), prefix=to.prefix),
     lambda to: check_topics(to.client(), prefix=to.prefix),
     lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
+)
+ASKING: Final = (
+    *REFUSABLE,
+    look_at_topics,
+    watch_brokers,
+    doctor,
+    require_rights,
+    lambda to: create_topics(to.client(), prefix=to.prefix),
 )
 
 
@@ -131,17 +129,7 @@ def test_who_asks_closes(
     assert opened() == []
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        read_all,
-        read_what_was_said,
-        look_at_the_input,
-        lambda to: check_topics(to.client(), prefix=to.prefix),
-        lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
-        lambda to: create_topics(to.client(), prefix=to.prefix, replication_factor=3),
-    ],
-)
+@pytest.mark.parametrize("ask", REFUSABLE)
 def test_who_is_refused_closes(
     ask: Callable[[Connection], object], connection: Connection, opened: Callable[[], list[str]]
 ) -> None:

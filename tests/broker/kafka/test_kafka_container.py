@@ -16,7 +16,6 @@ import pytest
 from docker.errors import NotFound
 from support.kafka.kafka_container import (
     IMAGES,
-    LOOPBACK,
     ContainerError,
     KafkaContainer,
     find_image,
@@ -67,71 +66,43 @@ def test_it_is_gone_when_the_tests_are_killed(image: str) -> None:
     client.close()
 
 
-def test_it_is_published_on_the_loopback_only(image: str) -> None:
-    """A broker without a password must not be reached from the network."""
-    with KafkaContainer(image) as container:
-        bound = container.get_wrapped_container().ports["9092/tcp"]
-        assert [each["HostIp"] for each in bound] == [LOOPBACK]
-        assert container.bootstrap_servers == f"{LOOPBACK}:{bound[0]['HostPort']}"
-
-
-def test_one_that_does_not_come_up_says_why(image: str) -> None:
-    """Kafka's own reason; the container that held it is gone by then."""
-    container = KafkaContainer(image, settings={"num.io.threads": "none"})
-    with pytest.raises(ContainerError, match=r"ended at once: .*num\.io\.threads"):
-        container.start()
-
-
-class Shell:
-    """Commands in a container that runs a broker."""
-
-    def __init__(self, container: KafkaContainer) -> None:
-        self._container = container
-
-    def __call__(self, script: str) -> str:
-        """What a script prints on standard output; it must succeed."""
-        command = ["docker", "exec", str(self._container.get_wrapped_container().id)]
-        done = subprocess.run(
-            [*command, "bash", "-c", script], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def tool(self, name: str, arguments: str) -> str:
-        """What a tool prints, called as the official image's documentation does."""
-        return self(f"/opt/kafka/bin/{name}.sh --bootstrap-server {_INSIDE} {arguments}")
-
-
 def test_an_operators_tools_work_in_the_container(image: str) -> None:
     """Topics, settings, records, groups, moves, leaders, folders, controllers: by Kafka's tools."""
     with KafkaContainer(image) as container:
-        shell = Shell(container)
-        shell.tool("kafka-topics", "--create --topic t --partitions 2")
-        assert "PartitionCount: 2" in shell.tool("kafka-topics", "--describe --topic t")
+        container_id = str(container.get_wrapped_container().id)
+
+        def shell(script: str) -> str:
+            command = ["docker", "exec", container_id, "bash", "-c", script]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        def tool(name: str, arguments: str) -> str:
+            return shell(f"/opt/kafka/bin/{name}.sh --bootstrap-server {_INSIDE} {arguments}")
+
+        tool("kafka-topics", "--create --topic t --partitions 2")
+        assert "PartitionCount: 2" in tool("kafka-topics", "--describe --topic t")
         entity = "--entity-type topics --entity-name t"
-        shell.tool("kafka-configs", f"{entity} --alter --add-config retention.ms=1000000")
-        assert "retention.ms=1000000" in shell.tool("kafka-configs", f"{entity} --describe")
-        shell(
-            f"echo sent | /opt/kafka/bin/kafka-console-producer.sh --topic t "
-            f"--bootstrap-server {_INSIDE}"
-        )
+        tool("kafka-configs", f"{entity} --alter --add-config retention.ms=1000000")
+        assert "retention.ms=1000000" in tool("kafka-configs", f"{entity} --describe")
+        producer = f"/opt/kafka/bin/kafka-console-producer.sh --bootstrap-server {_INSIDE}"
+        shell(f"echo sent | {producer} --topic t")
         read = "--topic t --from-beginning --max-messages 1 --group g --timeout-ms 60000"
-        assert shell.tool("kafka-console-consumer", read).splitlines() == ["sent"]
-        assert shell.tool("kafka-consumer-groups", "--list").splitlines() == ["g"]
-        dirs = json.loads(shell.tool("kafka-log-dirs", "--describe").splitlines()[-1])
+        assert tool("kafka-console-consumer", read).splitlines() == ["sent"]
+        assert tool("kafka-consumer-groups", "--list").splitlines() == ["g"]
+        dirs = json.loads(tool("kafka-log-dirs", "--describe").splitlines()[-1])
         [broker] = dirs["brokers"]
         held = {each["partition"] for log in broker["logDirs"] for each in log["partitions"]}
         assert {"t-0", "t-1"} <= held
-        moves = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
-        moves["partitions"][0]["replicas"] = [broker["broker"]]
-        shell(f"echo '{json.dumps(moves)}' > /tmp/moves.json")
-        moved = shell.tool(
+        move = {"topic": "t", "partition": 0, "replicas": [broker["broker"]]}
+        shell(f"echo '{json.dumps({'version': 1, 'partitions': [move]})}' > /tmp/moves.json")
+        moved = tool(
             "kafka-reassign-partitions", "--reassignment-json-file /tmp/moves.json --execute"
         )
         assert "Successfully started partition reassignment for t-0" in moved
         election = "--election-type preferred --all-topic-partitions"
-        assert "rror" not in shell.tool("kafka-leader-election", election)
-        assert "LeaderId:" in shell.tool("kafka-metadata-quorum", "describe --status")
+        assert "rror" not in tool("kafka-leader-election", election)
+        assert "LeaderId:" in tool("kafka-metadata-quorum", "describe --status")
 
 
 def test_every_tool_starts_and_is_on_the_path(image: str) -> None:

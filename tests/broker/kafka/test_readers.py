@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from confluent_kafka import Producer
-from spu_assigner.core.base.events import Event
-from spu_assigner.stream.client import rendering
-from spu_assigner.stream.client import watch as watch_module
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.kafka import client as client_module
-from spu_assigner.stream.kafka.client import Reader, Sender
+from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import RenewedError
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.events.builders import Events
 from support.kafka.one_topic import OneTopic
 from support.kafka.shared_broker import SharedBroker
 
@@ -37,15 +30,6 @@ def write(connection: Connection, *values: int) -> None:
     for value in values:
         producer.produce(connection.prefix + TOPIC, b"%d" % value, b"key")
     assert producer.flush(30) == 0
-
-
-def send(connection: Connection, events: Iterable[Event]) -> None:
-    errors: list[str | None] = []
-    sender = Sender(connection, lambda sent: errors.append(sent.error))
-    for event in events:
-        sender.send(event)
-    sender.flush()
-    assert {*errors} == {None}
 
 
 def topic(connection: Connection) -> OneTopic:
@@ -91,22 +75,6 @@ def test_a_reader_whose_start_expires_reads_all_that_is_left_and_says_so(
         ]
 
 
-def test_a_reader_from_the_end_reads_what_is_left_of_what_has_come_since(
-    connection: Connection, after_offsets: Callable[[Callable[[], None]], None]
-) -> None:
-    """Who waits for an answer is slow, and retention short."""
-    write(connection, *range(3))
-
-    def happens() -> None:
-        write(connection, *range(3, 9))
-        topic(connection).expire(before=5)
-
-    after_offsets(happens)
-    with Reader(connection, [TOPIC]) as reader:
-        assert values(reader.drain_messages()) == [*range(5, 9)]
-        assert reader.spans() == {(TOPIC, 0): (5, 9)}
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("written", [9, 5, 2, 0])
 def test_a_reader_of_a_topic_that_was_recreated_says_so(
@@ -138,45 +106,3 @@ def test_a_reader_of_a_topic_that_is_recreated_while_it_is_read_says_so(
         after_offsets(happens)
         with pytest.raises(RenewedError, match="was deleted and recreated"):
             reader.drain()
-
-
-def test_watch_ends_where_a_topic_is_recreated(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would show what comes to the new one from the old one's offsets on."""
-    write(connection, *range(5))
-    monkeypatch.setattr(watch_module, "PROBE_SECONDS", 0.1)
-    line = rendering.received_line
-
-    def shown(*given: Any) -> str:
-        monkeypatch.setattr(rendering, "received_line", line)
-        topic(connection).recreate(partitions=1)
-        return line(*given)
-
-    monkeypatch.setattr(rendering, "received_line", shown)
-    arguments = ["-b", connection.bootstrap_servers, "--topic-prefix", connection.prefix]
-    arguments += ["--from-beginning", "--topics", "status"]
-    commands = SharedOptionsGroup(commands={"watch": watch_module.watch})
-    result = CliRunner().invoke(commands, ["watch", *arguments], standalone_mode=False)
-    assert isinstance(result.exception, RenewedError)
-
-
-def test_what_is_announced_is_read_again_where_its_topic_is_recreated(
-    connection: Connection,
-) -> None:
-    """`follow` would decide by what the old topic said, and pass over the new one's first."""
-    events = Events()
-    reader = AnnouncedReader(connection, "c1")
-    try:
-        send(connection, events.joins(0, 1))
-        reader.catch_up()
-        assert [*reader.announced.by_spu()] == [0, 1]
-        OneTopic(connection.bootstrap_servers, f"{connection.prefix}spu-events").recreate(1)
-        send(connection, events.joins(2, 3, 4))
-        with pytest.raises(RenewedError, match="spu-events was deleted and recreated"):
-            reader.catch_up()
-    finally:
-        reader.close()
-    again = AnnouncedReader(connection, "c1")
-    again.close()
-    assert [*again.announced.by_spu()] == [2, 3, 4]

@@ -5,40 +5,32 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
-from spu_assigner.stream.kafka.acls import Role, acls
+from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.connection_diagnosis import WaitLimits
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
+from support.job.programs import running
 from support.kafka.secured import Secured
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
+LOCAL = {"SPU_ASSIGNER_MASTER": "local[2]"}
 SECONDS_MAX = 300
 REFUSED_SECONDS = 1.0
 PASSWORDS = {
@@ -49,15 +41,6 @@ PASSWORDS = {
 }
 
 
-def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SPU_ASSIGNER_S", "KAFKA_"))
-    }
-    return {**kept, "SPU_ASSIGNER_MASTER": "local[2]", **extra}
-
-
 def call(extra: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
@@ -65,28 +48,8 @@ def call(extra: Mapping[str, str], *arguments: str) -> subprocess.CompletedProce
         text=True,
         check=False,
         timeout=SECONDS_MAX,
-        env=environment(extra),
+        env={**os.environ, **LOCAL, **extra},
     )
-
-
-@contextmanager
-def background(
-    extra: Mapping[str, str], log: Path, *arguments: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=environment(extra),
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=60)
 
 
 def until(is_so: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
@@ -126,7 +89,8 @@ def test_the_whole_job_runs_over_tls_as_users_with_exactly_their_rights(
     job_log, watch_log = tmp_path / "job.log", tmp_path / "watch.log"
     checkpoint = ["--checkpoint", str(tmp_path / "checkpoint"), "--ui-port", "0"]
     watching = ["watch", "--from-beginning", "--topics", "maps", "--count", "1", "-o", "json"]
-    with background(environs["job"], job_log, "run", *checkpoint) as job:
+    job_environ = {**LOCAL, **environs["job"]}
+    with running([*COMMAND, "run", *checkpoint], job_log, job_environ) as job:
         until(lambda: "Events are answered" in job_log.read_text(), job, job_log)
         for spu_id in ("0", "1"):
             joined = ["produce", "spu-joined", "--cluster", "c", "--spu-id", spu_id]
@@ -134,7 +98,7 @@ def test_the_whole_job_runs_over_tls_as_users_with_exactly_their_rights(
         asked = ["--topic", "t", "--partitions", "1", "--replication-factor", "2", "--wait=240"]
         answer = call(environs["producer"], "produce", "topic-create", "--cluster", "c", *asked)
         assert (answer.returncode, answer.stderr) == (0, ""), job_log.read_text()
-        with background(environs["consumer"], watch_log, *watching) as watch:
+        with running([*COMMAND, *watching], watch_log, environs["consumer"]) as watch:
             assert watch.wait(timeout=SECONDS_MAX) == 0
         shown = json.loads(watch_log.read_text().splitlines()[-1])
         assert shown["replicas"] == [[0, 1]]
@@ -158,7 +122,7 @@ def count_read(spark: SparkSession, settings: Settings, topic: str) -> int:
     return reader.option("subscribe", settings.topic_prefix + topic).load().count()
 
 
-def test_spark_reads_with_a_password_or_an_encrypted_key_from_files(
+def test_spark_reads_with_a_password_or_a_key_from_files(
     secured: Secured, spark: SparkSession, topic_prefix: str, tmp_path: Path
 ) -> None:
     """The same settings as for librdkafka; a line end after the password is none of it."""
@@ -169,7 +133,7 @@ def test_spark_reads_with_a_password_or_an_encrypted_key_from_files(
     rights = acls(Role.JOB, prefix=topic_prefix, query_name="q", group="")
     secured.allow({"reader": rights})
     prefix = {"SPU_ASSIGNER_TOPIC_PREFIX": topic_prefix}
-    machine = Settings.load(environ={**secured.machine(locked=True), **prefix})
+    machine = Settings.load(environ={**secured.machine(), **prefix})
     create_topics(machine.connection().client(), prefix=topic_prefix)
     user = Settings.load(
         environ={
@@ -225,56 +189,42 @@ def refusal(environ: Mapping[str, str], begin: str = "Kafka at localhost:") -> s
     return message
 
 
+CA = "SPU_ASSIGNER_SSL_CA_FILE"
+SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+UNKNOWN_AUTHORITY = rf"no trusted authority vouches for .*put .* into {CA}$"
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    ("changed", "reported"),
+    ("name", "value", "reported"),
     [
         (
-            {"SPU_ASSIGNER_SASL_PASSWORD": "wrong"},
+            *("SPU_ASSIGNER_SASL_PASSWORD", "wrong"),
             r"refuses user 'known': name or password is wrong.* check SPU_ASSIGNER_SASL_USERNAME",
         ),
+        ("SPU_ASSIGNER_SASL_USERNAME", "unknown", "refuses user 'unknown': name or password is"),
+        ("SPU_ASSIGNER_SASL_MECHANISM", "SCRAM-SHA-256", "or it has none for SCRAM-SHA-256"),
+        (CA, "stranger.pem", UNKNOWN_AUTHORITY),
+        (CA, "", UNKNOWN_AUTHORITY),
+        (SERVERS, "MISNAMED", r"a certificate for another host \(Hostname mismatch.*'localhost'"),
         (
-            {"SPU_ASSIGNER_SASL_USERNAME": "unknown"},
-            r"refuses user 'unknown': name or password is wrong",
+            *(SERVERS, "PLAINTEXT"),
+            "does not speak TLS, and SPU_ASSIGNER_SECURITY_PROTOCOL is SASL_SSL; name its port",
         ),
-        (
-            {"SPU_ASSIGNER_SASL_MECHANISM": "SCRAM-SHA-256"},
-            r"or it has none for SCRAM-SHA-256",
-        ),
-        (
-            {"SPU_ASSIGNER_SSL_CA_FILE": "stranger.pem"},
-            r"no trusted authority vouches for .*put .* into SPU_ASSIGNER_SSL_CA_FILE$",
-        ),
-        (
-            {"SPU_ASSIGNER_SSL_CA_FILE": ""},
-            r"no trusted authority vouches for .*put .* into SPU_ASSIGNER_SSL_CA_FILE$",
-        ),
-        (
-            {"KAFKA_BOOTSTRAP_SERVERS": "MISNAMED"},
-            r"shows a certificate for another host \(Hostname mismatch.*'localhost'",
-        ),
-        (
-            {"KAFKA_BOOTSTRAP_SERVERS": "PLAINTEXT"},
-            r"does not speak TLS, and SPU_ASSIGNER_SECURITY_PROTOCOL is SASL_SSL; name its port",
-        ),
-        (
-            {"KAFKA_BOOTSTRAP_SERVERS": "SSL"},
-            r"does not take this client's certificate, or asks for one; check",
-        ),
+        (SERVERS, "SSL", "does not take this client's certificate, or asks for one; check"),
     ],
 )
 def test_a_refusal_is_one_line_that_says_what_to_do(
-    secured: Secured, changed: dict[str, str], reported: str
+    secured: Secured, name: str, value: str, reported: str
 ) -> None:
     """librdkafka says the same of a wrong name and a wrong authority, and little of the rest."""
     secured.add_user("known", "right")
-    environ = {**secured.environ("known", SPU_ASSIGNER_SASL_PASSWORD="right"), **changed}
-    listener = environ["KAFKA_BOOTSTRAP_SERVERS"]
-    if listener in secured.ports:
-        environ["KAFKA_BOOTSTRAP_SERVERS"] = secured.address(listener)
-    if changed.get("SPU_ASSIGNER_SSL_CA_FILE"):
-        environ["SPU_ASSIGNER_SSL_CA_FILE"] = str(secured.certificates.path("stranger.pem"))
-    found = refusal(environ)
+    if name == SERVERS:
+        value = secured.address(value)
+    elif value.endswith(".pem"):
+        value = str(secured.certificates.path(value))
+    user = secured.environ("known", SPU_ASSIGNER_SASL_PASSWORD="right")
+    found = refusal({**user, name: value})
     assert re.search(reported, found), found
     assert "right" not in found
 
@@ -293,41 +243,30 @@ def test_a_client_without_tls_or_user_learns_what_the_port_wants(secured: Secure
 def test_bytes_of_topics_are_asked_over_tls_as_everything_else_is(
     secured: Secured, topic_prefix: str
 ) -> None:
-    """By another client library, from the same settings: certificates, encrypted keys, SCRAM.
+    """By another client library, from the same settings: certificates, SCRAM.
 
     Who may not Describe the cluster, or has to do with a broker that is none, learns nothing.
     """
     topic = f"{topic_prefix}full"
     with AdminClient(secured.plain) as admin:
         admin.create_topics([NewTopic(topic, 1)])[topic].result(timeout=60)
-        binding = AclBinding(
-            *(ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL),
-            *("User:viewer", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW),
-        )
-        admin.create_acls([binding])[binding].result(timeout=60)
+    seen = Acl(resource=Resource.CLUSTER, name="kafka-cluster", operation="Describe")
+    secured.allow({"viewer": [seen]})
     producer = Producer(secured.plain)
     producer.produce(topic, bytes(1_000))
     assert producer.flush(60) == 0
-    environs = [secured.machine(), secured.machine(locked=True)]
+    seeing = [secured.machine()]
     for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256"):
         secured.add_user("viewer", PASSWORDS["job"], mechanism)
-        environs.append(
-            {
-                **secured.environ("viewer", SPU_ASSIGNER_SASL_MECHANISM=mechanism),
-                "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["job"],
-            }
-        )
-    found = [bytes_of(environ, topic) for environ in environs]
-    assert all(1_000 < size < 10_000 for size in found if size is not None), found
-    assert None not in found
+        user = secured.environ("viewer", SPU_ASSIGNER_SASL_MECHANISM=mechanism)
+        seeing.append({**user, "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["job"]})
+    for environ in seeing:
+        assert 1_000 < (bytes_of(environ, topic) or 0) < 10_000
     secured.add_user("nobody-to-see", PASSWORDS["admin"])
-    hidden = {
-        **secured.environ("nobody-to-see"),
-        "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["admin"],
-    }
+    hidden = secured.environ("nobody-to-see")
     stranger = str(secured.certificates.path("stranger.pem"))
     for environ in (
-        hidden,
+        {**hidden, "SPU_ASSIGNER_SASL_PASSWORD": PASSWORDS["admin"]},
         {**hidden, "SPU_ASSIGNER_SASL_PASSWORD": "another"},
         {**secured.machine(), "KAFKA_BOOTSTRAP_SERVERS": secured.address("MISNAMED")},
         {**secured.machine(), "SPU_ASSIGNER_SSL_CA_FILE": stranger},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,10 +13,8 @@ from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
-from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
-from support.job.shards import SHARDS
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.traffic import Kafka, expected_maps
 
@@ -27,21 +25,10 @@ KAFKAS_PATIENCE_MS = 60_000  # `default.api.timeout.ms`, which stream/job/source
 
 
 @pytest.fixture
-def settings(
-    kafka_cluster: KafkaCluster, topic_prefix: str, java: Java, tmp_path: Path
-) -> Settings:
+def settings(settings: Settings, kafka_cluster: KafkaCluster, topic_prefix: str) -> Settings:
+    """On the cluster, in place of the one shared broker."""
     create_topics(kafka_cluster.client, prefix=topic_prefix)
-    return Settings.load(
-        flags={
-            "bootstrap_servers": kafka_cluster.bootstrap_servers,
-            "topic_prefix": topic_prefix,
-            "checkpoint": str(tmp_path / "checkpoint"),
-            "shards": SHARDS,
-            "ui_port": 0,
-            "master": "local[2]",
-        },
-        environ={},
-    )
+    return replace(settings, bootstrap_servers=kafka_cluster.bootstrap_servers)
 
 
 def _coordinator(cluster: KafkaCluster) -> int:

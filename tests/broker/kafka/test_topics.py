@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from spu_assigner.core.base.limits import MAP_SIZE_MAX
-from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
 from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.kafka.topic_admin import (
     Fault,
@@ -34,35 +34,19 @@ def _create(kafka: SharedBroker, topic: NewTopic) -> None:
             time.sleep(0.02)
 
 
-def _names(prefix: str) -> tuple[str, ...]:
-    return tuple(topic_name(spec.name, prefix=prefix) for spec in TOPICS)
-
-
-def _names_of_the_job(prefix: str) -> tuple[str, ...]:
-    return tuple(topic_name(spec.name, prefix=prefix) for spec in JOB_TOPICS)
-
-
 @pytest.mark.smoke
 def test_all_topics_are_made_once(kafka: SharedBroker, topic_prefix: str) -> None:
-    """The command may be repeated, by two people too."""
-    names = _names(topic_prefix)
-    first = create_topics(_client(kafka), prefix=topic_prefix)
-    second = create_topics(_client(kafka), prefix=topic_prefix)
+    """The command may be repeated, by two people too. The last marker is read from one place."""
+    names = tuple(topic_name(spec.name, prefix=topic_prefix) for spec in TOPICS)
+    given: dict[str, Any] = {"prefix": topic_prefix, "partitions": 3, "replication_factor": 1}
+    first = create_topics(_client(kafka), **given)
+    second = create_topics(_client(kafka), **given)
     assert first == TopicReport(created=names, repaired=(), unchanged=())
     assert second == TopicReport(created=(), repaired=(), unchanged=names)
     check_topics(_client(kafka), prefix=topic_prefix)
-
-
-@pytest.mark.smoke
-def test_partitions_are_as_asked_but_one_for_the_markers(
-    kafka: SharedBroker, topic_prefix: str
-) -> None:
-    """The last marker is read back from one place."""
-    create_topics(_client(kafka), prefix=topic_prefix, partitions=3, replication_factor=1)
     with AdminClient(_client(kafka)) as admin:
         topics = admin.list_topics(timeout=60).topics
-    counts = [len(topics[name].partitions) for name in _names(topic_prefix)]
-    assert counts == [3, 3, 3, 3, 3, 3, 3, 1, 1, 1]
+    assert [len(topics[name].partitions) for name in names] == [3, 3, 3, 3, 3, 3, 3, 1, 1, 1]
 
 
 @pytest.mark.smoke
@@ -104,11 +88,12 @@ def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str)
 @pytest.mark.smoke
 def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
     """The job's start says what to do; a stack trace does not."""
+    names = ", ".join(topic_prefix + spec.name for spec in JOB_TOPICS)
     with pytest.raises(TopicsError) as caught:
         check_topics(_client(kafka), prefix=topic_prefix)
     assert str(caught.value) == (
-        "the topics are not as the job needs them: "
-        f"missing {', '.join(_names_of_the_job(topic_prefix))}; run `spu-assigner topics create`"
+        f"the topics are not as the job needs them: missing {names}; "
+        "run `spu-assigner topics create`"
     )
 
 
@@ -158,16 +143,3 @@ def test_too_many_partitions_for_the_markers_cannot_be_repaired(
         create_topics(_client(kafka), prefix=topic_prefix)
     with pytest.raises(TopicsError, match="delete that topic, or choose another prefix"):
         check_topics(_client(kafka), prefix=topic_prefix)
-
-
-@pytest.mark.smoke
-def test_a_prefix_that_makes_no_topic_name_is_refused(kafka: SharedBroker) -> None:
-    """Kafka's own refusal would come topic by topic."""
-    with pytest.raises(TopicsError, match="the prefix 'a/b' makes no topic name"):
-        create_topics(_client(kafka), prefix="a/b")
-
-
-def test_an_unreachable_broker_is_one_line() -> None:
-    """The commonest mistake of all."""
-    with pytest.raises(UnreachableError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \("):
-        check_topics({"bootstrap.servers": "127.0.0.1:1"})

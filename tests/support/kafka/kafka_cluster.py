@@ -115,10 +115,6 @@ class KafkaCluster:
         """The JVM's process id; None while the broker is stopped."""
         return self._broker(broker_id).pid
 
-    def log_path(self, node_id: int) -> Path:
-        """Everything a broker or a controller says."""
-        return (self._controllers.get(node_id) or self._broker(node_id)).log_path
-
     def begin(self) -> Self:
         """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
 

@@ -80,23 +80,6 @@ class Certificates:
         made.signed("server", subject="broker", names=f"DNS:localhost,IP:{HOST}")
         made.signed("misnamed", subject="broker", names="DNS:elsewhere.example")
         made.signed("machine", subject="machine", names="DNS:machine")
-        openssl(
-            *(
-                "pkcs8",
-                "-topk8",
-                "-v1",
-                "PBE-SHA1-3DES",
-                "-in",
-                "machine.key",
-                "-out",
-                "machine.locked.key",
-            ),
-            *("-passout", "pass:key-password"),
-            cwd=folder,
-        )
-        made.path("machine.locked.key").chmod(0o600)
-        made.path("key-password").write_text("key-password", encoding="utf-8")
-        made.path("key-password").chmod(0o600)
         return made
 
     def path(self, name: str) -> Path:
@@ -159,21 +142,15 @@ class Secured:
             **changed,
         }
 
-    def machine(self, *, locked: bool = False) -> dict[str, str]:
-        """The environment of a client that shows a certificate; its key may be encrypted."""
+    def machine(self) -> dict[str, str]:
+        """The environment of a client that shows a certificate."""
         path = self.certificates.path
-        key = {"SPU_ASSIGNER_SSL_KEY_FILE": str(path("machine.key"))}
-        if locked:
-            key = {
-                "SPU_ASSIGNER_SSL_KEY_FILE": str(path("machine.locked.key")),
-                "SPU_ASSIGNER_SSL_KEY_PASSWORD_FILE": str(path("key-password")),
-            }
         return {
             "KAFKA_BOOTSTRAP_SERVERS": self.address("SSL"),
             "SPU_ASSIGNER_SECURITY_PROTOCOL": "SSL",
             "SPU_ASSIGNER_SSL_CA_FILE": str(path("ca.pem")),
             "SPU_ASSIGNER_SSL_CERTIFICATE_FILE": str(path("machine.pem")),
-            **key,
+            "SPU_ASSIGNER_SSL_KEY_FILE": str(path("machine.key")),
         }
 
     def allow(self, given: Mapping[str, Iterable[Acl]]) -> None:

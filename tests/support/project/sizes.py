@@ -25,6 +25,7 @@ FOLDER_LINES_MAX: Final = 5_500
 PAGE_LINES_MAX: Final = 200
 README_BYTES_MAX: Final = 12 * 1024
 OPTIONS_MAX: Final = 250
+SHARED_OPTIONS: Final = {"bootstrap_servers", "topic_prefix", "config", "output"}
 
 
 class Size(NamedTuple):
@@ -78,11 +79,12 @@ def by_package() -> dict[str, tuple[int, int]]:
 
 
 def options_by_command() -> dict[str, int]:
-    """How many options each command has; those of the program itself are the first."""
+    """How many options each command has; those that most commands have are the program's."""
     found: dict[str, int] = {}
 
     def count(name: str, command: click.Command) -> None:
-        found[name] = sum(isinstance(each, click.Option) for each in command.params)
+        options = {each.name for each in command.params if isinstance(each, click.Option)}
+        found[name] = len(options - SHARED_OPTIONS)
         if isinstance(command, click.Group):
             context = click.Context(command)
             for inner in command.list_commands(context):
@@ -91,6 +93,7 @@ def options_by_command() -> dict[str, int]:
                     count(f"{name} {inner}", part)
 
     count("spu-assigner", cli)
+    found["spu-assigner"] += len(SHARED_OPTIONS)
     return found
 
 

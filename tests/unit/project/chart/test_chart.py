@@ -66,7 +66,6 @@ def test_names_that_yaml_takes_for_something_else_stay_names() -> None:
     tls = {
         "ca": {"secret": "1", "key": "2"},
         "client": {"secret": "3", "certificate": "4", "key": "5"},
-        "keyPassword": {"secret": "6", "key": "7"},
     }
     odd: Values = {
         "listenAddress": "::",

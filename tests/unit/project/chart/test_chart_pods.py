@@ -52,7 +52,7 @@ def files(tmp_path: Path, certificates: Certificates) -> tuple[Path, Path]:
     for name, source in (
         ("ca.crt", "ca.pem"),
         ("client.crt", "machine.pem"),
-        ("client.key", "machine.locked.key"),
+        ("client.key", "machine.key"),
     ):
         # As the kubelet mounts them: links, to files that the group may read.
         data = secrets / "..data" / name
@@ -204,7 +204,6 @@ def test_keys_are_copied_to_where_the_product_accepts_them(
     assert found.ssl_ca_file == files[1] / "ca.crt"
     assert found.ssl_certificate_file == files[1] / "client.crt"
     assert found.ssl_key_file == files[1] / "client.key"
-    assert found.ssl_key_password is not None
     assert {path.stat().st_mode & 0o777 for path in files[1].iterdir()} == {0o600}
 
 

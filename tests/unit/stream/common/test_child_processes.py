@@ -44,19 +44,19 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_a_command_s_status_is_given_and_its_words_are_kept(tmp_path: Path, status: int) -> None:
-    """Both of its outputs in one file, as on a terminal."""
-    log = tmp_path / "log"
-    assert run(["/bin/sh", "-c", f"echo one; echo two >&2; exit {status}"], log) == status
-    assert log.read_text(encoding="ascii") == "one\ntwo\n"
-
-
-def test_a_command_that_cannot_be_started_says_why(tmp_path: Path) -> None:
-    """With the shell's status for it."""
-    log = tmp_path / "log"
-    assert run(["/nowhere/program"], log) == 127
-    assert log.read_text(encoding="utf-8") == "/nowhere/program: No such file or directory\n"
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (["/bin/sh", "-c", "echo one; echo two >&2; exit 3"], 3, "one\ntwo\n"),
+        (["/nowhere/program"], 127, "/nowhere/program: No such file or directory\n"),
+    ],
+)
+def test_a_command_s_status_is_given_and_its_words_are_kept(
+    tmp_path: Path, command: list[str], status: int, said: str
+) -> None:
+    """Both of its outputs in one file, as on a terminal; or why it did not start, as a shell."""
+    assert run(command, tmp_path / "log") == status
+    assert (tmp_path / "log").read_text(encoding="utf-8") == said
 
 
 def test_at_its_limit_a_command_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,41 +22,40 @@ def rights(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_new_folder_is_private_from_the_start(tmp_path: Path) -> None:
-    """Even where the user's mask would give it to everybody."""
-    folder = tmp_path / "a" / "b"
+@pytest.fixture
+def open_mask() -> Iterator[None]:
+    """The user's mask would give all to everybody."""
     before = os.umask(0)
-    try:
-        private_folder(folder)
-    finally:
-        os.umask(before)
-    assert rights(folder) == 0o700
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_mask")
+def test_a_new_folder_is_private_from_the_start(tmp_path: Path) -> None:
+    private_folder(tmp_path / "a" / "b")
+    assert rights(tmp_path / "a" / "b") == 0o700
 
 
 def test_a_folder_that_others_can_read_is_tightened_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It may be used, and nobody wonders who changed it."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    folder.chmod(0o755)
-    private_folder(folder)
-    assert rights(folder) == 0o700
-    message = f"spu-assigner: {folder} could be read by others (mode 0755): made 0700\n"
+    tmp_path.chmod(0o755)
+    private_folder(tmp_path)
+    assert rights(tmp_path) == 0o700
+    message = f"spu-assigner: {tmp_path} could be read by others (mode 0755): made 0700\n"
     assert capsys.readouterr().err == message
-    private_folder(folder)
+    private_folder(tmp_path)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     """What is in it may be theirs already: taking their rights away would hide that."""
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    folder.chmod(mode)
-    with pytest.raises(FolderError, match=rf"mode {mode:04o}, expected 0700.*chmod 700 {folder}"):
-        private_folder(folder)
-    assert folder.stat().st_mode & 0o7777 == mode
+    tmp_path.chmod(mode)
+    with pytest.raises(FolderError, match=rf"mode {mode:04o}, expected 0700.*chmod 700 {tmp_path}"):
+        private_folder(tmp_path)
+    assert tmp_path.stat().st_mode & 0o7777 == mode
 
 
 def test_what_is_no_folder_of_this_user_s_is_refused(
@@ -100,14 +100,11 @@ def test_a_log_is_private_also_if_it_was_not(tmp_path: Path) -> None:
         open_private(link)
 
 
+@pytest.mark.usefixtures("open_mask")
 def test_processes_started_under_the_mask_inherit_it(tmp_path: Path) -> None:
     """Spark's JVM and its workers make files and sockets of their own."""
     made = tmp_path / "made"
-    before = os.umask(0)
-    try:
-        with private_files():
-            subprocess.run([sys.executable, "-c", f"open({str(made)!r}, 'w')"], check=True)
-        assert os.umask(0) == 0
-    finally:
-        os.umask(before)
+    with private_files():
+        subprocess.run([sys.executable, "-c", f"open({str(made)!r}, 'w')"], check=True)
+    assert os.umask(0) == 0
     assert rights(made) == 0o600

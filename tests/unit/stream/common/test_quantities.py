@@ -39,26 +39,10 @@ def test_a_size_is_read_and_has_no_second() -> None:
             byte_size(text)
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (5_872_025, "5.6 MiB")]
-)
-def test_bytes_are_shown_in_the_unit_that_fits(size: int, text: str) -> None:
-    """As other tools of Kafka show them."""
-    assert bytes_text(size) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.2, "1 s"),
-        (59.1, "1 min"),
-        (61, "1 min 1 s"),
-        (3_600, "1 h"),
-        (7_384, "2 h 3 min"),
-        (100_000, "1 d 3 h"),
-    ],
-)
-def test_a_time_is_shown_in_two_units(seconds: float, text: str) -> None:
-    """An estimate of a day to the second would be no better."""
-    assert duration_text(seconds) == text
+def test_bytes_and_times_are_shown_in_the_units_that_fit() -> None:
+    """As other tools of Kafka show them; an estimate of a day to the second would be no better."""
+    sizes = {0: "0 B", 1_023: "1023 B", 1_024: "1.0 KiB", 5_872_025: "5.6 MiB"}
+    assert {size: bytes_text(size) for size in sizes} == sizes
+    times = {0: "0 s", 0.2: "1 s", 59.1: "1 min", 61: "1 min 1 s", 3_600: "1 h"}
+    times |= {7_384: "2 h 3 min", 100_000: "1 d 3 h"}
+    assert {seconds: duration_text(seconds) for seconds in times} == times

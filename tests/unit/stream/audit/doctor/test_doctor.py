@@ -24,7 +24,6 @@ from spu_assigner.stream.audit.doctor.target_checks import report_moves
 from spu_assigner.stream.clusters.moves.reassigning import Ongoing
 from spu_assigner.stream.clusters.moves.run_record import begun_run
 from spu_assigner.stream.common.daemon_threads import DaemonThread
-from spu_assigner.stream.common.shared_options import SharedOptionsGroup
 from spu_assigner.stream.job.start_checks import START_CHECKS, StartLook
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -38,7 +37,6 @@ DOCUMENT = ROOT / "docs/doctor.md"
 FOLDER = ROOT / "stream/audit/doctor"
 LATER = 60.0
 RATE = ThrottleValue(broker=1, topic=None, setting="rate", value="5", before=None)
-COMMANDS = SharedOptionsGroup(commands={"doctor": doctor})
 
 
 def call(*arguments: str, **environ: str) -> Result:
@@ -48,7 +46,7 @@ def call(*arguments: str, **environ: str) -> Result:
         ports = {"SPU_ASSIGNER_UI_PORT": "0", "SPU_ASSIGNER_METRICS_PORT": "off"}
         patch.setattr("os.environ", {**kept, **ports, **environ})
         return CliRunner().invoke(
-            COMMANDS, ["doctor", "--timeout", str(LATER), *arguments], standalone_mode=False
+            doctor, ["--timeout", str(LATER), *arguments], standalone_mode=False
         )
 
 
