@@ -15,7 +15,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     FILE,
     cluster_option,
     json_option,
-    load_client_settings,
+    load_settings,
     reading,
     settings_options,
 )
@@ -120,7 +120,7 @@ def _of_kafka(cluster_id: str, **flags: Any) -> tuple[ClusterState, str]:
     """What a job has published, as far as it is committed now; and where that is."""
     from spu_assigner.stream.job.shard.published import read_cluster_state
 
-    connection = load_client_settings(flags).connection()
+    connection = load_settings(flags).connection()
     if connection.security.warning is not None:
         click.echo(f"warning: {connection.security.warning}", err=True)
     place = f"the topics of {connection.bootstrap_servers}"

@@ -122,6 +122,17 @@ class PublishedState:
             DamagedOutputError: a value does not decode, or does not belong under its key.
             UnsoundError: the values contradict each other.
         """
+        state = self.unchecked(cluster_id)
+        for fault in faults(state):
+            raise UnsoundError(cluster_id=cluster_id, fault=fault)
+        return state
+
+    def unchecked(self, cluster_id: str) -> ClusterState:
+        """A cluster's state as its values say, which may be of two batches if the job writes.
+
+        Raises:
+            DamagedOutputError: a value does not decode, or does not belong under its key.
+        """
         state = ClusterState(cluster_id)
         for stored, (topic, value, partition, offset) in self._clusters.get(cluster_id, {}).items():
             record = _record(
@@ -134,8 +145,6 @@ class PublishedState:
                 key=stored[1:],
             )
             state.restore(record)
-        for fault in faults(state):
-            raise UnsoundError(cluster_id=cluster_id, fault=fault)
         return state
 
 
