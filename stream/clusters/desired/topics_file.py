@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +29,7 @@ import yaml
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import AssignerError, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate
+from spu_assigner.core.base.typed_fields import TypedFields
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import quoted
 from spu_assigner.schemas.json_lines.kinds import kind_of
@@ -44,8 +44,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Topic:
+class _Topic(TypedFields, frozen=True):
     name: str
     partitions: int
     replication_factor: int
@@ -53,8 +52,7 @@ class _Topic:
     constraints: Constraints | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(TypedFields, frozen=True):
     topics: tuple[_Topic, ...]
     version: int = 1
 
