@@ -15,9 +15,7 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.client.check.cluster_check import CheckFault
-from spu_assigner.stream.client.check.codes import WARNINGS
-from spu_assigner.stream.client.check.file_check import FileCheck, faults_of_line
+from spu_assigner.stream.client.check import WARNINGS, CheckFault, FileCheck, faults_of_line
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from support.events.builders import Events
 from support.events.poisons import LINES, Line
