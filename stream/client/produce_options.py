@@ -37,9 +37,7 @@ _HELP: Final = {
     "replication_factor": "Replicas of each partition.",
     "policy": "The rule that places it, or that an adopted topic grows by. [default: the job's; "
     "manual with --replica-assignment; of a known topic its own]",
-    "replicas": "The replica lists: for a create a file with a JSON list of {id, replicas}, or "
-    "{partitions: that list}; of an adopted topic the SPU ids of each partition, leader first, "
-    "partitions by commas, SPUs by colons.",
+    "replicas": "The replica lists.",
     "validate_only": "Show the map, assign nothing.",
     "on_shortage": "What to do while there are too few SPUs.",
     "pinned": "Rebalances leave it where it is.",
@@ -78,7 +76,7 @@ def _option(field: FieldInfo) -> Option:
         given = {"type": BYTE_SIZE}
     elif hint in _BY_TYPE:
         name, given = _BY_TYPE[hint]
-    return click.option(name, field.name, required=field.required, help=what, **given)
+    return click.option(name, field.name, **{"required": field.required, "help": what, **given})
 
 
 def _lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
@@ -142,11 +140,21 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
     ),
     tuple[tuple[int, ...], ...]: (
         "--replicas",
-        {"callback": _lists_of, "metavar": "0:1,1:2:0"},
+        {
+            "callback": _lists_of,
+            "metavar": "0:1,1:2:0",
+            "help": "The SPU ids of each partition, leader first; partitions by commas, SPUs by "
+            "colons.",
+        },
     ),
     Any: (
         "--replica-assignment",
-        {"type": click.Path(path_type=Path), "metavar": "FILE"},
+        {
+            "type": click.Path(path_type=Path),
+            "metavar": "FILE",
+            "help": "Replica lists by hand: a JSON list of {id, replicas}, or {partitions: that "
+            "list}.",
+        },
     ),
     Constraints: ("--constraints", {"callback": _constraints_of, "metavar": "JSON|FILE"}),
 }
@@ -154,8 +162,7 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
 
 def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a join that describe its SPU, from what is known of it where they are empty."""
-    from spu_assigner.stream.client.announced import read_described
-    from spu_assigner.stream.client.spu_description import described_over
+    from spu_assigner.stream.client.announced import described_over, read_described
 
     before = read_described(connection, given["cluster_id"], given["spu_id"])
     named: dict[str, Any] = {name: given[name] or {} for name in ("labels", "resources")}
