@@ -216,9 +216,9 @@ def test_both_forms_of_a_replica_assignment_are_read(tmp_path: Path, text: str) 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "is no JSON at line 1, column 1"),
-        (b"[1,\n2", "is no JSON at line 2"),
-        (b"\xff", "is no UTF-8 at byte 0"),
+        (b"", "cannot be read: Expecting value: line 1 column 1"),
+        (b"[1,\n2", "line 2 column 2"),
+        (b"\xff", "can't decode byte 0xff"),
         (b"7", "is neither form"),
         (b'{"partitions": [], "topic": "t"}', "is neither form"),
         (b'[{"id": 0, "id": 1}]', 'field "id" is given more than once'),
