@@ -6,7 +6,6 @@ say, which names the first fault.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_f
 _FORMS: Final = (
     'a list like [{"id": 0, "replicas": [0, 1, 2]}], or an object {"partitions": [such a list]}'
 )
-_TOO_DEEP: Final = f"is nested too deeply; expected {_FORMS}"
 
 
 class AssignmentFileError(AssignerError):
@@ -50,24 +48,17 @@ def read_assignment(path: Path) -> Any:
         raise AssignmentFileError(path, error.reason) from error
     try:
         value = strict_value(data.decode("utf-8").removeprefix("\ufeff"))
-    except UnicodeDecodeError as error:
-        raise AssignmentFileError(
-            path, f"is no UTF-8 at byte {error.start}; expected {_FORMS}"
-        ) from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        said = f"is no JSON at {where}: {error.msg}; expected {_FORMS}"
-        raise AssignmentFileError(path, said) from error
-    except RecursionError as error:
-        raise AssignmentFileError(path, _TOO_DEEP) from error
+        is_too_deep = is_deeper_than(value, MANUAL_DEPTH_MAX)
+    except RecursionError:
+        is_too_deep = True
     except (LineError, ValueError) as error:
         reason = error.message if isinstance(error, LineError) else str(error)
         raise AssignmentFileError(path, f"cannot be read: {reason}; expected {_FORMS}") from error
+    if is_too_deep:
+        raise AssignmentFileError(path, f"is nested too deeply; expected {_FORMS}")
     if is_reassignment(value):
         raise AssignmentFileError(path, f"{REASSIGNMENT}; expected {_FORMS}")
     is_object = isinstance(value, dict) and list(value) == ["partitions"]
     if not isinstance(value["partitions"] if is_object else value, list):
         raise AssignmentFileError(path, f"is neither form; expected {_FORMS}")
-    if is_deeper_than(value, MANUAL_DEPTH_MAX):
-        raise AssignmentFileError(path, _TOO_DEEP)
     return value

@@ -1,9 +1,9 @@
-"""Which answers are still to come for the events that were sent."""
+"""Which answers are still to come for the events that were sent, and what those that came say."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from spu_assigner.core.base.events import (
@@ -15,11 +15,14 @@ from spu_assigner.core.base.events import (
     TopicRelease,
 )
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.schemas.errors import EncodeError
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.kafka.client import Reader, Received, SentMessage
+from spu_assigner.stream.kafka.client import Reader, Received, Sender, SentMessage
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 ANSWER_TOPICS: Final = (RING_EVENTS, REPLICA_MAP, TOPIC_STATUS, DEAD_LETTER)
+_EFFECTS: Final = frozenset({RingChange.SATURATED, RingChange.RESTORED})  # beside an answer
 
 
 class Awaited:
@@ -28,10 +31,15 @@ class Awaited:
     Everything else that an event brings (its map, SPUs that it saturated) is in the same
     transaction: once the answer was read, it can be read as well. Where something waits for SPUs
     or slots, a create or the lists that a leave made short, it is awaited too.
+
+    Args:
+        awaits_room: False: what waits for SPUs or slots is answered.
     """
 
-    def __init__(self) -> None:
-        self.refused: set[str] = set()  # event ids
+    def __init__(self, *, awaits_room: bool = True) -> None:
+        self.accepted: dict[str, str] = {}  # by event id, what the answer says
+        self.rejected: dict[str, str] = {}  # by event id, why
+        self._awaits_room = awaits_room
         self._events: set[str] = set()
         self._open: dict[str, None] = {}  # in the order of sending
         self._places: dict[tuple[str, int, int], str] = {}  # where each event was written
@@ -57,7 +65,7 @@ class Awaited:
         """
         found: dict[str, list[int]] = {}
         for (cluster_id, spu_id), event_id in sorted(self._decommissions.items()):
-            if event_id not in self._open.keys() | self._waiting.keys() | self.refused:
+            if event_id not in {*self._open, *self._waiting, *self.rejected}:
                 found.setdefault(cluster_id, []).append(spu_id)
         return found
 
@@ -79,14 +87,14 @@ class Awaited:
         self._events.add(event_id)
         self._open[event_id] = None
 
-    def give_up(self, event_id: str) -> None:
+    def give_up(self, event_id: str, why: str) -> None:
         """Await an event no longer: it was not sent."""
-        self._close(event_id, is_refused=True)
+        self._close(event_id, why)
 
     def sent(self, sent: SentMessage) -> None:
         """Take note where it went, or that it did not."""
         if sent.error is not None:
-            self.give_up(sent.event_id or "")
+            self.give_up(sent.event_id or "", f"the event was not sent: {sent.error}")
         else:
             self._places[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
 
@@ -96,14 +104,18 @@ class Awaited:
         match answer:
             case DeadLetter():
                 place = (answer.source_topic, answer.source_partition, answer.source_offset)
-                self._close(self._places.get(place, ""), is_refused=True)
+                said = f"the job does not understand the event ({answer.code})"
+                self._close(
+                    self._places.get(place, ""), f"{said}; a job of this release does: upgrade it"
+                )
                 return place in self._places
             case TopicStatus():
                 self._note_waiting(answer)
-                self._close(answer.cause, is_refused=answer.status is Status.REJECTED)
+                self._settle(answer, is_no=answer.status is Status.REJECTED)
                 return answer.cause in self._events
             case RingEvent():
-                self._close(answer.cause, is_refused=answer.change is RingChange.IGNORED)
+                if answer.change not in _EFFECTS:
+                    self._settle(answer, is_no=answer.change is RingChange.IGNORED)
                 return answer.cause in self._events
             case ReplicaMap():
                 return answer.cause in self._events
@@ -115,21 +127,24 @@ class Awaited:
         reader: Reader,
         *,
         seconds: float,
-        report: Callable[[Received], None],
+        report: Callable[[Received], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Read until every event is answered; whether all were within `seconds`.
+        """Read until every event is answered; whether none was waited for longer than `seconds`.
 
+        The time starts again with each answer: a backlog of a job that works is waited for.
         `report` is called for each message that belongs to what was sent; `check` between looks,
         and may raise to end the wait.
         """
-        deadline = time.monotonic() + seconds
+        deadline, due = time.monotonic() + seconds, len(self._open)
         while True:
             ends = not self._is_due() or time.monotonic() >= deadline
             # What came with the last answer is read too; it may say that something waits.
             for received in reader.drain() if ends else reader.poll():
                 if self.take(received):
                     report(received)
+            if len(self._open) < due:
+                deadline, due = time.monotonic() + seconds, len(self._open)
             if ends and (not self._is_due() or time.monotonic() >= deadline):
                 return not self._is_due()
             check()
@@ -139,21 +154,57 @@ class Awaited:
 
     def _note_waiting(self, answer: TopicStatus) -> None:
         topic = f"{answer.cluster_id}/{answer.topic}"
-        if answer.status is Status.VIOLATED:
-            return  # It is no answer to what waits.
+        if answer.status is Status.VIOLATED or not self._awaits_room:
+            return  # A violation is no answer to what waits.
         if answer.status is Status.WAITING and answer.cause in self._events:
             self._waiting.setdefault(answer.cause, set()).add(topic)
             return
         if answer.status is Status.REJECTED and topic in self._waiting.get(answer.cause, ()):
-            self.refused.add(answer.cause)  # It had waited: its topic was adopted meanwhile.
+            # It had waited: its topic was adopted meanwhile.
+            self.accepted.pop(answer.cause, None)
+            self.rejected[answer.cause] = f"{answer.message} ({answer.code})"
         for cause in [answer.cause] if answer.status is Status.ASSIGNED else list(self._waiting):
             topics = self._waiting.get(cause, set())
             topics.discard(topic)
             if not topics:
                 self._waiting.pop(cause, None)
 
-    def _close(self, event_id: str, *, is_refused: bool) -> None:
+    def _settle(self, answer: TopicStatus | RingEvent, *, is_no: bool) -> None:
+        why = f"{answer.message} ({answer.code})" if is_no else None
+        self._close(answer.cause, why, answer.message or "")
+
+    def _close(self, event_id: str, fault: str | None, message: str = "") -> None:
         if event_id in self._open:
             del self._open[event_id]
-            if is_refused:
-                self.refused.add(event_id)
+            if fault is None:
+                self.accepted[event_id] = message
+            else:
+                self.rejected[event_id] = fault
+
+
+def exchange(
+    connection: Connection,
+    events: Iterable[Event],
+    *,
+    seconds: float,
+    check: Callable[[], None],
+) -> Awaited:
+    """Send events, and gather what the job answers to each.
+
+    Args:
+        seconds: for how long nothing may be answered.
+        check: called between looks; may raise to end the wait.
+    """
+    awaited = Awaited(awaits_room=False)
+    # Made before anything is sent, so that it sees every answer.
+    with Reader(connection, [RING_EVENTS, TOPIC_STATUS, DEAD_LETTER]) as reader:
+        sender = Sender(connection, awaited.sent)
+        for event in events:
+            awaited.expect(event)
+            try:
+                sender.send(event)
+            except EncodeError as reason:
+                awaited.give_up(event.event_id, f"it fits into no event: {reason}")
+        sender.flush()
+        awaited.wait(reader, seconds=seconds, check=check)
+    return awaited

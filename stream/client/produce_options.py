@@ -1,35 +1,82 @@
-"""Options of `produce` whose values are more than a word: lists, taints, constraints."""
+"""The options of `produce`: one for each field of an event that has a help here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
+from msgspec import NODEFAULT
+from msgspec.structs import FieldInfo, fields
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, amounts
 from spu_assigner.stream.kafka.config.connection import Connection
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 EFFECTS: Final = ", ".join(effect.value for effect in TaintEffect)
+_HELP: Final = {
+    "spu_id": "The SPU.",
+    "rack": "Its rack.",
+    "cores": "Its cores.",
+    "capacity": "Its replica slots. [default: cores * 7000 - 2]",
+    "labels": "May be repeated.",
+    "resources": "What it has of a resource beside replica slots.",
+    "taints": f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
+    "mode": "offline: it keeps its replicas; decommission: replica maps use it no longer. Its "
+    "broker holds them until they are moved: `apply --moves`, or `drain` for all of it.",
+    "topic": "The topic.",
+    "partitions": "The number of partitions.",
+    "replication_factor": "Replicas of each partition.",
+    "policy": "The rule that places it, or that an adopted topic grows by. [default: the job's; "
+    "manual with --replica-assignment; of a known topic its own]",
+    "replicas": "The replica lists.",
+    "validate_only": "Show the map, assign nothing.",
+    "on_shortage": "What to do while there are too few SPUs.",
+    "pinned": "Rebalances leave it where it is.",
+    "demand": "What each replica of a partition needs of a resource.",
+    "constraints": "What the topic demands of its SPUs ({}: nothing): an object as in JSON Lines, "
+    """or a file that holds it, such as '{"require":["tier = ssd"]}'.""",
+    "max_moves": "Replicas that may move, at most.",
+    "max_bytes": "Bytes that may move, at most, such as 50GB.",
+    "band_percent": "Above the fair dominant share.  [default: 5]",
+    "band": "Replicas from the fair share, 0 or 1.  [default: 1]",
+}
 
 
-def choice(name: str, kind: type[StrEnum], *, default: str | None = None, help: str) -> Option:
-    """An option that names a member of an enum."""
-    return click.option(
-        name,
-        type=click.Choice([each.value for each in kind]),
-        callback=lambda _ctx, _parameter, value: None if value is None else kind(value),
-        default=default,
-        show_default=default is not None,
-        help=help,
-    )
+def options_of(kind: type[Event]) -> Iterator[Option]:
+    """The options that give the fields of an event; what is not given is None."""
+    for field in fields(kind):
+        if field.name in _HELP:
+            yield _option(field)
+
+
+def _option(field: FieldInfo) -> Option:
+    args = get_args(field.type)
+    hint = args[0] if type(None) in args else field.type
+    name, what = f"--{field.name.replace('_', '-')}", _HELP[field.name]
+    if hint == Mapping[str, int]:
+        return amounts(name, what, required=field.required)
+    is_word = isinstance(hint, type) and issubclass(hint, StrEnum)
+    if field.default not in (None, NODEFAULT, False, ()):
+        what = f"{what}  [default: {field.default}]"
+    given: dict[str, Any] = {"type": hint}
+    if is_word:
+        given = {"type": click.Choice([each.value for each in hint])}
+    elif hint is bool:
+        given = {"is_flag": True}
+    elif field.name == "max_bytes":
+        given = {"type": BYTE_SIZE}
+    elif hint in _BY_TYPE:
+        name, given = _BY_TYPE[hint]
+    return click.option(name, field.name, **{"required": field.required, "help": what, **given})
 
 
 def _lists_of(_: click.Context, __: click.Parameter, text: str) -> tuple[tuple[int, ...], ...]:
@@ -82,54 +129,40 @@ def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> 
         raise click.BadParameter(reason.message) from reason
 
 
-labels: Final = click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    callback=_labels_of,
-    metavar="NAME=VALUE",
-    help="May be repeated.",
-)
-taints: Final = click.option(
-    "--taint",
-    "taints",
-    multiple=True,
-    callback=taints_of,
-    metavar="KEY=VALUE:EFFECT",
-    help=f"Which replicas it keeps away; {EFFECTS}. May be repeated.",
-)
-lists: Final = click.option(
-    "--replicas",
-    required=True,
-    callback=_lists_of,
-    metavar="0:1,1:2:0",
-    help="The SPU ids of each partition, leader first; partitions by commas, SPUs by colons.",
-)
-manual_lists: Final = click.option(
-    "--replica-assignment",
-    "replicas",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Manual replica lists: a JSON list of {id, replicas}, or {partitions: that list}.",
-)
-
-
-def constraints(*, required: bool = False) -> Option:
-    """The option that names the constraints of a topic."""
-    return click.option(
-        "--constraints",
-        required=required,
-        callback=_constraints_of,
-        metavar="JSON|FILE",
-        help="What the topic demands of its SPUs: an object as in JSON Lines, or a file that holds "
-        """it, such as '{"require":["tier = ssd"],"spread":[{"label":"zone","max":1}]}'.""",
-    )
+_BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how it is read
+    Mapping[str, str]: (
+        "--label",
+        {"multiple": True, "callback": _labels_of, "metavar": "NAME=VALUE"},
+    ),
+    tuple[Taint, ...]: (
+        "--taint",
+        {"multiple": True, "callback": taints_of, "metavar": "KEY=VALUE:EFFECT"},
+    ),
+    tuple[tuple[int, ...], ...]: (
+        "--replicas",
+        {
+            "callback": _lists_of,
+            "metavar": "0:1,1:2:0",
+            "help": "The SPU ids of each partition, leader first; partitions by commas, SPUs by "
+            "colons.",
+        },
+    ),
+    Any: (
+        "--replica-assignment",
+        {
+            "type": click.Path(path_type=Path),
+            "metavar": "FILE",
+            "help": "Replica lists by hand: a JSON list of {id, replicas}, or {partitions: that "
+            "list}.",
+        },
+    ),
+    Constraints: ("--constraints", {"callback": _constraints_of, "metavar": "JSON|FILE"}),
+}
 
 
 def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a join that describe its SPU, from what is known of it where they are empty."""
-    from spu_assigner.stream.client.announced import read_described
-    from spu_assigner.stream.client.spu_description import described_over
+    from spu_assigner.stream.client.announced import described_over, read_described
 
     before = read_described(connection, given["cluster_id"], given["spu_id"])
     named: dict[str, Any] = {name: given[name] or {} for name in ("labels", "resources")}

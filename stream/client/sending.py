@@ -71,7 +71,7 @@ def send_events(
                 sender.send(event)
             except EncodeError as error:
                 failures += 1
-                awaited.give_up(event.event_id)
+                awaited.give_up(event.event_id, str(error))
                 complain(f"{name}: {error}")
         sender.flush()
         in_time = wait is None or awaited.wait(
@@ -87,7 +87,7 @@ def send_events(
     if not in_time:
         complain(_not_answered(awaited, wait or 0, connection))
         return NOT_ANSWERED
-    return 1 if failures or awaited.refused else 0
+    return 1 if failures or awaited.rejected else 0
 
 
 def _not_answered(awaited: Awaited, seconds: float, connection: Connection) -> str:

@@ -73,7 +73,7 @@ def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, out
     """
     with reading(file) as source:
         if is_check:
-            from spu_assigner.stream.client.check.file_check import check_lines
+            from spu_assigner.stream.client.check import check_lines
 
             name = "<stdin>" if str(file) == "-" else str(file)
             return check_lines(source, name, Policy(policy), is_json=output == "json")

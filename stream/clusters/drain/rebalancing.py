@@ -20,8 +20,8 @@ from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.decision.rebalance import rebalance
+from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
-from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
@@ -117,21 +117,23 @@ class Rebalancing:
     def _ask(self, wait: JobWait) -> None:
         """Have the job even out its maps, and wait for its answer."""
         connection, event_id = self._request.connection, self._event.event_id
-        with EventExchange(
-            connection, seconds=wait.seconds, check=lambda: wait.tick("the answer of the job")
-        ) as exchange:
-            is_answered = exchange.run([self._event])
-        if not is_answered:
+        answers = exchange(
+            connection,
+            [self._event],
+            seconds=wait.seconds,
+            check=lambda: wait.tick("the answer of the job"),
+        )
+        if answers.unanswered:
             raise RebalanceError(
                 f"the job did not answer within {wait.seconds:g} s; {why_unanswered(connection)} "
                 "Run this again; the job rebalances also when it starts later"
             )
-        if event_id in exchange.rejected:
+        if event_id in answers.rejected:
             raise RebalanceError(
                 f"the job does not rebalance cluster {self._request.cluster_id!r}: "
-                f"{exchange.rejected[event_id]}; fix that and run this again"
+                f"{answers.rejected[event_id]}; fix that and run this again"
             )
-        click.echo(f"mapped   {exchange.accepted[event_id]}")
+        click.echo(f"mapped   {answers.accepted[event_id]}")
 
     def _unlike(self) -> tuple[list[Partition], TopicsPlan, PlanSources]:
         """The partitions that are not as mapped, or being moved, by a plan made now."""

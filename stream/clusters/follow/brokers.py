@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX
-from spu_assigner.stream.client.spu_description import (
+from spu_assigner.stream.client.announced import (
     LABEL,
     MARK,
     Announced,

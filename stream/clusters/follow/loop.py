@@ -18,8 +18,8 @@ from typing import Final
 
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
 from spu_assigner.stream.client.announced import EventPosition
+from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.exchange import EventExchange
 from spu_assigner.stream.clusters.follow.kafka import (
     FencedProducer,
     FollowError,
@@ -70,9 +70,8 @@ def adopt_topics(
             return report
         if count := len(report.events):
             output.say(f"sends {counted(count, 'event')} and waits for answers")
-            with EventExchange(events, seconds=options.wait_seconds, check=check) as exchange:
-                exchange.run(report.events)
-            report = report.answered(exchange.accepted, exchange.rejected)
+            answers = exchange(events, report.events, seconds=options.wait_seconds, check=check)
+            report = report.answered(answers.accepted, answers.rejected)
             adopted = [each for each in report.accepted if isinstance(each, TopicAdopted)]
             report = replace(report, changed=tuple(session.changed(adopted)))
         changed = {each.topic for each in report.changed}

@@ -93,22 +93,11 @@ class FollowOptions:
     def is_meant(self, topic: str) -> bool:
         """Whether a topic is to be looked at: Kafka's own and the product's are not."""
         return (
-            not self._is_reserved(topic)
+            not topic.startswith(KAFKA_OWN)
+            and topic not in self.own
             and any(fnmatchcase(topic, glob) for glob in self.globs)
             and not any(fnmatchcase(topic, glob) for glob in self.excluded)
         )
-
-    def unmatched(self, topics: Collection[str]) -> tuple[str, ...]:
-        """The globs that match none of these topics: probably misspelt."""
-        names = [each for each in topics if not self._is_reserved(each)]
-        return tuple(
-            glob
-            for glob in self.globs
-            if glob != "*" and not any(fnmatchcase(each, glob) for each in names)
-        )
-
-    def _is_reserved(self, topic: str) -> bool:
-        return topic.startswith(KAFKA_OWN) or topic in self.own
 
 
 def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:

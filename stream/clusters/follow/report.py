@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import click
+from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import (
     Event,
     SpuJoined,
@@ -28,6 +29,10 @@ from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.config.command_options import Form
 
+OFF_BROKER: Final = (
+    "an SPU that has left takes no topic: let it join again, or move the topic off its broker "
+    "(`spu-assigner drain BROKER"
+)
 _VERBS: Final = {  # of an event that would be sent, and of one that was
     SpuJoined: ("would join", "joined"),
     SpuLeft: ("would leave", "left  "),
@@ -161,9 +166,10 @@ class AdoptReport:
             self,
             accepted=tuple(each for each in self.events if each.event_id in accepted),
             rejected=tuple(
-                TopicReason(
-                    topic=f"SPU {each.spu_id}" if isinstance(each, SpuJoined) else each.topic,
-                    reason=rejected[each.event_id],
+                TopicReason(topic=f"SPU {each.spu_id}", reason=rejected[each.event_id])
+                if isinstance(each, SpuJoined)
+                else TopicReason(
+                    topic=each.topic, reason=_rejection(each.topic, rejected[each.event_id])
                 )
                 for each in self.events
                 if each.event_id in rejected
@@ -179,6 +185,12 @@ class AdoptReport:
     def is_whole(self) -> bool:
         """Whether nothing is left that was asked for."""
         return not (self.topics.left or self.rejected or self.changed or self.unanswered)
+
+
+def _rejection(topic: str, why: str) -> str:
+    """Why the job rejects a topic, and what to do about an SPU that it does not know."""
+    is_gone = f"({Code.MANUAL_UNKNOWN_SPU})" in why
+    return f"{why}; {OFF_BROKER} --foreign {topic}`)" if is_gone else why
 
 
 def brokers_text(ids: Sequence[int]) -> str:

@@ -127,8 +127,6 @@ class FollowSession:
         unseen = read_unseen(self._target)
         for line in replace(unseen, sizes={}).lines("they are not adopted"):
             self._output.say(f"warning: {line}")
-        for glob in self._options.unmatched((*self._found, *self.reader.maps, *unseen.topics)):
-            self._output.say(f"warning: no topic matches --topics {glob}; check it")
         why = f"is on brokers, and you may not see it; {granting(Role.ADOPTER)}"
         return [
             TopicReason(topic=name, reason=why)

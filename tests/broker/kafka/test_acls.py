@@ -32,7 +32,7 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.audit.verify.history import History, read_history
-from spu_assigner.stream.clusters.follow.exchange import EventExchange
+from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
@@ -317,9 +317,8 @@ def move_partitions(settings: Settings) -> None:
     with sending(settings, [SPU_EVENTS]) as sender:
         sender.send(SpuLeft(event_id="drain", cluster_id="drained", spu_id=9))
     asked = ClusterRebalance(event_id="rebalance", cluster_id="drained", max_moves=0)
-    with EventExchange(settings.connection(), seconds=0.1, check=lambda: None) as exchange:
-        exchange.run([asked])  # No job answers.
-        assert not exchange.rejected, exchange.rejected
+    answers = exchange(settings.connection(), [asked], seconds=0.1, check=lambda: None)
+    assert not answers.rejected, answers.rejected  # No job answers.
     throttle: dict[Place, str | None] = {(topic, LEADERS): "0:1"}
     with Reassigner(settings.connection()) as kafka, Seat(settings.connection()) as seat:
         seat.sit()

@@ -584,7 +584,7 @@ FILES: Final = [
     *PLACES,
     File("a link: the file may be another's", _link, "is a symbolic link"),
     File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
-    _holding("an empty file: written by nobody", b"", "no JSON at line 1, column 1"),
+    _holding("an empty file: written by nobody", b"", "Expecting value: line 1 column 1"),
     _holding("two values: joined files", _LISTS * 2, "Extra data"),
     _holding("another object: neither form", b'{"lists":[]}', "is neither form"),
     _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
@@ -594,8 +594,8 @@ FILES: Final = [
         "nested too deeply",
     ),
     _holding("5,000 digits: no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
-    _holding("UTF-16: Windows", _LISTS.decode().encode("utf-16"), "is no UTF-8 at byte 0"),
-    _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "is no UTF-8 at byte 2"),
+    _holding("UTF-16: Windows", _LISTS.decode().encode("utf-16"), "byte 0xff in position 0"),
+    _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "byte 0xed in position 2"),
 ]
 
 SETTINGS: Final = [

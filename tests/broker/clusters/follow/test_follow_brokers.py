@@ -13,7 +13,7 @@ from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import SpuJoined, SpuLeft
 from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client.spu_description import LABEL
+from spu_assigner.stream.client.announced import LABEL
 from spu_assigner.stream.clusters.follow.kafka import FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topic_admin import create_topics

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.drain.staying import NO_MAP
-from spu_assigner.stream.clusters.follow.exchange import OFF_BROKER
+from spu_assigner.stream.clusters.follow.report import OFF_BROKER
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events

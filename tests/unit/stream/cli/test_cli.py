@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -213,38 +212,10 @@ def test_both_forms_of_a_replica_assignment_are_read(tmp_path: Path, text: str) 
     assert read_assignment(file) == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "is no JSON at line 1, column 1"),
-        (b"[1,\n2", "is no JSON at line 2"),
-        (b"\xff", "is no UTF-8 at byte 0"),
-        (b"7", "is neither form"),
-        (b'{"partitions": [], "topic": "t"}', "is neither form"),
-        (b'[{"id": 0, "id": 1}]', 'field "id" is given more than once'),
-        (b"[NaN]", "found NaN"),
-        (b"[" + b"9" * 5000 + b"]", "cannot be read"),
-        (b"[" * 200_000, "is nested too deeply"),
-        (b" " * (8 * 1024 * 1024 + 1), "has more than 8388608 bytes"),
-    ],
-    ids=range(10),
-)
-def test_a_file_that_is_no_replica_assignment_is_refused(
-    tmp_path: Path, data: bytes, said: str
-) -> None:
-    """Before anything is sent, with the file's name and what is wrong."""
+@pytest.mark.parametrize("data", [b"7", b'[{"id": 0, "id": 1}]', b"[NaN]"], ids=range(3))
+def test_a_file_that_is_no_replica_assignment_is_refused(tmp_path: Path, data: bytes) -> None:
+    """Before anything is sent; hostile files are in `tests/support/events/poisons.py`."""
     file = tmp_path / "assignment.json"
     file.write_bytes(data)
-    with pytest.raises(AssignmentFileError) as refusal:
+    with pytest.raises(AssignmentFileError):
         read_assignment(file)
-    assert said in str(refusal.value)
-    assert str(file) in str(refusal.value)
-
-
-def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
-    """A pipe would be waited for, and a device never ends."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for path in (pipe, Path("/dev/zero"), tmp_path):
-        with pytest.raises(AssignmentFileError, match=r"is not a regular file|cannot be read"):
-            read_assignment(path)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Final
-
-_ROOT: Final = Path(__file__).parents[4]
 
 # An answer of Kafka's client that comes when the interpreter is gone ends the process by SIGSEGV.
 # The C library is made to wait a second at the very end, for the answer to come by then; the
@@ -40,19 +36,3 @@ def test_a_check_that_is_not_waited_for_harms_no_end() -> None:
     )
     assert "the check of never did not end in time" in " ".join(done.stdout.split())
     assert done.returncode == 1, done.stderr
-
-
-def test_no_other_thread_that_may_be_left_asks_kafka() -> None:
-    """One that does is a `DaemonThread`, which the end of a command looks for."""
-    stream = _ROOT / "stream"
-    with_daemons = {
-        path.relative_to(stream).as_posix()
-        for path in stream.glob("**/*.py")
-        if "daemon=True" in path.read_text()
-    }
-    # The metrics, and the end of a shard server.
-    assert with_daemons == {
-        "common/daemon_threads.py",
-        "job/metrics/server.py",
-        "job/shard/server.py",
-    }

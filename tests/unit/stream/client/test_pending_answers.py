@@ -71,4 +71,4 @@ def test_an_spu_that_is_offline_back_or_unknown_is_not_drained() -> None:
     job.send(job.events.leave(1, mode=LeaveMode.DECOMMISSION), job.events.join(1))
     job.send(job.events.leave(9, mode=LeaveMode.DECOMMISSION))
     assert job.awaited.drained == {}
-    assert len(job.awaited.refused) == 1
+    assert len(job.awaited.rejected) == 1

@@ -13,7 +13,8 @@ from spu_assigner.core.base.constraints import (
     Taint,
     TaintEffect,
 )
-from spu_assigner.stream.client.produce_options import constraints, taints_of
+from spu_assigner.core.base.events import TopicCreate
+from spu_assigner.stream.client.produce_options import options_of, taints_of
 
 CONTEXT: Any = None
 RULES = '{"require":["tier = ssd"],"spread":[{"label":"zone","max":1}]}'
@@ -34,12 +35,13 @@ def test_taints_are_written_as_for_kubectl() -> None:
 def read(*arguments: str) -> Any:
     """What the option gives."""
 
-    @click.command()
-    @constraints()
-    def command(constraints: Constraints | None) -> Any:
+    def command(constraints: Constraints | None, **_: Any) -> Any:
         return constraints
 
-    return command.main(list(arguments), standalone_mode=False)
+    for option in options_of(TopicCreate):
+        command = option(command)
+    made: Any = click.command()(command)
+    return made.main(["--topic", "t", *arguments], standalone_mode=False)
 
 
 def test_constraints_are_given_as_they_are_or_in_a_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.limits import default_capacity
-from spu_assigner.stream.client.spu_description import Described, described_over
+from spu_assigner.stream.client.announced import Described, described_over
 
 NO_LEADERS = Taint("pool", "pay", TaintEffect.NO_LEADERS)
 EVICT = Taint("pool", "pay", TaintEffect.EVICT)

@@ -11,8 +11,7 @@ from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.schemas.messages.codec import encode_record
-from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
-from spu_assigner.stream.client.spu_description import LABEL
+from spu_assigner.stream.client.announced import LABEL, AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.clusters.follow.kafka import FollowError, require_cluster
 from spu_assigner.stream.job.shard.clusters import entry_key
 

@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
-from spu_assigner.stream.client.announced import AnnouncedOfCluster, EventPosition
-from spu_assigner.stream.client.spu_description import LABEL, MARK, Announcement
+from spu_assigner.stream.client.announced import (
+    LABEL,
+    MARK,
+    AnnouncedOfCluster,
+    Announcement,
+    EventPosition,
+)
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,

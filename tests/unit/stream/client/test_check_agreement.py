@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Answer, RingChange, RingEvent, Status, TopicStatus
-from spu_assigner.schemas.errors import DecodeError, LineError, LineFault
+from spu_assigner.schemas.errors import DecodeError, LineFault
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.client.check.cluster_check import CheckFault
-from spu_assigner.stream.client.check.codes import WARNINGS
-from spu_assigner.stream.client.check.file_check import FileCheck, faults_of_line
+from spu_assigner.stream.client.check import WARNINGS, CheckFault, FileCheck
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from support.events.builders import Events
 from support.events.poisons import LINES, Line
@@ -193,25 +191,3 @@ def test_a_poisoned_line_is_an_error_where_it_is_refused(poison: Line) -> None:
     expected = refused([line], Policy.BALANCED)
     errors, running = errors_of([line], Policy.BALANCED)
     assert running or {fault.line for fault in errors} == expected.keys()
-
-
-@settings(max_examples=share_of(300), deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_the_first_fault_of_a_line_is_among_all_that_are_reported(seed: int) -> None:
-    """Reading and checking use the same rules in the same words."""
-    for line in lines_of(seed):
-        error = refusal_of_line(line)
-        if error is not None:
-            faults = faults_of_line(line, error)
-            assert error.fault in [fault.fault for fault in faults]
-            if error.fault is not LineFault.REPEATED_FIELD:
-                assert error.message in [fault.message for fault in faults]
-
-
-def refusal_of_line(line: bytes) -> LineError | None:
-    """The fault that a line is a dead letter for."""
-    try:
-        event_of_line(line)
-    except LineError as error:
-        return error
-    return None
