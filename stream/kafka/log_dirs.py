@@ -151,6 +151,27 @@ def read_unseen(connection: Connection, brokers: Collection[int] | None = None) 
         return unseen_replicas(admin, replica_sizes(connection, asked), asked, found.topics)
 
 
+def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, int]:
+    """Of topics, the bytes of one replica of each partition: of the largest, as they may differ.
+
+    Left out is a topic of which some partition is reported by no broker: that needs the right to
+    Describe the cluster. If a broker does not answer, all are left out.
+
+    Args:
+        topics: the number of partitions of each.
+    """
+    partitions = {topic: list(range(count)) for topic, count in topics.items()}
+    sizes: dict[Partition, int] = {}
+    for answer in topic_logs(connection, partitions):
+        for topic, number, size in replicas_of(answer):
+            sizes[topic, number] = max(sizes.get((topic, number), 0), size)
+    return {
+        topic: sum(sizes[topic, number] for number in numbers)
+        for topic, numbers in partitions.items()
+        if all((topic, number) in sizes for number in numbers)
+    }
+
+
 def topic_logs(
     connection: Connection, partitions: Mapping[str, Sequence[int]]
 ) -> list[Mapping[str, Any]]:
