@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TOPICS_NAMED_MAX: Final = 3
 _LOGGER: Final = logging.getLogger("kafka")
-_LOGGER.addHandler(logging.NullHandler())  # A failure shows as a broker that does not report.
+_LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised, or left out.
 _LOGGER.propagate = False
 
 Partition = tuple[str, int]  # a topic's name and the partition's number
@@ -200,19 +200,24 @@ def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
     return {"broker": broker, "log_dirs": [each.to_dict() for each in response.results]}
 
 
+def admin_client(connection: Connection) -> KafkaAdminClient:
+    """An open client of kafka-python's."""
+    from kafka.admin import KafkaAdminClient
+
+    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
+    return KafkaAdminClient(
+        request_timeout_ms=milliseconds,
+        bootstrap_timeout_ms=milliseconds,
+        **connection.kafka_python(),
+    )
+
+
 @contextmanager
 def _asking(connection: Connection) -> Iterator[KafkaAdminClient | None]:
     """A client; None: no broker answers."""
-    from kafka.admin import KafkaAdminClient
-
     client = None
-    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
     with _unless_silent():
-        client = KafkaAdminClient(
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-            **connection.kafka_python(),
-        )
+        client = admin_client(connection)
     try:
         yield client
     finally:
