@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TOPICS_NAMED_MAX: Final = 3
 _LOGGER: Final = logging.getLogger("kafka")
-_LOGGER.addHandler(logging.NullHandler())  # A failure shows as a broker that does not report.
+_LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised, or left out.
 _LOGGER.propagate = False
 
 Partition = tuple[str, int]  # a topic's name and the partition's number
@@ -151,6 +151,27 @@ def read_unseen(connection: Connection, brokers: Collection[int] | None = None) 
         return unseen_replicas(admin, replica_sizes(connection, asked), asked, found.topics)
 
 
+def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, int]:
+    """Of topics, the bytes of one replica of each partition: of the largest, as they may differ.
+
+    Left out is a topic of which some partition is reported by no broker: that needs the right to
+    Describe the cluster. If a broker does not answer, all are left out.
+
+    Args:
+        topics: the number of partitions of each.
+    """
+    partitions = {topic: list(range(count)) for topic, count in topics.items()}
+    sizes: dict[Partition, int] = {}
+    for answer in topic_logs(connection, partitions):
+        for topic, number, size in replicas_of(answer):
+            sizes[topic, number] = max(sizes.get((topic, number), 0), size)
+    return {
+        topic: sum(sizes[topic, number] for number in numbers)
+        for topic, numbers in partitions.items()
+        if all((topic, number) in sizes for number in numbers)
+    }
+
+
 def topic_logs(
     connection: Connection, partitions: Mapping[str, Sequence[int]]
 ) -> list[Mapping[str, Any]]:
@@ -179,19 +200,24 @@ def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
     return {"broker": broker, "log_dirs": [each.to_dict() for each in response.results]}
 
 
+def admin_client(connection: Connection) -> KafkaAdminClient:
+    """An open client of kafka-python's."""
+    from kafka.admin import KafkaAdminClient
+
+    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
+    return KafkaAdminClient(
+        request_timeout_ms=milliseconds,
+        bootstrap_timeout_ms=milliseconds,
+        **connection.kafka_python(),
+    )
+
+
 @contextmanager
 def _asking(connection: Connection) -> Iterator[KafkaAdminClient | None]:
     """A client; None: no broker answers."""
-    from kafka.admin import KafkaAdminClient
-
     client = None
-    milliseconds = int(REQUEST_SECONDS_MAX * 1000)
     with _unless_silent():
-        client = KafkaAdminClient(
-            request_timeout_ms=milliseconds,
-            bootstrap_timeout_ms=milliseconds,
-            **connection.kafka_python(),
-        )
+        client = admin_client(connection)
     try:
         yield client
     finally:

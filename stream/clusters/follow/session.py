@@ -30,13 +30,12 @@ from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import TopicReason, rows_digest
-from spu_assigner.stream.clusters.plan.topic_sizes import topic_bytes
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import granting
-from spu_assigner.stream.kafka.log_dirs import read_unseen
+from spu_assigner.stream.kafka.log_dirs import read_unseen, topic_bytes
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, topic_name
 
 

@@ -14,7 +14,6 @@ to restart: all of them may be repeated. What Kafka refuses is reported by name.
 from __future__ import annotations
 
 import base64
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -35,10 +34,12 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, granting
+from spu_assigner.stream.kafka.errors import granting
 from spu_assigner.stream.kafka.log_dirs import (
     Partition,
+    Sizes,
     UnseenReplicas,
+    admin_client,
     all_logs,
     read_unseen,
     sizes_in,
@@ -54,12 +55,8 @@ _BY_HAND: Final = (
 )
 MIN_IN_SYNC: Final = "min.insync.replicas"
 NOT_ALIVE: Final = "it is not alive"  # why a broker's setting is not changed
-_LOGGER: Final = logging.getLogger("kafka")
-_LOGGER.addHandler(logging.NullHandler())  # What goes wrong is raised.
-_LOGGER.propagate = False
 
 Replicas = tuple[int, ...]
-Sizes = Mapping[Partition, Mapping[int, int]]  # by broker
 # Of a broker or a topic, and the setting's name: what it is set to; None: it is not set. Without a
 # place: it is of a broker that is not alive.
 Place = tuple[int | str, str]
@@ -291,12 +288,7 @@ class Reassigner:
 
     def _opened(self) -> KafkaAdminClient:
         if self._client is None:
-            milliseconds = int(REQUEST_SECONDS_MAX * 1000)
-            self._client = KafkaAdminClient(
-                request_timeout_ms=milliseconds,
-                bootstrap_timeout_ms=milliseconds,
-                **self._connection.kafka_python(),
-            )
+            self._client = admin_client(self._connection)
         return self._client
 
 

@@ -29,7 +29,6 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicChange,
     TopicFailure,
 )
-from spu_assigner.stream.clusters.plan.topic_sizes import topic_bytes
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.config.connection import Connection, address
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
@@ -38,6 +37,7 @@ from spu_assigner.stream.kafka.log_dirs import (
     ReplicaSizes,
     UnseenReplicas,
     replica_sizes,
+    topic_bytes,
     unseen_replicas,
 )
 from spu_assigner.stream.kafka.retry import list_offsets

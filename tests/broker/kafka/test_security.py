@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
-from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
@@ -278,4 +277,4 @@ def bytes_of(environ: Mapping[str, str], topic: str) -> int | None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_dirs, "REQUEST_SECONDS_MAX", 5.0)
         connection = Settings.load(environ=dict(environ)).connection()
-        return topic_sizes.topic_bytes(connection, {topic: 1}).get(topic)
+        return log_dirs.topic_bytes(connection, {topic: 1}).get(topic)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
-from spu_assigner.stream.clusters.plan import topic_sizes
 from spu_assigner.stream.clusters.plan.applied import (
     INTENT_MS_MAX,
     AppliedRecords,
@@ -29,6 +28,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
     rows_digest,
 )
+from spu_assigner.stream.kafka import log_dirs
 from spu_assigner.stream.kafka.config.connection import Connection
 from support.job import plans
 from support.job.plans import kafka, maps, recorded, wanted
@@ -195,6 +195,6 @@ def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition(
         return {"log_dirs": [{"topics": topics}]}
 
     answers = [logs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)), logs(("t", 1, 6)), logs(("t", 0, 99))]
-    monkeypatch.setattr(topic_sizes, "topic_logs", lambda *_: answers)
+    monkeypatch.setattr(log_dirs, "topic_logs", lambda *_: answers)
     connection = Connection(bootstrap_servers="127.0.0.1:9092", prefix="")
-    assert topic_sizes.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}
+    assert log_dirs.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}
