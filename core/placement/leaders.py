@@ -25,6 +25,7 @@ SPUS_MAX_WITHOUT_RACKS: Final = 16
 LOOKS: Final = 20_000  # at members of lists, to even out leaders of a request,
 LOOKS_A_LIST: Final = 16  # and as many for each list of it
 PART: Final = 0.25  # of a list, with which one more is compared
+GONE_MAX: Final = 512  # lists that a dict has lost, which each look passes, until it is made anew
 NEARBY: Final = 4  # lists after one that may exchange followers with it
 
 Hop = tuple[int, int]  # a list, and who leads it from now on
@@ -42,8 +43,7 @@ class KeptKeys(LeaderKeys):
 
     def last(self, spu: int) -> int:
         """Levels 1 to 3 before the last of its lists."""
-        known = self.lasts.get(spu)
-        return super().last(spu) if known is None else known
+        return super().last(spu) if (known := self.lasts.get(spu)) is None else known
 
     def add(self, spu: int, more: int = 1) -> None:
         """Count a list that an SPU leads, or take it out."""
@@ -98,8 +98,7 @@ class LedLists:
                 heappush(heap, (-counts.last(each), each))
 
     def _way_down(self, start: int, most: int, done: set[int]) -> list[Hop]:
-        """A shortest path to an SPU of a smaller key; none: all that it reaches are done, since
-        SPUs that come later have no larger keys."""
+        """A shortest path to an SPU of a smaller key; none: all that it reaches are done."""
         keys, rows, queue = self.counts.keys, self.rows, [start]
         before: dict[int, tuple[int, Hop]] = {}
         for spu in queue:
@@ -126,7 +125,10 @@ class LedLists:
             row, topic = self.rows[number], self._topics[number]
             giver, at = row[0], row.index(taker)
             row[0], row[at] = taker, giver
-            del self.led[giver][topic][number]
+            left = self.led[giver][topic]
+            del left[number]
+            if not len(left) % GONE_MAX:
+                self.led[giver][topic] = dict.fromkeys(left)
             self.led.setdefault(taker, {}).setdefault(topic, {})[number] = None
             self.counts.add(giver, -1)
             self.counts.add(taker)

@@ -30,7 +30,7 @@ from spu_assigner.schemas.messages.wire import MovedPartition, MovesRun, MovesSt
 from spu_assigner.stream.clusters.moves.health import UnhealthyError, require_health
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import MovesError, Reassigner
-from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
+from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat
 from spu_assigner.stream.clusters.moves.status import (
     BEYOND_LIMIT,
     MoveProgress,
@@ -262,22 +262,14 @@ def moving(
     *,
     cluster_id: str,
     is_quiet: bool = False,
-    may_copy: bool = True,
 ) -> Iterator[MovesRunner]:
     """A runner that has the seat, and has finished what a run before has left.
 
     Args:
         connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
-        may_copy: finish what a run before has left, also if it copies something; else an error.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()
-        left = seat.latest
-        if not may_copy and left is not None and any(map(copied_bytes, left.moves)):
-            raise SeatTakenError(
-                f"{left.holder} has left moves unfinished; finish them with `spu-assigner apply "
-                "--moves`, or take them back with `spu-assigner apply --cancel`"
-            )
         runner = MovesRunner(kafka, seat, options, cluster_id=cluster_id, is_quiet=is_quiet)
         try:
             runner.resume()
