@@ -99,14 +99,6 @@ def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
     assert encode_event(boxed) == encode_event(listed)
 
 
-@given(ragged_lists())
-def test_lists_of_different_length_come_back_so(lists: ReplicaLists) -> None:
-    """A short list in the state must not become one with an SPU -1."""
-    data = lists_bytes(lists)
-    assert data == array_bytes([array_bytes([long_bytes(x) for x in y]) for y in lists.tolist()])
-    assert read_lists(data, 0) == (lists, len(data))
-
-
 @given(replica_lists() | ragged_lists(), st.integers(1, 7))
 def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
     """Other writers of Avro may split an array, and give the bytes of each part."""
@@ -159,18 +151,6 @@ def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
         assert "the value is a" not in caught.value.message
         assert f"schema id {number} is " in caught.value.message
         assert "one that another registry gave means nothing here" in caught.value.message
-
-
-@pytest.mark.parametrize("value", [b'{"type":"topic_create"}', b"\xef\xbb\xbf [1]"])
-def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
-    for kind in get_args(EventKind):
-        with pytest.raises(DecodeError) as caught:
-            decode_event(value, kind=kind)
-        assert caught.value.code is DeadLetterCode.UNDECODABLE
-        assert caught.value.message == (
-            f"JSON, or a text like it, of {len(value)} bytes; expected Avro behind 00 and a schema "
-            "id, or c301 and a fingerprint (`spu-assigner produce events` sends events of JSON)"
-        )
 
 
 @pytest.mark.parametrize(
