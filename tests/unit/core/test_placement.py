@@ -184,19 +184,6 @@ def test_every_row_equals_the_plain_rule(rule: str, case: Case) -> None:
     assert place(rule, case, case.start, case.partitions) == expected
 
 
-@each_rule
-@given(case=cases(), turns=st.integers(0, 10**30))
-def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -> None:
-    size = len(case.ids)
-    period = {"round_robin": size * (size - case.replicas + 1), "walk": size}.get(
-        rule, size * max(1, size - 1)
-    )
-    later = case.start + turns * period
-    assert place(rule, case, later, case.partitions) == place(
-        rule, case, case.start, case.partitions
-    )
-
-
 @given(case=cases())
 def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
     """They are sorted into place instead of being read cell by cell."""

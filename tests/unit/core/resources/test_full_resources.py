@@ -23,9 +23,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.base.resources import Need, amounts_of
-from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.core.state.ledger import Ledger
-from support.events.builders import Events
 from support.events.one_cluster import OneCluster
 
 DISK = {"disk": 30}
@@ -103,31 +101,6 @@ def test_what_a_longer_list_and_a_repair_lack_is_named(cluster: OneCluster) -> N
     [waiting] = [each for each in found if isinstance(each, TopicStatus)]
     assert waiting.status is Status.WAITING
     assert f"no other SPU can take the replicas {lacks}; tried again" in (waiting.message or "")
-
-
-def test_room_comes_back_with_a_delete_a_lower_demand_and_more_capacity(
-    cluster: OneCluster,
-) -> None:
-    new = cluster.build
-    cluster.apply(new.create("t", 3, 2, demand={"disk": 10}))
-    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 9}))) == free(0, 1)
-    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 12}))) == full(0, 1)
-    assert changes_of(cluster.apply(new.demand("t", demand={"disk": 11}))) == []
-    updated = cluster.apply(new.join(0, resources={"disk": 34}))
-    assert changes_of(updated) == [(0, RingChange.UPDATED, None), *free(0)]
-    assert changes_of(cluster.apply(new.delete("t"))) == free(1)
-
-
-def test_explain_takes_no_spu_out_of_the_ring_for_a_resource() -> None:
-    """Later partitions of the same request were placed on all SPUs."""
-    new, explaining = Events(), ExplainingAssigner(Policy.FLUVIO)
-    explaining.apply(new.join(0, resources={"disk": 10}))
-    explaining.apply(new.join(1, resources={"disk": 90}))
-    [(_, reasons), *_] = explaining.apply(new.create("t", 2, 1, demand={"disk": 10}))
-    assert [(each.replicas, each.absent, each.recomputed) for _, each in reasons] == [
-        ((0,), (), True),
-        ((1,), (), True),
-    ]
 
 
 NAMES = ("cores", "disk", "net")
