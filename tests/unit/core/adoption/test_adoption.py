@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import OnShortage, Policy
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Mode, RingChange, Status, TopicStatus
 from support.events.builders import Events
@@ -40,25 +40,6 @@ def test_an_adopted_topic_is_as_it_was_found() -> None:
     assert found.reason.mode is Mode.ADOPTED
     assert statuses(answers) == [("t", Status.ADOPTED, None, "a")]
     assert [life.held(spu_id) for spu_id in range(3)] == [2, 2, 2]
-
-
-def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
-    """It leaves the ring; a later content that frees it brings it back, and serves who waits."""
-    life = cluster(0, capacity=1)
-    full = life.adopt("t", [0], [0], [0])
-    assert ring_changes(full) == [(0, RingChange.SATURATED, 0)]
-    life.create("u", 1, 1, on_shortage=OnShortage.WAIT, event_id="waits")
-    assert ring_changes(life.adopt("t", [0])) == []
-    life.join(1, capacity=0)
-    freed = life.adopt("t", [1], event_id="moved")
-    assert [each[:2] for each in ring_changes(freed)] == [
-        (0, RingChange.RESTORED),
-        (0, RingChange.SATURATED),
-    ]
-    assert statuses(freed) == [
-        ("t", Status.ADOPTED, None, "moved"),
-        ("u", Status.ASSIGNED, None, "waits"),
-    ]
 
 
 @pytest.mark.parametrize(
