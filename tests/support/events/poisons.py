@@ -117,7 +117,8 @@ def _constraints(rule: str, *entries: bytes) -> bytes:
 
 C: Final = DeadLetterCode
 _BAD: Final = C.UNDECODABLE
-_REVERSED: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)[2:10][::-1]
+_FINGERPRINT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)[2:10]
+_REVERSED: Final = b"\xc3\x01" + _FINGERPRINT[::-1] + b"x"
 _LETTER: Final = encode_record(
     DeadLetter.of_value(
         b"x",
@@ -130,7 +131,8 @@ _LETTER: Final = encode_record(
     )
 )
 _LONG_GROW: Final = encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX)
-_LONG_LISTS: Final = array_bytes([b"\x00\x00"] * (MANUAL_MESSAGE_SIZE_MAX // 2))
+_TOMORROW: Final = _GIVEN + long_bytes(len(Policy))
+_LONG_LISTS: Final = _GIVEN + array_bytes([b"\x00\x00"] * (MANUAL_MESSAGE_SIZE_MAX // 2))
 _FRAMES: Final[list[tuple[DeadLetterCode, str, str, bytes | None]]] = [
     (C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
     (C.TRAILING_BYTES, "1 bytes follow", "a byte too many: often taken", create() + b"\x00"),
@@ -139,12 +141,7 @@ _FRAMES: Final[list[tuple[DeadLetterCode, str, str, bytes | None]]] = [
     (C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
     (C.UNKNOWN_SCHEMA, "schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
     (C.UNKNOWN_SCHEMA, "0" * 16, "an unknown fingerprint: another schema", b"\xc3\x01" + bytes(20)),
-    (
-        C.UNKNOWN_SCHEMA,
-        "not in the registry",
-        "a fingerprint the wrong way round: as a number",
-        b"\xc3\x01" + _REVERSED + b"x",
-    ),
+    (C.UNKNOWN_SCHEMA, "not in the registry", "a fingerprint reversed: as a number", _REVERSED),
     (_BAD, "with nothing", "empty value: nothing to read a header from", b""),
     (_BAD, "JSON, or a text like it", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
     (_BAD, "begin with 00", "a mark alone: cut in the frame", b"\x00"),
@@ -166,13 +163,7 @@ _BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
     (_BAD, "more than 10 bytes", "a varint of over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
     (_BAD, "branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
     (_BAD, "branch is -1", "a negative branch: Python counts back", "occurred_at", b"\x01"),
-    (
-        _BAD,
-        f"index is {len(Policy)}",
-        "a policy of tomorrow: beyond",
-        "policy",
-        _GIVEN + long_bytes(len(Policy)),
-    ),
+    (_BAD, f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
     (_BAD, "index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
     (_BAD, "boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
     (_BAD, "1099511627776 items", "a block of 2^40 items: memory", "replicas", b"\x02" + HUGE),
@@ -181,13 +172,7 @@ _BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
     (_BAD, "a block has -1 bytes", "a block of -1 bytes: endless", "replicas", b"\x02\x01\x01"),
     (_BAD, "size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
     (_BAD, "", "a block that never ends: no end", "replicas", b"\x02\x02\x00\x02\x06"),
-    (
-        C.TOO_LARGE,
-        "1048576 for",
-        "a create of over 1 MiB: too many",
-        "replicas",
-        b"\x02" + _LONG_LISTS,
-    ),
+    (C.TOO_LARGE, "1048576 for", "a create of over 1 MiB: lists", "replicas", _LONG_LISTS),
     *(
         (C.INVALID_EVENT, f"{field} is", f"{field} {what}", field, text_bytes(text))
         for field, what, text in (
@@ -260,6 +245,7 @@ def _refused(code: Code, name: str, kind: str = "create", **changed: bytes) -> P
 _ENDS: Final = (0, -1, 2**31 - 1, -(2**31))
 _BELOW: Final = (-1, -(2**31))
 _LAST: Final = _GIVEN + long_bytes(2**31 - 1)
+_STARTED: Final = {"policy": _KAFKA, "start_index": b"\x02\x00"}
 _NUMBERS: Final[list[tuple[str, str, Code, Iterable[int]]]] = [
     ("create", "partitions", Code.INVALID_PARTITIONS, (*_ENDS, 100_001)),
     ("create", "replication_factor", Code.INVALID_REPLICATION_FACTOR, (*_ENDS, 33)),
@@ -272,67 +258,31 @@ _NUMBERS: Final[list[tuple[str, str, Code, Iterable[int]]]] = [
     ("rebalance", "band_percent", Code.INVALID_BAND_PERCENT, (*_BELOW, 1_001)),
     ("rebalance", "band", Code.INVALID_BAND, (*_BELOW, 2)),
 ]
+_NOBODY: Final = Code.INSUFFICIENT_SPUS  # what a sound create is answered
+_NINE_BYTES: Final = b"\x82" + b"\x80" * 7 + b"\x00"
 _FIELD_VALUES: Final[list[tuple[Code, str, dict[str, bytes]]]] = [
-    (
-        Code.INVALID_SHIFT,
-        "a shift of -1: below 0",
-        {"policy": _KAFKA, "start_index": b"\x02\x00", "shift": b"\x02\x01"},
-    ),
-    (
-        Code.INSUFFICIENT_SPUS,
-        "the largest start and shift: added up",
-        {"policy": _KAFKA, "start_index": _LAST, "shift": _LAST},
-    ),
-    (
-        Code.INSUFFICIENT_SPUS,
-        "a time at the end of 64 bits: no date",
-        {"occurred_at": _GIVEN + long_bytes(2**63 - 1)},
-    ),
-    (
-        Code.INSUFFICIENT_SPUS,
-        "an event id of \x1b[2J 🚀 \x00 \u202e: no log prints it as it is",
-        {},
-    ),
-    (
-        Code.INSUFFICIENT_SPUS,
-        "1 partition in nine bytes: Avro allows it",
-        {"partitions": b"\x82" + b"\x80" * 7 + b"\x00"},
-    ),
+    (Code.INVALID_SHIFT, "a shift of -1", {**_STARTED, "shift": b"\x02\x01"}),
+    (_NOBODY, "the largest start and shift", {**_STARTED, "start_index": _LAST, "shift": _LAST}),
+    (_NOBODY, "a time of 64 bits: no date", {"occurred_at": _GIVEN + long_bytes(2**63 - 1)}),
+    (_NOBODY, "an event id of \x1b[2J 🚀 \x00 \u202e: no log prints it as it is", {}),
+    (_NOBODY, "1 partition in nine bytes: Avro allows it", {"partitions": _NINE_BYTES}),
     (Code.INVALID_DEMAND, "a demand of -1: below 0", {"demand": _amounts(("disk", -1))}),
     (Code.INVALID_DEMAND, "a name of 60,000 characters", {"demand": _amounts(("r" * 60_000, 1))}),
     (Code.UNKNOWN_RESOURCE, "a demand that no SPU has", {"demand": _amounts(("disk", 1))}),
 ]
+_A: Final = text_bytes("a")
 _RULES: Final[list[tuple[str, str, bytes, list[bytes]]]] = [
-    ("of another policy: passed over", "require", _KAFKA, [text_bytes("a")]),
+    ("of another policy: passed over", "require", _KAFKA, [_A]),
     ("of 60,000 conditions: no end", "require", _BALANCED, [text_bytes("a," * 30_000 + "a")]),
-    (
-        "with a weight of -2^31: over all others",
-        "prefer",
-        _BALANCED,
-        [text_bytes("a") + long_bytes(-(2**31))],
-    ),
-    (
-        "of at least 2, at most 1: none fits",
-        "spread",
-        _BALANCED,
-        [text_bytes("a") + b"\x02\x02\x02\x04"],
-    ),
-    ("of a level twice: which one holds", "spread", _BALANCED, [text_bytes("a") + b"\x00\x00"] * 2),
+    ("of weight -2^31: over all others", "prefer", _BALANCED, [_A + long_bytes(-(2**31))]),
+    ("of at least 2, at most 1", "spread", _BALANCED, [_A + b"\x02\x02\x02\x04"]),
+    ("of a level twice: which one holds", "spread", _BALANCED, [_A + b"\x00\x00"] * 2),
     ("of a topic of tomorrow", "together_with", _BALANCED, [text_bytes("u")]),
 ]
+_17_TAINTS: Final = _taints(*((f"k{number}", "") for number in range(17)))
 _DESCRIBED: Final[list[tuple[Code, str, str, bytes]]] = [
-    (
-        Code.INVALID_TAINTS,
-        "17 taints: one too many",
-        "taints",
-        _taints(*((f"k{n}", "") for n in range(17))),
-    ),
-    (
-        Code.INVALID_TAINTS,
-        "a taint without a key: not to be tolerated",
-        "taints",
-        _taints(("", "")),
-    ),
+    (Code.INVALID_TAINTS, "17 taints: one too many", "taints", _17_TAINTS),
+    (Code.INVALID_TAINTS, "a taint without a key", "taints", _taints(("", ""))),
     (Code.INVALID_TAINTS, "a taint twice: two values", "taints", _taints(("k", "a"), ("k", "b"))),
     (Code.INVALID_RESOURCES, "resources of -1: below 0", "resources", _amounts(("disk", -1))),
     (Code.INVALID_RACK, "a rack without a name: not the same as none", "rack", b"\x02\x00"),
@@ -373,15 +323,15 @@ _REFUSED: Final = [
     *(_refused(code, name, "join", **{field: raw}) for code, name, field, raw in _DESCRIBED),
     *(_refused(code, name, replicas=lists(*entries)) for code, name, entries in _LISTS),
     replace(
-        _refused(Code.INSUFFICIENT_SPUS, "10,000 headers: nobody reads them"),
+        _refused(_NOBODY, "10,000 headers: nobody reads them"),
         headers=tuple((f"h{number}", b"x") for number in range(10_000)),
     ),
     replace(
-        _refused(Code.INSUFFICIENT_SPUS, "headers of garbage: CloudEvents headers that lie"),
+        _refused(_NOBODY, "headers of garbage: CloudEvents headers that lie"),
         headers=(("ce_id", b"\xff\x00"), ("ce_id", b"twice"), ("", b""), ("x" * 1_000, bytes(999))),
     ),
     replace(
-        _refused(Code.INSUFFICIENT_SPUS, "a time in the year 3000: merged behind all others"),
+        _refused(_NOBODY, "a time in the year 3000: merged behind all others"),
         timestamp_ms=FAR_FUTURE_MS,
     ),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
 from spu_assigner.core.base.limits import AMOUNT_MAX
 from spu_assigner.core.base.records import (
-    Answer,
     RingChange,
     RingEvent,
     Status,
@@ -27,22 +25,6 @@ from spu_assigner.core.state.ledger import Ledger
 from support.events.one_cluster import OneCluster
 
 DISK = {"disk": 30}
-Change = tuple[int, RingChange, str | None]
-
-
-def changes_of(found: Iterable[Answer]) -> list[Change]:
-    """SPU, change and resource of the ring events."""
-    return [
-        (each.spu_id, each.change, each.resource) for each in found if isinstance(each, RingEvent)
-    ]
-
-
-def full(*spu_ids: int, name: str = "disk") -> list[Change]:
-    return [(spu_id, RingChange.SATURATED, name) for spu_id in spu_ids]
-
-
-def free(*spu_ids: int, name: str = "disk") -> list[Change]:
-    return [(spu_id, RingChange.RESTORED, name) for spu_id in spu_ids]
 
 
 @pytest.fixture
@@ -58,7 +40,10 @@ def test_an_spu_that_uses_up_a_resource_is_saturated_of_it_and_stays_in_the_ring
 ) -> None:
     """Topics that need nothing of it can still go there."""
     found = cluster.create("t", 3, 2, demand={"disk": 10})
-    assert changes_of(found) == full(0, 1)
+    full = [each for each in found if isinstance(each, RingEvent)]
+    assert [(each.spu_id, each.change, each.resource) for each in full] == [
+        (spu_id, RingChange.SATURATED, "disk") for spu_id in (0, 1)
+    ]
     assert cluster.state.ring.ids.tolist() == [0, 1]
     [_, status] = cluster.create("slots", 1, 2)
     assert isinstance(status, TopicStatus)
