@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from spu_assigner.core.base.events import Policy, SpuEvent, TopicCreate
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.schemas.avro.registry import FOLDER, Registry
+from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.json_lines.lines import event_from_json, event_to_json
 from spu_assigner.schemas.messages.codec import (
@@ -44,6 +44,7 @@ from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import Shard
 from support.events.event_codecs import fields_of
 from support.events.random_lives import life_of, life_of_bytes
+from support.events.samples import example
 from support.model.pictures import picture
 from support.model.shadow import Shadow, is_remembered
 from support.shard.stores import DictStore, begin, run_batch
@@ -96,14 +97,7 @@ def _seed_of(message: bytes) -> bytes:
 
 
 def _examples() -> Iterator[bytes]:
-    """The examples beside the schemas as messages."""
-    for path in sorted((FOLDER / "examples").glob("*.json")):
-        parsed = _PARSED[path.stem]
-        one_line = json.dumps(json.loads(path.read_text("utf-8")))
-        (fields,) = fastavro.json_reader(StringIO(one_line), parsed)
-        body = BytesIO()
-        fastavro.schemaless_writer(body, parsed, fields)
-        yield confluent_header(_REGISTRY.current(path.stem)) + body.getvalue()
+    return (example(_REGISTRY.current(name)) for name in _REGISTRY.type_names)
 
 
 # The decoder.

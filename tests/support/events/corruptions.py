@@ -50,24 +50,25 @@ def doubled(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
 
 
 def swapped(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """Two neighbours of a partition have changed places."""
-    log, at = _any(topics, draw, [*OUTPUTS, *MARKERS])
-    reads = topics.logs[log]
-    if at + 1 == len(reads) or (log == COMMITS and at + 2 < len(reads) and _compacted(topics, log)):
-        return None
-    _exchange(topics, (log, at), (log, at + 1))
-    return Damage(what=f"swapped {log}[{at}] and the next", topic=log[0])
-
-
-def swapped_across(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
-    """Two messages of different partitions or topics have changed places."""
-    one, other = _any(topics, draw, OUTPUTS), _any(topics, draw, OUTPUTS)
-    if one[0] == other[0]:
-        return None
-    if one[0][0] == other[0][0] and not (_at(topics, one).key and _at(topics, other).key):
-        return None  # Without a key it may lie in any partition.
-    _exchange(topics, one, other)
-    return Damage(what=f"swapped {one} and {other}", topic=one[0][0])
+    """Two messages have changed places: neighbours of a partition, or any of two partitions."""
+    one = log, at = _any(topics, draw, [*OUTPUTS, *MARKERS])
+    if draw.random() < 0.5:
+        reads, other = topics.logs[log], (log, at + 1)
+        if at + 1 == len(reads):
+            return None
+        if log == COMMITS and at + 2 < len(reads) and _compacted(topics, log):
+            return None
+    else:
+        other = _any(topics, draw, OUTPUTS)
+        if log == other[0] or log[0] in MARKERS:
+            return None
+        if log[0] == other[0][0] and not (_at(topics, one).key and _at(topics, other).key):
+            return None  # Without a key it may lie in any partition.
+    first, second = _at(topics, one), _at(topics, other)
+    for (place, number), here, there in ((one, first, second), (other, second, first)):
+        moved = there._replace(topic=place[0], partition=place[1], offset=here.offset)
+        topics.logs[place][number] = moved
+    return Damage(what=f"swapped {one} and {other}", topic=log[0])
 
 
 def torn(topics: Topics, draw: random.Random, inputs: bool) -> Damage | None:
@@ -161,7 +162,6 @@ CORRUPTIONS: tuple[Corruption, ...] = (
     dropped,
     doubled,
     swapped,
-    swapped_across,
     torn,
     unmarked,
     altered,
@@ -252,14 +252,8 @@ def _insert(topics: Topics, log: Log, at: int, read: Read) -> None:
     topics.ends[log] += 1
 
 
-def _exchange(topics: Topics, one: tuple[Log, int], other: tuple[Log, int]) -> None:
-    first, second = _at(topics, one), _at(topics, other)
-    for (log, at), here, there in ((one, first, second), (other, second, first)):
-        topics.logs[log][at] = there._replace(topic=log[0], partition=log[1], offset=here.offset)
-
-
 def _flipped(data: bytes, draw: random.Random) -> bytes:
-    at = draw.randrange(len(data)) if data else 0
-    return (
-        data[:at] + bytes([(data[at] if data else 0) ^ (1 << draw.randrange(8))]) + data[at + 1 :]
-    )
+    """One bit of it; nothing becomes one byte."""
+    changed = bytearray(data or b"\0")
+    changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+    return bytes(changed)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import (
@@ -58,44 +58,35 @@ _COMMON: Final = {
     "occurred_at": b"\x00",
 }
 _ONE: Final = long_bytes(1)
-_CREATE: Final[dict[str, bytes]] = {
-    **_COMMON,
-    "topic": text_bytes("t"),
-    "partitions": _ONE,
-    "replication_factor": _ONE,
-    **dict.fromkeys(("policy", "ignore_rack", "start_index", "shift", "replicas"), b"\x00"),
-    **dict.fromkeys(("validate_only", "on_shortage"), b"\x00"),
-    **dict.fromkeys(("demand", "leader_demand", "constraints"), b"\x00"),
+_FIELDS: Final[dict[str, dict[str, bytes]]] = {
+    "create": {
+        **_COMMON,
+        "topic": text_bytes("t"),
+        **dict.fromkeys(("partitions", "replication_factor"), _ONE),
+        **dict.fromkeys(("policy", "ignore_rack", "start_index", "shift", "replicas"), b"\x00"),
+        **dict.fromkeys(("validate_only", "on_shortage"), b"\x00"),
+        **dict.fromkeys(("demand", "leader_demand", "constraints"), b"\x00"),
+    },
+    "join": {
+        **_COMMON,
+        **dict.fromkeys(("spu_id", "rack"), b"\x00"),
+        "cores": _ONE,
+        **dict.fromkeys(("capacity", "labels", "resources", "taints"), b"\x00"),
+    },
+    "rebalance": {
+        **_COMMON,
+        "max_moves": _ONE,
+        **dict.fromkeys(("max_bytes", "band_percent", "band"), b"\x00"),
+    },
 }
-_JOIN: Final[dict[str, bytes]] = {
-    **_COMMON,
-    "spu_id": b"\x00",
-    "rack": b"\x00",
-    "cores": _ONE,
-    **dict.fromkeys(("capacity", "labels", "resources", "taints"), b"\x00"),
-}
-_REBALANCE: Final[dict[str, bytes]] = {
-    **_COMMON,
-    "max_moves": _ONE,
-    **dict.fromkeys(("max_bytes", "band_percent", "band"), b"\x00"),
-}
-_DEMANDING: Final = Constraints(spread=(SpreadLevel("a", min=1),))
-_ORIGINALS: Final = {  # by the kind of event what its frame is, and its fields
-    "create": (
-        Events().create(constraints=Constraints(spread=(SpreadLevel("a", min=1),))),
-        _CREATE,
-    ),
-    "join": (Events().join(taints=(Taint("k", "", TaintEffect.EVICT),)), _JOIN),
-    "rebalance": (Events().rebalance(band=1), _REBALANCE),
-}
-_HEADERS: Final = {kind: encode_event(event)[:5] for kind, (event, _) in _ORIGINALS.items()}
+_HEADERS: Final = {kind: encode_event(getattr(Events(), kind)())[:5] for kind in _FIELDS}
 HUGE: Final = long_bytes(2**40)
+_GIVEN: Final = b"\x02"  # the branch of a union that is not null
 _FLUVIO, _KAFKA, _BALANCED = b"\x02\x00", b"\x02\x02", b"\x02\x08"  # policies
-_EMPTY_LIST: Final = b"\x00\x00"  # a manual list with id 0 and no replicas
 
 
 def message(kind: str, **changed: bytes) -> bytes:
-    return _HEADERS[kind] + b"".join((_ORIGINALS[kind][1] | changed).values())
+    return _HEADERS[kind] + b"".join((_FIELDS[kind] | changed).values())
 
 
 create, join = partial(message, "create"), partial(message, "join")
@@ -103,31 +94,31 @@ create, join = partial(message, "create"), partial(message, "join")
 
 def lists(*entries: tuple[int, list[int]]) -> bytes:
     """Manual lists as the field `replicas`: (id, SPUs) each."""
-    return b"\x02" + array_bytes(
+    return _GIVEN + array_bytes(
         [long_bytes(i) + array_bytes([long_bytes(each) for each in ids]) for i, ids in entries]
     )
 
 
-def _dead(
-    letter: DeadLetterCode, says: str, name: str, value: bytes | None, **given: Any
-) -> Poison:
-    return Poison(name=name, value=value, letter=letter, says=says, **given)
+def _taints(*entries: tuple[str, str]) -> bytes:
+    """Keys and values, against new replicas."""
+    return array_bytes([text_bytes(key) + text_bytes(value) + b"\x00" for key, value in entries])
 
 
-def _refused(kind: str, name: str, code: Code, **changed: bytes) -> Poison:
-    """An event that decodes and cannot be met; its event id is the poison's name."""
-    value = message(kind, **{"event_id": text_bytes(name), **changed})
-    topic = SPU_EVENTS if kind == "join" else TOPIC_EVENTS
-    return Poison(name=name, value=value, rejection=code, topic=topic)
+def _amounts(*pairs: tuple[str, int]) -> bytes:
+    return _GIVEN + array_bytes([text_bytes(name) + long_bytes(number) for name, number in pairs])
 
 
-_rejected, _ignored = partial(_refused, "create"), partial(_refused, "join")
+def _constraints(rule: str, *entries: bytes) -> bytes:
+    rules = (field.name for field in fields(Constraints))
+    return _GIVEN + b"".join(array_bytes(entries if each == rule else []) for each in rules)
 
+
+# Messages that are no event: the code, a part of what is said, the name, the value.
 
 C: Final = DeadLetterCode
-_SINGLE_OBJECT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)
-
-
+_BAD: Final = C.UNDECODABLE
+_FINGERPRINT: Final = encode_event(Events().create(), wire=Wire.SINGLE_OBJECT)[2:10]
+_REVERSED: Final = b"\xc3\x01" + _FINGERPRINT[::-1] + b"x"
 _LETTER: Final = encode_record(
     DeadLetter.of_value(
         b"x",
@@ -139,294 +130,73 @@ _LETTER: Final = encode_record(
         message="m",
     )
 )
-_REVERSED: Final = b"\xc3\x01" + _SINGLE_OBJECT[2:10][::-1] + b"x"
-_UNKNOWN_SCHEMAS: Final[list[tuple[Any, ...]]] = [
-    ("schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
-    ("0000000000000000", "an unknown fingerprint: somebody else's schema", b"\xc3\x01" + bytes(20)),
-    ("not in the registry", "a fingerprint the wrong way round: as a number", _REVERSED),
-]
-_BROKEN_FRAMES: Final[list[tuple[Any, ...]]] = [
-    ("with nothing", "empty value: nothing to read a header from", b""),
-    ("JSON, or a text like it", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
-    ("begin with 00", "a mark alone: cut in the frame", b"\x00"),
-    ("with 00000000", "a short frame: cut in the schema id", bytes(4)),
-    ("begin with c301", "a short fingerprint: cut in the fingerprint", b"\xc3\x01" + bytes(7)),
-    ("begin with 4f626a01", "a container with its own schema: a recursive one", b"Obj\x01" * 9),
-    ("end inside a value", "no body: cut after the frame", _HEADERS["create"]),
-    ("end inside a value", "half a body: cut in the body", create()[:-3]),
-]
-_FRAMES: Final = [
-    _dead(C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
-    _dead(C.TRAILING_BYTES, "1 bytes follow", "a byte too many: often taken", create() + b"\x00"),
-    _dead(
-        C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() + create()
-    ),
-    _dead(C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
-    _dead(C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
-    *(_dead(C.UNKNOWN_SCHEMA, says, name, value) for says, name, value in _UNKNOWN_SCHEMAS),
-    *(_dead(C.UNDECODABLE, says, name, value) for says, name, value in _BROKEN_FRAMES),
-]
-
-
-def _with_id(length: int) -> bytes:
-    return create(event_id=text_bytes("e" * length))
-
-
-_BAD: Final = C.UNDECODABLE
-_MOST: Final = long_bytes(2**63 - 1)
-_LABEL: Final = text_bytes("a") + text_bytes("b")
-_LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SIZE_MAX) + b"\x00"
 _LONG_GROW: Final = encode_event(Events().grow()) + bytes(MESSAGE_SIZE_MAX)
-_LONG_LISTS: Final = array_bytes([_EMPTY_LIST] * (MANUAL_MESSAGE_SIZE_MAX // 2))
-_LONG_CREATE: Final = create(replicas=b"\x02" + _LONG_LISTS)
-_TOMORROW: Final = b"\x02" + long_bytes(len(Policy))
-_BROKEN_CREATES: Final[list[tuple[Any, ...]]] = [
-    ("a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
-    ("is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
-    ("a length is -1", "a text of length -1: a slice goes backwards", "event_id", b"\x01"),
-    ("no UTF-8", "no UTF-8: half a letter", "event_id", b"\x04\xc3\x28"),
-    ("int is 2147483648", "a long in an int: often taken", "partitions", long_bytes(2**31)),
-    ("more than 10 bytes", "a long varint: over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
-    ("branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
-    ("branch is -1", "a negative branch: Python counts from the end", "occurred_at", b"\x01"),
-    (f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
-    ("index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
-    ("boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
-    ("1099511627776 items", "a block of 2^40 items: much memory", "replicas", b"\x02" + HUGE),
-    ("bytes; 5 are left", "a block of 2^40 bytes: past the end", "replicas", b"\x02\x01" + HUGE),
-    ("a block has -1 bytes", "a block of -1 bytes: an endless loop", "replicas", b"\x02\x01\x01"),
-    ("size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
-    ("", "a block that never ends: the end is missing", "replicas", b"\x02\x02\x00\x02\x06"),
+_TOMORROW: Final = _GIVEN + long_bytes(len(Policy))
+_LONG_LISTS: Final = _GIVEN + array_bytes([b"\x00\x00"] * (MANUAL_MESSAGE_SIZE_MAX // 2))
+_FRAMES: Final[list[tuple[DeadLetterCode, str, str, bytes | None]]] = [
+    (C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
+    (C.TRAILING_BYTES, "1 bytes follow", "a byte too many: often taken", create() + b"\x00"),
+    (C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() * 2),
+    (C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
+    (C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
+    (C.UNKNOWN_SCHEMA, "schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
+    (C.UNKNOWN_SCHEMA, "0" * 16, "an unknown fingerprint: another schema", b"\xc3\x01" + bytes(20)),
+    (C.UNKNOWN_SCHEMA, "not in the registry", "a fingerprint reversed: as a number", _REVERSED),
+    (_BAD, "with nothing", "empty value: nothing to read a header from", b""),
+    (_BAD, "JSON, or a text like it", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
+    (_BAD, "begin with 00", "a mark alone: cut in the frame", b"\x00"),
+    (_BAD, "with 00000000", "a short frame: cut in the schema id", bytes(4)),
+    (_BAD, "begin with c301", "a short fingerprint: cut in it", b"\xc3\x01" + bytes(7)),
+    (_BAD, "begin with 4f626a01", "a container with a recursive schema", b"Obj\x01" * 9),
+    (_BAD, "end inside a value", "no body: cut after the frame", _HEADERS["create"]),
+    (_BAD, "end inside a value", "half a body: cut in the body", create()[:-3]),
+    (C.TOO_LARGE, "at most 65536", "a grow of over 64 KiB: no event without lists is", _LONG_GROW),
 ]
 
-
-def _taint(key: str, value: str = "", effect: int = 0) -> bytes:
-    return text_bytes(key) + text_bytes(value) + long_bytes(effect)
-
-
-_RULES: Final = tuple(field.name for field in fields(Constraints))
-
-
-def _constraints(**entries: list[bytes] | bytes) -> bytes:
-    """Constraints as a field that may be null; a list is of the entries of a rule's kind."""
-    kinds = (entries.get(name, []) for name in _RULES)
-    return b"\x02" + b"".join(
-        kind if isinstance(kind, bytes) else array_bytes(kind) for kind in kinds
-    )
-
-
-_BROKEN_CONSTRAINTS: Final[list[tuple[str, str, bytes]]] = [
-    ("1099511627776 items", "rules of 2^40 items: much memory", _constraints(require=HUGE)),
-    ("no UTF-8", "a selector of no UTF-8: half a letter", _constraints(forbid=[b"\x04\xc3\x28"])),
-    (
-        "branch is 2",
-        "a toleration's branch beyond: out of range",
-        _constraints(tolerations=[text_bytes("a") + long_bytes(2)]),
+# Creates of which one field is wrong, likewise; the cluster's name is the key, too.
+_BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
+    (_BAD, "a length is 63", "a text beyond the end: a slice is shorter", "event_id", b"\x7ee"),
+    (_BAD, "is 1099511627776", "a text of 2^40 bytes: allocated if believed", "event_id", HUGE),
+    (_BAD, "a length is -1", "a text of length -1: a slice goes backwards", "event_id", b"\x01"),
+    (_BAD, "no UTF-8", "no UTF-8: half a letter", "event_id", b"\x04\xc3\x28"),
+    (_BAD, "int is 2147483648", "a long in an int: often taken", "partitions", long_bytes(2**31)),
+    (_BAD, "more than 10 bytes", "a varint of over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
+    (_BAD, "branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
+    (_BAD, "branch is -1", "a negative branch: Python counts back", "occurred_at", b"\x01"),
+    (_BAD, f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
+    (_BAD, "index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
+    (_BAD, "boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
+    (_BAD, "1099511627776 items", "a block of 2^40 items: memory", "replicas", b"\x02" + HUGE),
+    (_BAD, "1099511627776 items", "rules of 2^40 items: memory", "constraints", b"\x02\x00" + HUGE),
+    (_BAD, "bytes; 5 are left", "a block of 2^40 bytes: too long", "replicas", b"\x02\x01" + HUGE),
+    (_BAD, "a block has -1 bytes", "a block of -1 bytes: endless", "replicas", b"\x02\x01\x01"),
+    (_BAD, "size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
+    (_BAD, "", "a block that never ends: no end", "replicas", b"\x02\x02\x00\x02\x06"),
+    (C.TOO_LARGE, "1048576 for", "a create of over 1 MiB: lists", "replicas", _LONG_LISTS),
+    *(
+        (C.INVALID_EVENT, f"{field} is", f"{field} {what}", field, text_bytes(text))
+        for field, what, text in (
+            ("event_id", "of 64 KiB: remembered", "e" * MESSAGE_SIZE_MAX),
+            ("event_id", "that is empty: nothing to remember", ""),
+            ("event_id", "of 257 characters: one too many", "e" * 257),
+            ("topic", "with a slash: the key of its map names another cluster", "a/b"),
+            ("topic", "with an escape sequence: it clears a terminal", "\x1b[2J"),
+            ("topic", "of 250 characters: one too many", "t" * 250),
+            ("topic", "of 60,000 characters: not to be quoted whole", "t" * 60_000),
+            ("topic", "that is empty: nothing to answer under", ""),
+            ("cluster_id", "with a slash: its key would be that of a topic", "c/t"),
+            ("cluster_id", "that is empty: nothing to answer under", ""),
+        )
     ),
 ]
-_BROKEN_JOINS: Final[list[tuple[Any, ...]]] = [
-    (
-        _BAD,
-        "an enum's index is 3",
-        "a taint with an effect of tomorrow: who would know what it keeps away",
-        "taints",
-        array_bytes([_taint("k", effect=3)]),
-    ),
-    (_BAD, "1099511627776 items", "taints of 2^40 items: much memory", "taints", HUGE),
-    (_BAD, "int is 9223372036854775807", "an SPU id of 64 bits: no int", "spu_id", _MOST),
-    (_BAD, "1099511627776 items", "labels of 2^40 items: much memory", "labels", b"\x02" + HUGE),
-    (_BAD, "twice", "a label twice: two values", "labels", b"\x02\x04" + _LABEL * 2 + b"\x00"),
+_LABELS: Final = _GIVEN + b"\x04" + (text_bytes("a") + text_bytes("b")) * 2 + b"\x00"
+_LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SIZE_MAX) + b"\x00"
+_JOINS: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
+    (_BAD, "1099511627776 items", "taints of 2^40 items: memory", "taints", HUGE),
+    (_BAD, "twice", "a label twice: two values", "labels", _LABELS),
     (C.TOO_LARGE, "at most 65536", "a join of over 64 KiB: labels", "labels", _LONG_LABEL),
 ]
-_LIMITS: Final[list[tuple[Any, ...]]] = [
-    (C.TOO_LARGE, "at most 65536", "a grow of over 64 KiB: no event without lists is", _LONG_GROW),
-    (C.TOO_LARGE, "1048576 for a TopicCreate", "a create of over 1 MiB: too many", _LONG_CREATE),
-    (
-        C.INVALID_EVENT,
-        "event_id is",
-        "an event id of 64 KiB: remembered",
-        _with_id(MESSAGE_SIZE_MAX),
-    ),
-    (C.INVALID_EVENT, "event_id is ''", "an empty event id: nothing to remember", _with_id(0)),
-    (C.INVALID_EVENT, "event_id is", "an event id of 257 characters: one too many", _with_id(257)),
-]
-_BODIES: Final = [
-    *(
-        _dead(C.UNDECODABLE, says, name, create(**{field: value}))
-        for says, name, field, value in _BROKEN_CREATES
-    ),
-    *(
-        _dead(C.UNDECODABLE, says, name, create(constraints=value))
-        for says, name, value in _BROKEN_CONSTRAINTS
-    ),
-    *(
-        _dead(letter, says, name, join(**{field: value}), topic=SPU_EVENTS)
-        for letter, says, name, field, value in _BROKEN_JOINS
-    ),
-    _dead(
-        C.UNDECODABLE,
-        "int is 9223372036854775807",
-        "a band of 64 bits: no int",
-        message("rebalance", band_percent=b"\x02" + _MOST),
-    ),
-    *(_dead(letter, says, name, value) for letter, says, name, value in _LIMITS),
-]
-
-_TOPIC_NAMES: Final[list[tuple[Any, ...]]] = [
-    ("with a slash: the key of its map would name another cluster", "a/b"),
-    ("with an escape sequence: it clears the terminal of who reads the log", "\x1b[2J"),
-    ("of 250 characters: one more than a name may have", "t" * 250),
-    ("of 60,000 characters: the dead letter must not quote it whole", "t" * 60_000),
-    ("without a name: nothing to answer under", ""),
-]
-_CLUSTER_NAMES: Final[list[tuple[Any, ...]]] = [
-    ("with a slash: its key would be that of a topic", "c/t"),
-    ("without a name: nothing to answer under", ""),
-]
-_NAMES: Final = [
-    *(
-        _dead(C.INVALID_EVENT, "topic is", f"a topic {what}", create(topic=text_bytes(name)))
-        for what, name in _TOPIC_NAMES
-    ),
-    *(
-        _dead(
-            C.INVALID_EVENT,
-            "cluster_id is",
-            f"a cluster {what}",
-            create(cluster_id=text_bytes(name)),
-            key=name.encode(),
-        )
-        for what, name in _CLUSTER_NAMES
-    ),
-]
-
-_ENDS: Final = (0, -1, 2**31 - 1, -(2**31))
-_BELOW: Final = (-1, -(2**31))
-_BEYOND: Final = (-1, -(2**63), 2**53, 2**63 - 1)
-
-
-def _ends(field: str, code: Code, numbers: Iterable[int], **changed: bytes) -> Iterator[Poison]:
-    """Numbers at the ends of a field, refused; `changed` holds what precedes them in a union."""
-    for number in numbers:
-        raw = changed.get(field, b"") + long_bytes(number)
-        kind = next(kind for kind, (_, fields) in _ORIGINALS.items() if field in fields)
-        name = f"{field} of {number:,}: an end of its type"
-        yield _refused(kind, name, code, **(changed | {field: raw}))
-
-
-_LAST: Final = b"\x02" + long_bytes(2**31 - 1)
-_UNUSUAL: Final[list[tuple[Any, ...]]] = [
-    (
-        "the largest start and shift: added up",
-        {"policy": _KAFKA, "start_index": _LAST, "shift": _LAST},
-    ),
-    ("a time at the end of 64 bits: no date", {"occurred_at": b"\x02" + long_bytes(2**63 - 1)}),
-    ("an event id of \x1b[2J 🚀 \x00 \u202e: legal, and no log should print it as it is", {}),
-    ("1 partition in nine bytes: Avro allows it", {"partitions": b"\x82" + b"\x80" * 7 + b"\x00"}),
-]
-_RACKS: Final[list[tuple[Any, ...]]] = [
-    ("without a name: it is not the same as no rack", ""),
-    ("of 129 characters: one more than it may have", "r" * 129),
-]
-
-
-def _amounts(*pairs: tuple[str, int]) -> bytes:
-    """Amounts of resources as a field that may be null."""
-    entries = array_bytes([text_bytes(name) + long_bytes(amount) for name, amount in pairs])
-    return b"\x02" + entries
-
-
-_NINE: Final = [(f"r{number}", 1) for number in range(9)]
-_BAD_AMOUNTS: Final[list[tuple[str, bytes]]] = [
-    ("of -1: below 0", _amounts(("disk_bytes", -1))),
-    ("of 2^53: no longer whole to every reader of JSON", _amounts(("disk_bytes", 2**53))),
-    ("of nine resources: one too many", _amounts(*_NINE)),
-    ("without a name: nothing identifies it", _amounts(("", 1))),
-    ("with a name of 60,000 characters: it is kept with the topic", _amounts(("r" * 60_000, 1))),
-]
-_BAD_TAINTS: Final[list[tuple[str, list[bytes]]]] = [
-    ("of 17: one too many", [_taint(f"k{number}") for number in range(17)]),
-    ("without a key: nothing to tolerate", [_taint("")]),
-    ("twice with one effect: which value holds", [_taint("k", "a"), _taint("k", "b")]),
-]
-_BAD_CONSTRAINTS: Final[list[tuple[str, str, list[bytes]]]] = [
-    ("a selector of 60,000 conditions: no end", "require", [text_bytes("a," * 30_000 + "a")]),
-    ("a weight of -2^31: over all others", "prefer", [text_bytes("a") + long_bytes(-(2**31))]),
-    ("at least 2, at most 1: none fits", "spread", [text_bytes("a") + b"\x02\x02\x02\x04"]),
-    ("a level twice: which one holds", "spread", [text_bytes("a") + b"\x00\x00"] * 2),
-    ("a topic that is not there: of tomorrow", "together_with", [text_bytes("u")]),
-]
-_NUMBERS: Final = [
-    *(
-        _ignored(f"taints {what}", Code.INVALID_TAINTS, taints=array_bytes(entries))
-        for what, entries in _BAD_TAINTS
-    ),
-    *(
-        _rejected(
-            f"in constraints {what}",
-            Code.INVALID_CONSTRAINTS,
-            policy=_BALANCED,
-            constraints=_constraints(**{name: entries}),
-        )
-        for what, name, entries in _BAD_CONSTRAINTS
-    ),
-    _rejected(
-        "constraints of another policy: it would pass them over",
-        Code.INVALID_CONSTRAINTS,
-        policy=_KAFKA,
-        constraints=_constraints(require=[text_bytes("a")]),
-    ),
-    *(
-        _ignored(f"resources {what}", Code.INVALID_RESOURCES, resources=raw)
-        for what, raw in _BAD_AMOUNTS
-    ),
-    *(
-        _rejected(f"{name} {what}", Code.INVALID_DEMAND, **{name: raw})
-        for name in ("demand", "leader_demand")
-        for what, raw in _BAD_AMOUNTS
-    ),
-    _rejected(
-        "a demand of a resource that no SPU has: it would wait for ever",
-        Code.UNKNOWN_RESOURCE,
-        demand=_amounts(("disk_bytes", 1)),
-    ),
-    *_ends("partitions", Code.INVALID_PARTITIONS, (*_ENDS, 100_001)),
-    *_ends("replication_factor", Code.INVALID_REPLICATION_FACTOR, (*_ENDS, 33)),
-    *_ends("start_index", Code.INVALID_START_INDEX, _BELOW, policy=_FLUVIO, start_index=b"\x02"),
-    *_ends("spu_id", Code.INVALID_SPU_ID, _BELOW),
-    *_ends("cores", Code.INVALID_CORES, (*_ENDS, 1_025)),
-    *_ends("capacity", Code.INVALID_CAPACITY, _BELOW, capacity=b"\x02"),
-    *_ends("max_moves", Code.INVALID_MAX_MOVES, _BELOW),
-    *_ends("max_bytes", Code.INVALID_MAX_BYTES, _BEYOND, max_bytes=b"\x02"),
-    *_ends("band_percent", Code.INVALID_BAND_PERCENT, (*_BELOW, 1_001), band_percent=b"\x02"),
-    *_ends("band", Code.INVALID_BAND, (*_BELOW, 2), band=b"\x02"),
-    _rejected(
-        "a shift of -1: below 0",
-        Code.INVALID_SHIFT,
-        policy=_KAFKA,
-        start_index=b"\x02\x00",
-        shift=b"\x02\x01",
-    ),
-    *(_rejected(name, Code.INSUFFICIENT_SPUS, **changed) for name, changed in _UNUSUAL),
-    *(
-        _ignored(f"a rack {what}", Code.INVALID_RACK, rack=b"\x02" + text_bytes(rack))
-        for what, rack in _RACKS
-    ),
-]
-
-_REFUSED_LISTS: Final[list[tuple[Any, ...]]] = [
-    ("100,001 lists: one too many", Code.INVALID_PARTITIONS, [(n, []) for n in range(100_001)]),
-    ("no lists: nothing to place", Code.INVALID_PARTITIONS, []),
-    ("200,000 SPUs: too many", Code.INVALID_REPLICATION_FACTOR, [(0, [*range(200_000)])]),
-    ("a list with the largest id: no index", Code.MANUAL_PARTITION_IDS, [(2**63 - 1, [0])]),
-    ("SPU 2^63 - 1 in a list: it wraps in 32 bits", Code.MANUAL_INVALID_SPU, [(0, [2**63 - 1])]),
-    ("an SPU that is not there: a replica nowhere", Code.MANUAL_UNKNOWN_SPU, [(0, [2**31 - 1])]),
-]
-_MANUAL: Final = [
-    _rejected(name, code, replicas=lists(*entries)) for name, code, entries in _REFUSED_LISTS
-]
-
-_KEYS: Final[list[tuple[Any, ...]]] = [
+_KEYS: Final[list[tuple[str, str, bytes | None]]] = [
     ("the message has no key", "no key: state is kept by key", None),
     ("b''", "an empty key: state is kept by key", b""),
     ("b'c2'", "another cluster's key: it would reach another shard's state", b"c2"),
@@ -434,27 +204,139 @@ _KEYS: Final[list[tuple[Any, ...]]] = [
     (r"\xff", "a key of no UTF-8: keys are texts", b"\xff"),
     ("the key is", "a key of 100 kB: it would become the dead letter's", b"k" * 100_000),
 ]
-_KAFKA_SIDE: Final = [
+
+
+def _dead(
+    letter: DeadLetterCode, says: str, name: str, value: bytes | None, **given: Any
+) -> Poison:
+    return Poison(name=name, value=value, letter=letter, says=says, **given)
+
+
+_DEAD: Final = [
+    *(_dead(*frame) for frame in _FRAMES),
+    *(
+        _dead(
+            *(letter, says, name, create(**{field: raw})),
+            key=raw[1:] if field == "cluster_id" else CLUSTER.encode(),
+        )
+        for letter, says, name, field, raw in _BODIES
+    ),
+    *(
+        _dead(letter, says, name, join(**{field: raw}), topic=SPU_EVENTS)
+        for letter, says, name, field, raw in _JOINS
+    ),
     _dead(C.KEY_MISSING, "no key", "no key and no value: nothing at all", None, key=None),
     *(
         _dead(C.KEY_MISSING if key is None else C.KEY_MISMATCH, says, name, create(), key=key)
         for says, name, key in _KEYS
     ),
+]
+
+
+# Events that decode and cannot be met; the event id is the poison's name.
+
+
+def _refused(code: Code, name: str, kind: str = "create", **changed: bytes) -> Poison:
+    value = message(kind, **{"event_id": text_bytes(name), **changed})
+    topic = SPU_EVENTS if kind == "join" else TOPIC_EVENTS
+    return Poison(name=name, value=value, rejection=code, topic=topic)
+
+
+_ENDS: Final = (0, -1, 2**31 - 1, -(2**31))
+_BELOW: Final = (-1, -(2**31))
+_LAST: Final = _GIVEN + long_bytes(2**31 - 1)
+_STARTED: Final = {"policy": _KAFKA, "start_index": b"\x02\x00"}
+_NUMBERS: Final[list[tuple[str, str, Code, Iterable[int]]]] = [
+    ("create", "partitions", Code.INVALID_PARTITIONS, (*_ENDS, 100_001)),
+    ("create", "replication_factor", Code.INVALID_REPLICATION_FACTOR, (*_ENDS, 33)),
+    ("create", "start_index", Code.INVALID_START_INDEX, _BELOW),
+    ("join", "spu_id", Code.INVALID_SPU_ID, _BELOW),
+    ("join", "cores", Code.INVALID_CORES, (*_ENDS, 1_025)),
+    ("join", "capacity", Code.INVALID_CAPACITY, _BELOW),
+    ("rebalance", "max_moves", Code.INVALID_MAX_MOVES, _BELOW),
+    ("rebalance", "max_bytes", Code.INVALID_MAX_BYTES, (-1, -(2**63), 2**53, 2**63 - 1)),
+    ("rebalance", "band_percent", Code.INVALID_BAND_PERCENT, (*_BELOW, 1_001)),
+    ("rebalance", "band", Code.INVALID_BAND, (*_BELOW, 2)),
+]
+_NOBODY: Final = Code.INSUFFICIENT_SPUS  # what a sound create is answered
+_NINE_BYTES: Final = b"\x82" + b"\x80" * 7 + b"\x00"
+_FIELD_VALUES: Final[list[tuple[Code, str, dict[str, bytes]]]] = [
+    (Code.INVALID_SHIFT, "a shift of -1", {**_STARTED, "shift": b"\x02\x01"}),
+    (_NOBODY, "the largest start and shift", {**_STARTED, "start_index": _LAST, "shift": _LAST}),
+    (_NOBODY, "a time of 64 bits: no date", {"occurred_at": _GIVEN + long_bytes(2**63 - 1)}),
+    (_NOBODY, "an event id of \x1b[2J 🚀 \x00 \u202e: no log prints it as it is", {}),
+    (_NOBODY, "1 partition in nine bytes: Avro allows it", {"partitions": _NINE_BYTES}),
+    (Code.INVALID_DEMAND, "a demand of -1: below 0", {"demand": _amounts(("disk", -1))}),
+    (Code.INVALID_DEMAND, "a name of 60,000 characters", {"demand": _amounts(("r" * 60_000, 1))}),
+    (Code.UNKNOWN_RESOURCE, "a demand that no SPU has", {"demand": _amounts(("disk", 1))}),
+]
+_A: Final = text_bytes("a")
+_RULES: Final[list[tuple[str, str, bytes, list[bytes]]]] = [
+    ("of another policy: passed over", "require", _KAFKA, [_A]),
+    ("of 60,000 conditions: no end", "require", _BALANCED, [text_bytes("a," * 30_000 + "a")]),
+    ("of weight -2^31: over all others", "prefer", _BALANCED, [_A + long_bytes(-(2**31))]),
+    ("of at least 2, at most 1", "spread", _BALANCED, [_A + b"\x02\x02\x02\x04"]),
+    ("of a level twice: which one holds", "spread", _BALANCED, [_A + b"\x00\x00"] * 2),
+    ("of a topic of tomorrow", "together_with", _BALANCED, [text_bytes("u")]),
+]
+_17_TAINTS: Final = _taints(*((f"k{number}", "") for number in range(17)))
+_DESCRIBED: Final[list[tuple[Code, str, str, bytes]]] = [
+    (Code.INVALID_TAINTS, "17 taints: one too many", "taints", _17_TAINTS),
+    (Code.INVALID_TAINTS, "a taint without a key", "taints", _taints(("", ""))),
+    (Code.INVALID_TAINTS, "a taint twice: two values", "taints", _taints(("k", "a"), ("k", "b"))),
+    (Code.INVALID_RESOURCES, "resources of -1: below 0", "resources", _amounts(("disk", -1))),
+    (Code.INVALID_RACK, "a rack without a name: not the same as none", "rack", b"\x02\x00"),
+    (Code.INVALID_RACK, "a rack of 129 letters", "rack", _GIVEN + text_bytes("r" * 129)),
+]
+_LISTS: Final[list[tuple[Code, str, list[tuple[int, list[int]]]]]] = [
+    (Code.INVALID_PARTITIONS, "100,001 lists: one too many", [(n, []) for n in range(100_001)]),
+    (Code.INVALID_PARTITIONS, "no lists: nothing to place", []),
+    (Code.INVALID_REPLICATION_FACTOR, "200,000 SPUs: too many", [(0, [*range(200_000)])]),
+    (Code.MANUAL_PARTITION_IDS, "a list with the largest id: no index", [(2**63 - 1, [0])]),
+    (Code.MANUAL_INVALID_SPU, "SPU 2^63 - 1 in a list: it wraps", [(0, [2**63 - 1])]),
+    (Code.MANUAL_UNKNOWN_SPU, "an SPU that is not there: a replica nowhere", [(0, [2**31 - 1])]),
+]
+
+
+def _number(kind: str, field: str, code: Code, number: int) -> Poison:
+    is_nullable = _FIELDS[kind][field] == b"\x00" and field != "spu_id"
+    raw = (_GIVEN if is_nullable else b"") + long_bytes(number)
+    policy = {"policy": _FLUVIO} if field == "start_index" else {}
+    return _refused(code, f"{field} of {number:,}: an end", kind, **policy, **{field: raw})
+
+
+_REFUSED: Final = [
+    *(
+        _number(kind, field, code, number)
+        for kind, field, code, numbers in _NUMBERS
+        for number in numbers
+    ),
+    *(_refused(code, name, **changed) for code, name, changed in _FIELD_VALUES),
+    *(
+        _refused(
+            *(Code.INVALID_CONSTRAINTS, f"constraints {what}"),
+            policy=policy,
+            constraints=_constraints(rule, *entries),
+        )
+        for what, rule, policy, entries in _RULES
+    ),
+    *(_refused(code, name, "join", **{field: raw}) for code, name, field, raw in _DESCRIBED),
+    *(_refused(code, name, replicas=lists(*entries)) for code, name, entries in _LISTS),
     replace(
-        _rejected("10,000 headers: nobody reads them", Code.INSUFFICIENT_SPUS),
+        _refused(_NOBODY, "10,000 headers: nobody reads them"),
         headers=tuple((f"h{number}", b"x") for number in range(10_000)),
     ),
     replace(
-        _rejected("headers of garbage: CloudEvents headers that lie", Code.INSUFFICIENT_SPUS),
+        _refused(_NOBODY, "headers of garbage: CloudEvents headers that lie"),
         headers=(("ce_id", b"\xff\x00"), ("ce_id", b"twice"), ("", b""), ("x" * 1_000, bytes(999))),
     ),
     replace(
-        _rejected("a time in the year 3000: merged behind all others", Code.INSUFFICIENT_SPUS),
+        _refused(_NOBODY, "a time in the year 3000: merged behind all others"),
         timestamp_ms=FAR_FUTURE_MS,
     ),
 ]
 
-MESSAGES: Final = [*_FRAMES, *_BODIES, *_NAMES, *_NUMBERS, *_MANUAL, *_KAFKA_SIDE]
+MESSAGES: Final = [*_DEAD, *_REFUSED]
 
 
 # Lines for `simulate`.
@@ -558,7 +440,7 @@ def _sparse(size: int) -> Callable[[Path], Path]:
     return make
 
 
-_LISTS: Final = b'[{"id":0,"replicas":[0]}]'
+_FILE: Final = b'[{"id":0,"replicas":[0]}]'
 _NOT_REGULAR: Final = "is not a regular file"
 
 # Of any file that is read: no regular file, not to be read, too large.
@@ -585,7 +467,7 @@ FILES: Final = [
     File("a link: the file may be another's", _link, "is a symbolic link"),
     File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
     _holding("an empty file: written by nobody", b"", "Expecting value: line 1 column 1"),
-    _holding("two values: joined files", _LISTS * 2, "Extra data"),
+    _holding("two values: joined files", _FILE * 2, "Extra data"),
     _holding("another object: neither form", b'{"lists":[]}', "is neither form"),
     _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
     _holding(
@@ -594,7 +476,7 @@ FILES: Final = [
         "nested too deeply",
     ),
     _holding("5,000 digits: no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
-    _holding("UTF-16: Windows", _LISTS.decode().encode("utf-16"), "byte 0xff in position 0"),
+    _holding("UTF-16: Windows", _FILE.decode().encode("utf-16"), "byte 0xff in position 0"),
     _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "byte 0xed in position 2"),
 ]
 

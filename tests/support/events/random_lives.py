@@ -45,9 +45,6 @@ class Life:
     default_policy: Policy
     memory: int  # event ids that the cluster remembers
 
-    def with_events(self, events: tuple[Event, ...]) -> Life:
-        return replace(self, events=events)
-
 
 def life_of(seed: int, *, modelled: bool = False) -> Life:
     """The life of this seed; with `modelled` one that the oracle can follow."""

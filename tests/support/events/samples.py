@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from functools import partial
+from io import BytesIO, StringIO
 from typing import Any, get_args
 
+import fastavro
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.core.base.replica_lists import ReplicaLists
+from spu_assigner.schemas.avro.registry import FOLDER, Registered
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import (
     EVENT_KINDS,
     EventKind,
     Wire,
+    confluent_header,
     decode_event,
     decode_record,
     encode_event,
@@ -65,3 +70,13 @@ def decode(data: bytes) -> list[Any]:
         with suppress(DecodeError):
             found.append(read(data))
     return found
+
+
+def example(entry: Registered) -> bytes:
+    """The example beside a schema, as fastavro makes a message of it."""
+    text = (FOLDER / "examples" / f"{entry.type_name}.json").read_text("utf-8")
+    parsed = fastavro.parse_schema(entry.schema)
+    (members,) = fastavro.json_reader(StringIO(json.dumps(json.loads(text))), parsed)
+    body = BytesIO()
+    fastavro.schemaless_writer(body, parsed, members)
+    return confluent_header(entry) + body.getvalue()

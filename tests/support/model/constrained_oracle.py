@@ -10,12 +10,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
-from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.constraints import Constraints, TaintEffect
+from spu_assigner.core.base.events import Policy, SpuJoined
 from spu_assigner.core.base.records import ReplicaMap, SpuChanged, TopicStatus
 from spu_assigner.core.state.cluster_state import ClusterState
+from support.events.builders import Events
 from support.events.constrained_cases import ConstrainedCase, List
 from support.events.one_cluster import OneCluster, the_status
+
+Labels = Mapping[str, str]
 
 
 class Oracle:
@@ -26,16 +29,18 @@ class Oracle:
         the case permit."""
         self._case = case
         self._spus = {join.spu_id: join for join in case.joins}
-        self._labels = {
-            spu_id: {**(join.labels or {}), "rack": join.rack or "", "spu_id": str(spu_id)}
-            for spu_id, join in self._spus.items()
-        }
-        self._rules = case.constraints
+        self._labels = {spu_id: labels_of(join) for spu_id, join in self._spus.items()}
+        self._rules = Events().create(constraints=case.constraints).constraints or Constraints()
+        labels = [level.label for level in self._rules.spread]
+        self._levels = labels if "rack" in labels else ["rack", *labels]
         held = Counter(spu_id for _, row in case.others for spu_id in row)
         self._free = {i: (join.capacity or 0) - held[i] for i, join in self._spus.items()}
         self.is_ample = all(free >= case.partitions for free in self._free.values())
-        self.demanded = self._permitted() if demanded is None else demanded
-        able = [spu_id for spu_id in self._spus if self.may_hold(spu_id)]
+        permitted = [spu_id for spu_id in self._spus if self._is_permitted(spu_id)]
+        self.demanded = demanded or {
+            label: {self._labels[i].get(label, "") for i in permitted} for label in self._levels
+        }
+        able = [spu_id for spu_id in permitted if self._free[spu_id] > 0]
         self.lists = [
             row for row in itertools.combinations(able, case.replicas) if self._may_be(row)
         ]
@@ -50,41 +55,21 @@ class Oracle:
     def is_valid(self, rows: Sequence[Sequence[int]]) -> bool:
         held = Counter(spu_id for row in rows for spu_id in row)
         return all(held[i] <= self._free[i] for i in held) and all(
-            tuple(sorted(row)) in self.lists and self.may_lead(row[0]) for row in rows
+            tuple(sorted(row)) in self.lists and self._may_lead(row[0]) for row in rows
         )
 
     def score(self, row: Sequence[int]) -> tuple[int, ...]:
         """Pairs by level, less weights, rank of the best leader."""
-        pairs = []
-        for label, _ in self.levels():
-            counts = Counter(self.value(i, label) for i in row)
-            pairs.append(sum(count * (count - 1) // 2 for count in counts.values()))
-        weight = sum(map(self.weight, row))
-        return (*pairs, -weight, min(self.rank(i) for i in row if self.may_lead(i)))
-
-    def levels(self) -> list[tuple[str, int | None]]:
-        """Labels that lists are spread over, in order of preference, each with its maximum."""
-        levels = [(each["label"], each.get("max")) for each in self._rules.get("spread", ())]
-        if all(label != "rack" for label, _ in levels):
-            levels.insert(0, ("rack", None))
-        return levels
-
-    def value(self, spu_id: int, label: str) -> str:
-        return self._labels[spu_id].get(label, "")
-
-    def weight(self, spu_id: int) -> int:
-        """Of all preferences that hold."""
-        return sum(
-            each["weight"]
-            for each in self._rules.get("prefer", ())
-            if holds(each["select"], self._labels[spu_id])
+        levels = (_counts(row, self._labels, label) for label in self._levels)
+        return (
+            *map(_pairs, levels),
+            -_weight(self._rules, row, self._labels),
+            min(self.rank(i) for i in row if self._may_lead(i)),
         )
 
     def rank(self, spu_id: int) -> int:
         """Of a leader."""
-        selectors = self._rules.get("leaders", ())
-        ranks = [at for at, each in enumerate(selectors) if holds(each, self._labels[spu_id])]
-        return min(ranks, default=len(selectors))
+        return _rank(self._rules, self._labels[spu_id])
 
     def _ways(self) -> Iterator[tuple[List, ...]]:
         for way in itertools.combinations_with_replacement(self.lists, self._case.partitions):
@@ -92,54 +77,23 @@ class Oracle:
             if all(held[i] <= self._free[i] for i in held):
                 yield way
 
-    def _effects(self, spu_id: int) -> list[str]:
-        return [
-            taint.effect.value
-            for taint in self._spus[spu_id].taints
-            if not any(
-                each["key"] == taint.key and each.get("value", taint.value) == taint.value
-                for each in self._rules.get("tolerations", ())
-            )
-        ]
-
-    def may_lead(self, spu_id: int) -> bool:
-        return "no_leaders" not in self._effects(spu_id)
-
-    def may_hold(self, spu_id: int) -> bool:
-        return self._free[spu_id] > 0 and self._is_permitted(spu_id)
-
-    def least(self) -> dict[str, int]:
-        levels = self._rules.get("spread", ())
-        return {each["label"]: each["min"] for each in levels if "min" in each}
-
-    def _permitted(self) -> dict[str, set[str]]:
-        """Of each label that lists are spread over the values that the rules permit."""
-        able = [spu_id for spu_id in self._spus if self._is_permitted(spu_id)]
-        return {label: {self.value(i, label) for i in able} for label, _ in self.levels()}
+    def _may_lead(self, spu_id: int) -> bool:
+        return TaintEffect.NO_LEADERS not in effects_on(self._rules, self._spus[spu_id])
 
     def _is_permitted(self, spu_id: int) -> bool:
-        labels = self._labels[spu_id]
         others = dict(self._case.others)
         return (
-            not {"no_new_replicas", "evict"} & set(self._effects(spu_id))
-            and all(holds(each, labels) for each in self._rules.get("require", ()))
-            and not any(holds(each, labels) for each in self._rules.get("forbid", ()))
-            and not any(spu_id in others[name] for name in self._rules.get("apart_from", ()))
-            and all(spu_id in others[name] for name in self._rules.get("together_with", ()))
+            permits(self._rules, self._spus[spu_id])
+            and not any(spu_id in others[name] for name in self._rules.apart_from)
+            and all(spu_id in others[name] for name in self._rules.together_with)
         )
 
     def _may_be(self, row: List) -> bool:
-        for level in self._rules.get("spread", ()):
-            counts = Counter(self._labels[i].get(level["label"], "") for i in row)
-            if "max" in level and max(counts.values(), default=0) > level["max"]:
-                return False
-            for value in self.demanded[level["label"]] if "min" in level else ():
-                if counts[value] < level["min"]:
-                    return False
-        return any(map(self.may_lead, row))
+        faults = _broken(self._rules, row, self._labels, self.demanded)
+        return not any(faults) and any(map(self._may_lead, row))
 
 
-def holds(selector: str, labels: dict[str, str]) -> bool:
+def holds(selector: str, labels: Labels) -> bool:
     """Whether a selector holds, read condition by condition."""
     while selector:
         head, _, rest = selector.partition("(")
@@ -179,8 +133,31 @@ def answered(case: ConstrainedCase) -> tuple[list[list[int]] | None, TopicStatus
     return life.lists("t") if "t" in life.state.topics else None, status
 
 
-def labels_of(spu: SpuChanged) -> dict[str, str]:
-    return {**dict(spu.labels), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}
+def labels_of(spu: SpuChanged | SpuJoined) -> dict[str, str]:
+    return {**dict(spu.labels or {}), "rack": spu.rack or "", "spu_id": str(spu.spu_id)}
+
+
+def effects_on(rules: Constraints, spu: SpuChanged | SpuJoined) -> set[TaintEffect]:
+    """Of the taints that the rules do not tolerate."""
+    return {
+        taint.effect
+        for taint in spu.taints
+        if not any(
+            each.key == taint.key and each.value in (None, taint.value)
+            for each in rules.tolerations
+        )
+    }
+
+
+def permits(rules: Constraints, spu: SpuChanged | SpuJoined) -> bool:
+    """Whether taints and selectors let replicas come to an SPU."""
+    is_tainted = bool(effects_on(rules, spu) - {TaintEffect.NO_LEADERS})
+    return not is_tainted and _is_selected(rules, labels_of(spu))
+
+
+def _is_selected(rules: Constraints, labels: Labels) -> bool:
+    is_required = all(holds(each, labels) for each in rules.require)
+    return is_required and not any(holds(each, labels) for each in rules.forbid)
 
 
 def worsened(
@@ -223,15 +200,26 @@ def worsened(
 
 def broken_levels(state: ClusterState, name: str, row: Sequence[int]) -> Iterator[str]:
     rules = state.topics[name].constraints or Constraints()
+    labels = {int(spu_id): labels_of(spu) for spu_id, spu in state.spus.items()}
     names_topics = bool(rules.apart_from or rules.together_with or state.apart_from.get(name))
-    wanted = demanded(state, name, {})
+    wanted = {} if names_topics else demanded(state, name, {})
+    for fault in _broken(rules, row, labels, wanted):
+        yield f"{name} has {row}: {fault}"
+
+
+def _broken(
+    rules: Constraints,
+    row: Sequence[int],
+    labels: Mapping[int, Labels],
+    demanded: Mapping[str, Collection[str]],
+) -> Iterator[str]:
     for level in rules.spread:
-        values = [labels_of(state.spus[SpuId(spu_id)]).get(level.label, "") for spu_id in row]
-        if level.max is not None and max(map(values.count, values)) > level.max:
-            yield f"{name} has {row} on {values}, at most {level.max} allowed"
-        for value in () if level.min is None or names_topics else wanted[level.label]:
-            if values.count(value) < (level.min or 0):
-                yield f"{name} has {row} on {values}, at least {level.min} demanded on {value!r}"
+        counts = _counts(row, labels, level.label)
+        if level.max is not None and max(counts.values(), default=0) > level.max:
+            yield f"{dict(counts)} of {level.label}, at most {level.max} allowed"
+        for value in () if level.min is None else demanded.get(level.label, ()):
+            if counts[value] < (level.min or 0):
+                yield f"{dict(counts)} of {level.label}, at least {level.min} of {value!r} demanded"
 
 
 def demanded(
@@ -246,19 +234,15 @@ def demanded(
     }
     found: dict[str, set[str]] = {level.label: set() for level in rules.spread}
     for spu_id, spu in state.spus.items():
-        labels = labels_of(spu)
-        effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
         apart = {*rules.apart_from, *state.apart_from.get(name, ())} & held.keys()
         if (
             not spu.leaving
-            and not effects - {TaintEffect.NO_LEADERS}
-            and all(holds(each, labels) for each in rules.require)
-            and not any(holds(each, labels) for each in rules.forbid)
+            and permits(rules, spu)
             and not any(spu_id in held[other] for other in apart)
             and all(spu_id in held.get(other, {spu_id}) for other in rules.together_with)
         ):
             for label, values in found.items():
-                values.add(labels.get(label, ""))
+                values.add(labels_of(spu).get(label, ""))
     return found
 
 
@@ -266,7 +250,7 @@ def _of_list(
     rules: Constraints,
     was: Sequence[int],
     now: Sequence[int],
-    labels: Mapping[int, Mapping[str, str]],
+    labels: Mapping[int, Labels],
     demanded: Mapping[str, Collection[str]],
     *,
     ignore_rack: bool,
@@ -275,20 +259,16 @@ def _of_list(
     if not ignore_rack and all(label != "rack" for label, *_ in levels):
         levels.append(("rack", None, None))
     for label, most, least in levels:
-        counts = [Counter(labels[spu].get(label, "") for spu in row) for row in (was, now)]
-        for value, count in counts[1].items():
-            if most is not None and count > max(most, counts[0][value]):
+        before, after = (_counts(row, labels, label) for row in (was, now))
+        for value, count in after.items():
+            if most is not None and count > max(most, before[value]):
                 yield f"{count} on {label} {value!r}"
-        for value, count in counts[0].items() if least is not None else ():
-            if value in demanded[label] and counts[1][value] < min(least, count):
-                yield f"{counts[1][value]} on {label} {value!r}, not {least}"
-        pairs = [sum(count * (count - 1) for count in each.values()) for each in counts]
-        if pairs[1] > pairs[0]:
+        for value, count in before.items() if least is not None else ():
+            if value in demanded[label] and after[value] < min(least, count):
+                yield f"{after[value]} on {label} {value!r}, not {least}"
+        if _pairs(after) > _pairs(before):
             yield f"less even over {label}"
-    weights = [
-        sum(each.weight for spu in row for each in rules.prefer if holds(each.select, labels[spu]))
-        for row in (was, now)
-    ]
+    weights = [_weight(rules, row, labels) for row in (was, now)]
     if weights[1] < weights[0]:
         yield f"preferences weigh {weights[1]}, not {weights[0]}"
 
@@ -296,28 +276,40 @@ def _of_list(
 def _breaks(
     rules: Constraints,
     row: Sequence[int],
-    labels: Mapping[int, Mapping[str, str]],
+    labels: Mapping[int, Labels],
     held: Mapping[str, Collection[int]],
 ) -> int:
     """Replicas of a list that break a hard rule."""
-    count = 0
-    for spu in row:
-        of_spu = labels[spu]
-        count += (
-            not all(holds(each, of_spu) for each in rules.require)
-            or any(holds(each, of_spu) for each in rules.forbid)
-            or any(spu in held.get(other, ()) for other in rules.apart_from)
-            or any(spu not in held.get(other, (spu,)) for other in rules.together_with)
-        )
+    count = sum(
+        not _is_selected(rules, labels[spu])
+        or any(spu in held.get(other, ()) for other in rules.apart_from)
+        or any(spu not in held.get(other, (spu,)) for other in rules.together_with)
+        for spu in row
+    )
     for level in rules.spread:
-        counts = Counter(labels[spu].get(level.label, "") for spu in row)
         if level.max is not None:
+            counts = _counts(row, labels, level.label)
             count += sum(max(0, n - level.max) for n in counts.values())
     return count
 
 
-def _rank(rules: Constraints, labels: Mapping[str, str]) -> int:
-    ranks = [at for at, each in enumerate(rules.leaders) if holds(each, dict(labels))]
+def _counts(row: Sequence[int], labels: Mapping[int, Labels], label: str) -> Counter[str]:
+    return Counter(labels[spu].get(label, "") for spu in row)
+
+
+def _pairs(counts: Counter[str]) -> int:
+    """Of replicas that share a value."""
+    return sum(count * (count - 1) // 2 for count in counts.values())
+
+
+def _weight(rules: Constraints, row: Sequence[int], labels: Mapping[int, Labels]) -> int:
+    return sum(
+        each.weight for spu in row for each in rules.prefer if holds(each.select, labels[spu])
+    )
+
+
+def _rank(rules: Constraints, labels: Labels) -> int:
+    ranks = [at for at, each in enumerate(rules.leaders) if holds(each, labels)]
     return min(ranks, default=len(rules.leaders))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
-from spu_assigner.core.base.constraints import Constraints, TaintEffect, untolerated
+from spu_assigner.core.base.constraints import Constraints, TaintEffect
 from spu_assigner.core.base.events import (
     ClusterRebalance,
     Event,
@@ -41,7 +41,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.memory import event_hash
-from support.model.constrained_oracle import broken_levels, holds, labels_of, worsened
+from support.model.constrained_oracle import broken_levels, effects_on, permits, worsened
 
 Lists = list[list[int]]
 
@@ -389,12 +389,8 @@ def wanted_lengths(record: ReplicaMap) -> tuple[int, ...]:
 
 
 def is_evicted(state: ClusterState, record: ReplicaMap, ids: list[int]) -> bool:
-    tolerations = () if record.constraints is None else record.constraints.tolerations
-    return any(
-        taint.effect is TaintEffect.EVICT
-        for spu_id in ids
-        for taint in untolerated(state.spus[SpuId(spu_id)].taints, tolerations)
-    )
+    rules = record.constraints or Constraints()
+    return any(TaintEffect.EVICT in effects_on(rules, state.spus[SpuId(i)]) for i in ids)
 
 
 def _check_nothing_helps(
@@ -442,14 +438,7 @@ def check_rules(state: ClusterState, record: ReplicaMap, old: Lists) -> None:
         was = old[partition] if partition < len(old) else []
         for spu_id in set(row) - set(was):
             spu = state.spus[SpuId(spu_id)]
-            labels = labels_of(spu)
-            effects = {taint.effect for taint in untolerated(spu.taints, rules.tolerations)}
-            where = f"{record.topic} came to SPU {spu_id} against"
-            _hold(effects <= {TaintEffect.NO_LEADERS}, f"{where} its taints {effects}")
-            for text in rules.require:
-                _hold(holds(text, labels), f"{where} require {text}: {labels}")
-            for text in rules.forbid:
-                _hold(not holds(text, labels), f"{where} forbid {text}: {labels}")
+            _hold(permits(rules, spu), f"{record.topic} came to {spu} against {rules}")
         is_placed = record.reason is not None and record.reason.mode is Mode.CONSTRAINED
         for fault in broken_levels(state, record.topic, row) if is_placed and not was else ():
             raise ViolationError(fault)

@@ -16,7 +16,8 @@ from typing import Any
 import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import ensure_java
-from support.placers.kafka_placer import Racks, running_java
+from support.placers.kafka_java import java_array, running_java
+from support.placers.kafka_placer import Racks
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic
 
@@ -64,7 +65,7 @@ class KafkaReassign:
             name = java.java.util.Optional.ofNullable(rack)
             broker = java.org.apache.kafka.metadata.placement.UsableBroker(spu_id, name, False)
             brokers.add(broker)
-        given = self._array("Object", [current, brokers])
+        given = java_array(self._gateway, "java.lang.Object", current, brokers)
         return [_read(self._calculate.invoke(None, given).toString(), maps) for _ in range(draws)]
 
     def _list(self, replicas: list[int]) -> Any:
@@ -74,12 +75,6 @@ class KafkaReassign:
                 made.add(spu_id)
             self._lists[tuple(replicas)] = made
         return self._lists[tuple(replicas)]
-
-    def _array(self, kind: str, values: list[Any]) -> Any:
-        array = self._gateway.new_array(getattr(self._jvm.java.lang, kind), len(values))
-        for at, value in enumerate(values):
-            array[at] = value
-        return array
 
 
 def _read(text: str, maps: Maps) -> dict[str, list[list[int]]]:

@@ -184,19 +184,6 @@ def test_every_row_equals_the_plain_rule(rule: str, case: Case) -> None:
     assert place(rule, case, case.start, case.partitions) == expected
 
 
-@each_rule
-@given(case=cases(), turns=st.integers(0, 10**30))
-def test_placement_repeats_after_its_period(rule: str, case: Case, turns: int) -> None:
-    size = len(case.ids)
-    period = {"round_robin": size * (size - case.replicas + 1), "walk": size}.get(
-        rule, size * max(1, size - 1)
-    )
-    later = case.start + turns * period
-    assert place(rule, case, later, case.partitions) == place(
-        rule, case, case.start, case.partitions
-    )
-
-
 @given(case=cases())
 def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
     """They are sorted into place instead of being read cell by cell."""
@@ -205,35 +192,7 @@ def test_orders_over_racks_equal_the_plain_rules(case: Case) -> None:
     assert alternation(case.ids, case.racks) == plain.alternation_order(racks)
 
 
-@given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6), count=st.integers(1, 60))
-def test_each_replica_takes_the_first_core_of_least_weight(weights: list[int], count: int) -> None:
-    given_weights = list(weights)
-    taken = redpanda.take_cores(weights, count)
-    assert weights == given_weights
-    for core in taken:
-        assert core == weights.index(min(weights))
-        weights[core] += 1
-    assert len(taken) == count
-
-
 def test_core_0_is_spared_two_replicas() -> None:
     """Document 003: core 0 already works for the controller."""
     assert redpanda.initial_weights(3) == [2, 0, 0]
     assert redpanda.take_cores([2, 0, 0], 8) == [1, 2, 1, 2, 0, 1, 2, 0]
-
-
-@pytest.mark.parametrize(
-    ("weights", "cores", "expected"),
-    [
-        pytest.param([2, 3], 4, [2, 3, 0, 0], id="new cores start at 0"),
-        pytest.param([2, 3], 2, [2, 3], id="no change"),
-        pytest.param([5, 4, 4, 3], 2, [8, 8], id="each core hands over its whole weight, in order"),
-        pytest.param([4, 4, 1], 2, [5, 4], id="a tie goes to the lowest core"),
-        pytest.param([4, 4, 1], 1, [9], id="the last core takes all"),
-    ],
-)
-def test_a_core_that_is_taken_away_hands_its_weight_on(
-    weights: list[int], cores: int, expected: list[int]
-) -> None:
-    """No replica is forgotten when a machine loses cores."""
-    assert redpanda.shrink_weights(weights, cores) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from spu_assigner.core.base.replica_lists import ReplicaLists, Table
+from spu_assigner.core.base.replica_lists import ReplicaLists
 
 LISTS = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=5), min_size=1, max_size=9)
 
@@ -34,12 +34,3 @@ def test_lists_are_equal_whatever_their_padding(
     assert hash(wider) == hash(replicas)
     assert wider.ragged == replicas.ragged
     assert (ReplicaLists.of_lists(others) == replicas) == (lists == others)
-
-
-def test_a_matrix_without_short_rows_is_taken_as_it_is() -> None:
-    """The lists of most topics are views of a table; a copy each would cost."""
-    table = Table(np.arange(12, dtype=np.int32).reshape(4, 3))
-    replicas = table.lists(1, 2)
-    assert np.shares_memory(replicas.matrix, table.rows)
-    assert np.shares_memory(replicas.flat(), table.rows)
-    assert not replicas.ragged

@@ -1,7 +1,6 @@
 """The laws, held for the real core in random lives of clusters, from seeds.
 
-`make seeds` runs 100,000 of them, in CI too. A life that found a mistake is kept below as a list of
-events under its own name: seeds mean another life as soon as the lives are written differently.
+`make seeds` runs 100,000 of them, in CI too.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from random import Random
 from typing import Final
 
 import pytest
-from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import memory
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events import simulation
-from support.events.builders import Events
-from support.events.random_lives import CLUSTER, Life, life_of
+from support.events.random_lives import CLUSTER, life_of
 from support.model import oracle as oracle_module
 from support.model.pictures import picture
 from support.project.case_share import share_of
@@ -97,44 +94,3 @@ def test_the_same_seeds_give_the_same_bytes_in_another_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert len(found) == 1
-
-
-new: Final = Events()
-WAITS: Final = {"policy": Policy.BALANCED, "on_shortage": OnShortage.WAIT}
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [
-            new.join(2, capacity=11),
-            new.create("t", 5),
-            new.leave(2, mode=LeaveMode.DECOMMISSION),
-            new.join(2, capacity=4),
-        ],
-        [
-            *new.joins(7, 8, capacity=2),
-            new.create("t", 2, 2),
-            new.leave(7),
-            new.leave(8, mode=LeaveMode.DECOMMISSION),
-            new.join(7, capacity=2),
-        ],
-        [new.join(10, capacity=6), new.create("t", 5, policy=Policy.BALANCED), new.grow("t", 8)],
-        [new.join(4, capacity=2), new.create("t", 2, 2, **WAITS), new.join(7, capacity=5)],
-    ],
-    ids=[
-        "a return that cancels a decommission settles the repair, also of a full ring",
-        "a saturated survivor that returns lets the leaving SPU go",
-        "a grow under balanced that has not slots enough is refused whole",
-        "a create under balanced waits and is served",
-    ],
-)
-def test_a_life_that_found_a_mistake_holds_now(events: list[Event]) -> None:
-    """Each was the smallest part of a seed's life that failed."""
-    crashes = frozenset(event.event_id for event in events)
-    life = Life(
-        seed=0, events=tuple(events), crashes=crashes, default_policy=Policy.FLUVIO, memory=256
-    )
-    assert simulation.fault_of(life) is None
-    if not any(getattr(event, "policy", None) is Policy.BALANCED for event in events):
-        assert simulation.difference(life.events, life.default_policy) is None

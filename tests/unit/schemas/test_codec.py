@@ -99,14 +99,6 @@ def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
     assert encode_event(boxed) == encode_event(listed)
 
 
-@given(ragged_lists())
-def test_lists_of_different_length_come_back_so(lists: ReplicaLists) -> None:
-    """A short list in the state must not become one with an SPU -1."""
-    data = lists_bytes(lists)
-    assert data == array_bytes([array_bytes([long_bytes(x) for x in y]) for y in lists.tolist()])
-    assert read_lists(data, 0) == (lists, len(data))
-
-
 @given(replica_lists() | ragged_lists(), st.integers(1, 7))
 def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
     """Other writers of Avro may split an array, and give the bytes of each part."""
@@ -161,18 +153,6 @@ def test_an_id_of_a_foreign_registry_is_not_called_a_type_that_the_value_has(
         assert "one that another registry gave means nothing here" in caught.value.message
 
 
-@pytest.mark.parametrize("value", [b'{"type":"topic_create"}', b"\xef\xbb\xbf [1]"])
-def test_json_on_an_input_topic_is_called_json(value: bytes) -> None:
-    for kind in get_args(EventKind):
-        with pytest.raises(DecodeError) as caught:
-            decode_event(value, kind=kind)
-        assert caught.value.code is DeadLetterCode.UNDECODABLE
-        assert caught.value.message == (
-            f"JSON, or a text like it, of {len(value)} bytes; expected Avro behind 00 and a schema "
-            "id, or c301 and a fingerprint (`spu-assigner produce events` sends events of JSON)"
-        )
-
-
 @pytest.mark.parametrize(
     "replicas",
     [
@@ -220,18 +200,6 @@ def test_an_id_beyond_32_bits_is_refused_in_short_and_long_maps(
     bad = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + poison + b"\x00"])
     with pytest.raises(DecodeError, match=says):
         read_whole(read_lists, bad, 0)
-
-
-@pytest.mark.parametrize("few", [2, 200])
-def test_a_map_that_ends_early_is_refused_wherever_it_ends(few: int) -> None:
-    """A cut message must not become a shorter map."""
-    data = array_bytes(MANY[:few])
-    lists = read_whole(read_lists, data, 0)
-    assert lists.tolist() == [[1_000 + i, i] for i in range(few)]
-    assert lists_bytes(lists) == data
-    for end in range(len(data)):
-        with pytest.raises(DecodeError):
-            read_whole(read_lists, data[:end], 0)
 
 
 @st.composite

@@ -23,7 +23,7 @@ from spu_assigner.core.base.constraints import (
 )
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, TopicCreate, TopicGrow
-from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
 from spu_assigner.core.base.records import (
     Answer,
     Mode,
@@ -177,23 +177,16 @@ REFUSED: list[tuple[str, str]] = [
     ('{"type":"topic_delete","cluster_id":"c","topic":"t"}', "event_id is absent"),
     (line_of(topic=None), "topic is null; expected a text"),
     (line_of(topic="a/b"), "topic is 'a/b'; expected 1 to 249"),
-    (line_of(cluster_id=".."), "cluster_id is '..'"),
     (line_of(event_id=""), "event_id is ''"),
-    (line_of(topic="x" * 60_000), "topic is"),
     (line_of(partition=3), 'unknown field "partition"; a topic_create has'),
     (line_of(partitions="3"), 'partitions is "3"; expected a whole number'),
     (line_of(ignore_rack=1), "ignore_rack is 1; expected true or false"),
     (line_of(policy="FLUVIO"), 'policy is "FLUVIO"; expected one of fluvio'),
-    (line_of(policy=[]), "policy is a list"),
     (line_of(on_shortage=None), "on_shortage is null"),
     (line_of(replicas="0,1"), 'replicas is "0,1"; expected a list of'),
-    (line_of()[:-1] + ',"replicas":[{"id":0,"id":1}]}', '"id" is given'),
     (line_of()[:-1] + f',"replicas":{"[" * 300}{"]" * 300}}}', "more than 8 deep"),
-    (line_of(policy="x" * MESSAGE_SIZE_MAX), "policy is"),
     (line_of() + " " * MESSAGE_SIZE_MAX, "at most 65536 without replicas"),
-    (" " * (MANUAL_FILE_SIZE_MAX + 1), "at most 8388608 are read"),
     (join_of(labels={"a": 1}), "labels.a is 1; expected a text"),
-    (join_of(labels=[]), "labels is a list"),
     (
         join_of(taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),
         'taints[0].effect is "NoSchedule"; expected one of no_new_replicas, no_leaders, evict',
@@ -207,14 +200,12 @@ REFUSED: list[tuple[str, str]] = [
     (rules_of(requires=[]), 'constraints has an unknown field "requires"'),
     (rules_of(require="a"), 'constraints.require is "a"; expected a list of texts'),
     (rules_of(require=[["a"]]), "constraints.require[0] is a list; expected a text"),
-    (rules_of(require=["\ud800"]), "half a surrogate pair is none"),
     (rules_of(prefer=[{"select": "a"}]), "constraints.prefer[0].weight is absent"),
     (
         rules_of(prefer=[{"select": "a", "weight": True}]),
         "constraints.prefer[0].weight is true; expected a whole number",
     ),
     (rules_of(spread=[{"label": "a", "max": "1"}]), 'spread[0].max is "1"; expected'),
-    (rules_of(spread=["zone"]), 'constraints.spread[0] is "zone"; expected an object'),
 ]
 
 

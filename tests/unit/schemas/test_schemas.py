@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,10 @@ from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, main
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
 from spu_assigner.schemas.messages.codec import (
-    EventKind,
-    confluent_header,
-    decode_event,
-    decode_record,
-    encode_event,
-    encode_record,
     type_name_of,
 )
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
+from support.events.samples import decode, encode, example
 
 REGISTRY = Registry.load()
 TYPE_NAMES = REGISTRY.type_names
@@ -58,22 +53,10 @@ def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
 @pytest.mark.parametrize("type_name", TYPE_NAMES)
 def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name: str) -> None:
     """Examples are copied by those who write producers, so they must be right."""
-    example = json.loads((FOLDER / "examples" / f"{type_name}.json").read_text("utf-8"))
-    parsed = fastavro.parse_schema(REGISTRY.current(type_name).schema)
-    (fields,) = fastavro.json_reader(StringIO(json.dumps(example)), parsed)
-    body = BytesIO()
-    fastavro.schemaless_writer(body, parsed, fields)
-    data = confluent_header(REGISTRY.current(type_name)) + body.getvalue()
-    if type_name in EVENT_TYPES:
-        kind: EventKind = "spu" if type_name.startswith("Spu") else "topic"
-        event = decode_event(data, kind=kind)
-        written = encode_event(event)
-        assert decode_event(written, kind=kind) == event
-    else:
-        record = decode_record(data)
-        written = encode_record(record)
-        assert decode_record(written) == record
-    assert written == data
+    data = example(REGISTRY.current(type_name))
+    [value] = decode(data)
+    assert type_name_of(value) == type_name
+    assert encode(value) == data
 
 
 def parts(schema: Any) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import OnShortage, Policy
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Mode, RingChange, Status, TopicStatus
 from support.events.builders import Events
@@ -17,7 +17,6 @@ from support.events.one_cluster import (
     ring_changes,
     statuses,
     the_map,
-    the_status,
 )
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
@@ -43,25 +42,6 @@ def test_an_adopted_topic_is_as_it_was_found() -> None:
     assert [life.held(spu_id) for spu_id in range(3)] == [2, 2, 2]
 
 
-def test_a_fact_may_exceed_a_capacity_and_the_spu_is_saturated() -> None:
-    """It leaves the ring; a later content that frees it brings it back, and serves who waits."""
-    life = cluster(0, capacity=1)
-    full = life.adopt("t", [0], [0], [0])
-    assert ring_changes(full) == [(0, RingChange.SATURATED, 0)]
-    life.create("u", 1, 1, on_shortage=OnShortage.WAIT, event_id="waits")
-    assert ring_changes(life.adopt("t", [0])) == []
-    life.join(1, capacity=0)
-    freed = life.adopt("t", [1], event_id="moved")
-    assert [each[:2] for each in ring_changes(freed)] == [
-        (0, RingChange.RESTORED),
-        (0, RingChange.SATURATED),
-    ]
-    assert statuses(freed) == [
-        ("t", Status.ADOPTED, None, "moved"),
-        ("u", Status.ASSIGNED, None, "waits"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("topic", "lists", "code", "message"),
     [
@@ -84,18 +64,6 @@ def test_what_cannot_be_adopted_is_rejected_by_name(
     assert (status.status, status.code) == (Status.REJECTED, code)
     assert message in (status.message or "")
     assert life.kept() == before
-
-
-def test_a_rebalance_moves_an_adopted_topic_unless_it_is_pinned() -> None:
-    life = cluster(0)
-    life.adopt("free", *[[0]] * 4)
-    life.adopt("held", *[[0]] * 4, pinned=True)
-    life.adopt("hand", [0], policy=Policy.MANUAL)
-    life.join(1)
-    answer = life.rebalance()
-    assert [life.spus(name)[1] for name in ("free", "held", "hand")] == [3, 0, 0]
-    assert answer.moves == 3
-    assert (answer.message or "").endswith("; 2 manual or pinned topics left alone")
 
 
 # What it needs of resources: as measured, it counts from then on.
@@ -138,16 +106,6 @@ def test_the_same_again_changes_nothing_and_another_amount_is_the_next_revision(
     assert (changed.revision, used(measured)) == (2, [20, 20, 0])
     empty = the_map(measured.adopt("t", [0, 1], demand={DISK: 0}))
     assert (empty.revision, empty.need, used(measured)) == (3, None, [0, 0, 0])
-
-
-def test_without_a_demand_what_is_known_stays(measured: OneCluster) -> None:
-    """Also where the lists change; and what leaders need stays where the rest is measured."""
-    measured.adopt("t", [0, 1])
-    measured.apply(measured.build.demand("t", demand={DISK: 10}, leader_demand={DISK: 30}))
-    measured.adopt("t", [2, 0])
-    assert used(measured) == [10, 0, 30]
-    measured.adopt("t", [2, 0], demand={DISK: 15})
-    assert used(measured) == [15, 0, 30]
 
 
 def test_what_needs_less_makes_room_for_what_waits(measured: OneCluster) -> None:
@@ -195,24 +153,6 @@ def test_lists_that_break_the_topics_own_rules_are_adopted_and_said_to(
     assert life.lists("t") == lists
 
 
-def test_a_higher_factor_appends_to_each_list() -> None:
-    """The least used SPU first, counted replica by replica, then the lowest id."""
-    life = OneCluster(*Events().joins(0, 1, 2, 3))
-    life.adopt("t", [0, 1], [1, 0], [2, 0])
-    answers = life.apply(life.build.replication("t", 3, event_id="r"))
-    changed = the_map(answers)
-    assert life.lists("t") == [[0, 1, 3], [1, 0, 2], [2, 0, 3]]
-    assert (changed.revision, changed.replication_factor, changed.cause) == (2, 3, "r")
-    assert changed.reason is not None
-    assert changed.reason.mode is Mode.REPLICATION
-    assert [(move.partition, move.gone, move.taken) for move in changed.reason.moves] == [
-        (0, None, 3),
-        (1, None, 2),
-        (2, None, 3),
-    ]
-    assert statuses(answers) == [("t", Status.ASSIGNED, None, "r")]
-
-
 @pytest.mark.parametrize(
     ("row", "offline", "racks", "factor", "left"),
     [
@@ -237,24 +177,3 @@ def test_what_goes_and_what_comes(
         life.leave(spu_id)
     life.apply(life.build.replication("t", factor))
     assert life.lists("t") == [left]
-
-
-@pytest.mark.parametrize(
-    ("topic", "factor", "code"),
-    [
-        ("t", 5, Code.INSUFFICIENT_SPUS),
-        ("t", 4, Code.INSUFFICIENT_CAPACITY),
-        ("t", 0, Code.INVALID_REPLICATION_FACTOR),
-        ("t", 33, Code.INVALID_REPLICATION_FACTOR),
-        ("none", 2, Code.TOPIC_UNKNOWN),
-        ("hand", 2, Code.MANUAL_TOPIC),
-    ],
-)
-def test_a_factor_that_cannot_be_met_changes_nothing(topic: str, factor: int, code: Code) -> None:
-    life = OneCluster(*Events().joins(0, 1, 2, 3, capacity=2))
-    life.adopt("t", [0, 1], [2])
-    life.adopt("hand", [3], [3], policy=Policy.MANUAL)
-    before = life.kept()
-    answer = the_status(life.apply(life.build.replication(topic, factor)))
-    assert (answer.status, answer.code) == (Status.REJECTED, code)
-    assert life.kept() == before

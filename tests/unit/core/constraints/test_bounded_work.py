@@ -11,7 +11,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Status
 from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, topic_rules
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, TooMuchWorkError, Work
-from spu_assigner.core.decision import requests, shortage
+from spu_assigner.core.decision import requests
 from spu_assigner.core.placement.eligibility import ruled_field
 from spu_assigner.core.placement.list_search import RuledRequest, conflict_of
 from spu_assigner.core.placement.request import ListsRequest, place_lists
@@ -52,28 +52,6 @@ def test_rules_that_only_conflict_together_are_found_in_bounded_steps(
     assert request.fits(rules.hard) is False
     assert request.fits(conflict_of(request)) is not True
     assert request.steps > -SEARCH_STEPS_MAX  # a search ends with the last step, not before it
-
-
-def test_where_the_steps_end_the_rules_that_are_left_still_conflict() -> None:
-    """Which of them could be spared is not known then, so they are all named."""
-    rules = topic_rules(cluster(64).state, "t", Constraints(require=EACH_GROUP), ignore_rack=False)
-    request = RuledRequest(rules, dict.fromkeys(range(64), 9), 1, 3, steps=0)
-    assert conflict_of(request) == rules.hard
-
-
-def test_a_create_that_waits_is_tried_again_without_a_search_for_the_conflict(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    life = cluster(64)
-    for number in range(20):
-        life.wait(f"w{number}", 3, 3, constraints=Constraints(require=EACH_GROUP))
-
-    def never(*_: object) -> None:
-        raise AssertionError("a conflict is searched for")
-
-    monkeypatch.setattr(shortage, "conflict_of", never)
-    life.join(64, labels={"group": "1"})
-    assert len(life.state.waiting) == 20
 
 
 def test_a_request_that_takes_too_much_work_says_how_many_partitions_do_not(

@@ -62,13 +62,6 @@ def cluster() -> Cluster:
 # Rules bind what comes later.
 
 
-def test_a_topic_grows_by_its_rules(cluster: Cluster) -> None:
-    cluster.ask("t", 2, 3, constraints=SSD)
-    cluster.apply(cluster.build.grow("t", 8))
-    assert len(cluster.lists("t")) == 8
-    assert cluster.spus("t").keys() == {0, 1, 2, 3}
-
-
 def test_rules_bind_repairs_of_a_topic_that_was_adopted_with_another_policy(
     cluster: Cluster,
 ) -> None:
@@ -141,13 +134,6 @@ def test_a_pool_holds_those_alone_that_tolerate_it(cluster: Cluster) -> None:
         assert not cluster.spus(f"other{number}").keys() & {20, 21, 22}
     cluster.ask("t", 6, 3, constraints=POOL)
     assert cluster.spus("t").keys() == {20, 21, 22}
-
-
-@pytest.mark.parametrize("policy", [each for each in Policy if each is not Policy.MANUAL])
-def test_no_policy_uses_an_spu_with_a_taint(cluster: Cluster, policy: Policy) -> None:
-    cluster.join(0, rack="r0", labels={"tier": "ssd"}, capacity=100, taints=(CLOSED,))
-    cluster.ask("t", 16, 3, policy=policy)
-    assert cluster.spus("t").keys() == set(range(1, 8))
 
 
 def test_an_spu_without_its_taint_is_used_again(cluster: Cluster) -> None:

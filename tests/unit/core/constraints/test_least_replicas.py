@@ -42,17 +42,6 @@ def cluster() -> Zoned:
     return Zoned()
 
 
-@pytest.mark.parametrize(("least", "expected"), [(None, "aabc"), (1, "abcd")])
-def test_zones_come_before_how_even_racks_are(least: int | None, expected: str) -> None:
-    """Zone a is rack x, all others are rack y: by racks two of each four replicas are in zone a."""
-    cluster = Zoned("")
-    for spu_id, zone in enumerate("aaabcd"):
-        cluster.add(zone, spu_id, rack="x" if zone == "a" else "y")
-    spread = (SpreadLevel("rack"), SpreadLevel("zone", min=least))
-    cluster.ask("t", 1, 4, rules=Constraints(spread=spread))
-    assert cluster.zones("t") == [expected]
-
-
 def test_a_conflict_names_the_rule_that_takes_what_min_demands(cluster: Zoned) -> None:
     """What `min` demands is what all rules together make it: zone c demands nothing."""
     cluster.add("b", 6)
@@ -85,13 +74,6 @@ def test_what_leaves_is_replaced_in_its_zone_or_the_list_waits(cluster: Zoned) -
     found = cluster.leave(3, LeaveMode.DECOMMISSION)
     assert the_status(found).status is Status.WAITING
     assert sorted(cluster.zones("t")) == ["abc", "bc", "bc"]
-
-
-def test_a_zone_that_is_decommissioned_whole_demands_nothing_more(cluster: Zoned) -> None:
-    cluster.ask("t", 3, 3)
-    for spu_id in (0, 3):
-        cluster.leave(spu_id, LeaveMode.DECOMMISSION)
-    assert {*cluster.zones("t")} <= {"bbc", "bcc"}
 
 
 def test_a_shorter_list_keeps_a_replica_in_each_zone(cluster: Zoned) -> None:

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from spu_assigner.core.base.constraints import Taint, TaintEffect
+from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.errors import Code
 from support.events.constrained_cases import ConstrainedCase, random_case
 from support.model.constrained_oracle import Oracle, answered
@@ -17,7 +18,7 @@ from support.project.case_share import share_of
 SEEDS = share_of(200)  # of each part; more by `SPU_ASSIGNER_TEST_CASES`
 PARTS = 6
 
-Rule = tuple[str, object]
+Rule = tuple[str, Any]  # of which kind, and which
 
 
 def drawn(part: int) -> Iterator[tuple[str, ConstrainedCase]]:
@@ -55,17 +56,17 @@ def test_a_refusal_names_rules_that_conflict_and_none_that_can_be_spared(part: i
         rows, status = answered(case)
         if rows is not None:
             continue
-        empty = emptied(case)
-        if may_be_met(empty, tuple(rules_of(case))) or not may_be_met(empty, ()):
+        empty, rules = emptied(case), rules_of(case)
+        if may_be_met(empty, {*rules}) or not may_be_met(empty, set()):
             assert status.code in (Code.INSUFFICIENT_CAPACITY, Code.INSUFFICIENT_SPUS), seed
             continue
         compared += 1
         assert status.code is Code.UNSATISFIABLE, (seed, status)
-        named = named_rules(case, status.message or "")
+        named = named_rules(status.message or "")
+        assert named <= rules.keys(), (seed, status.message)
         assert not may_be_met(empty, named), (seed, status.message)
         for rule in named:
-            others = tuple(each for each in named if each != rule)
-            assert may_be_met(empty, others), (seed, rule, status.message)
+            assert may_be_met(empty, named - {rule}), (seed, rule, status.message)
     assert compared > SEEDS / 8
 
 
@@ -77,72 +78,57 @@ def emptied(case: ConstrainedCase) -> ConstrainedCase:
     return replace(case, joins=tuple(joins))
 
 
-def named_rules(case: ConstrainedCase, message: str) -> tuple[Rule, ...]:
-    """The rules that a refusal names, in brackets after each how much it excludes."""
+def named_rules(message: str) -> set[str]:
+    """What a refusal names, with how much it excludes in brackets behind each."""
     found = re.split(r" \((?:excludes \d+ SPUs?|\d+ values?|\d+ SPUs? may not lead)\)", message)
-    texts = [text.split("cannot hold ")[-1].removeprefix(" and ") for text in found[:-1]]
-    rules = dict.fromkeys(rules_of(case))  # One may be given twice.
-    named = tuple(rule for rule in rules if name_of(case, rule) in texts)
-    assert len(named) == len(texts), message
-    return named
+    return {text.split("cannot hold ")[-1].removeprefix(" and ") for text in found[:-1]}
 
 
-def name_of(case: ConstrainedCase, rule: Rule) -> str:
-    name, what = rule
-    if name in ("max", "min"):
-        for at, level in enumerate(case.constraints["spread"]):
-            if level["label"] == what:
-                return f"spread[{at}] {what!r} {name} {level[name]}"
-    if isinstance(what, Taint):
-        return f"taint {what.key}={what.value}:{what.effect.value}"
-    if name == "no_leaders":
-        return "taints against leading"
-    return f"{name}[{case.constraints[name].index(what)}] {what!r}"
+def rules_of(case: ConstrainedCase) -> dict[str, Rule]:
+    """By what a refusal calls them."""
+    found: dict[str, Rule] = {}
+    for name in ("require", "forbid", "apart_from", "together_with"):
+        entries = case.constraints.get(name, [])
+        for each in entries:  # One may be given twice.
+            found[f"{name}[{entries.index(each)}] {each!r}"] = name, each
+    for at, level in enumerate(case.constraints.get("spread", ())):
+        for name in ("max", "min"):
+            if name in level:
+                found[f"spread[{at}] {level['label']!r} {name} {level[name]}"] = name, at
+    for taint in {taint for join in case.joins for taint in join.taints}:
+        is_barring = taint.effect is TaintEffect.NO_LEADERS
+        text = f"taint {taint.key}={taint.value}:{taint.effect.value}"
+        found["taints against leading" if is_barring else text] = (
+            ("effect", taint.effect) if is_barring else ("taint", taint)
+        )
+    return found
 
 
-def may_be_met(case: ConstrainedCase, kept: tuple[Rule, ...]) -> bool:
+def may_be_met(case: ConstrainedCase, kept: set[str]) -> bool:
     """Whether the request can be met under these rules alone.
 
     What `min` demands is of the values that all rules permit, whichever of them are kept.
     """
-    return Oracle(with_rules(case, kept), Oracle(case).demanded).is_possible()
+    demanded = Oracle(case).demanded
+    for text, rule in rules_of(case).items():
+        if text not in kept:
+            case = without(case, *rule)
+    return Oracle(case, demanded).is_possible()
 
 
-def rules_of(case: ConstrainedCase) -> Iterator[Rule]:
-    for name in ("require", "forbid", "apart_from", "together_with"):
-        yield from ((name, each) for each in case.constraints.get(name, ()))
-    for level in case.constraints.get("spread", ()):
-        yield from ((name, level["label"]) for name in ("max", "min") if name in level)
-    effects = {taint for join in case.joins for taint in join.taints}
-    yield from (("taint", each) for each in effects if each.effect is not TaintEffect.NO_LEADERS)
-    if any(each.effect is TaintEffect.NO_LEADERS for each in effects):
-        yield "no_leaders", None
-
-
-def with_rules(case: ConstrainedCase, kept: tuple[Rule, ...]) -> ConstrainedCase:
-    constraints = {
-        name: [each for each in case.constraints.get(name, ()) if (name, each) in kept]
-        for name in ("require", "forbid", "apart_from", "together_with")
-    }
-    constraints["tolerations"] = case.constraints.get("tolerations", [])
-    constraints["spread"] = [
-        {
-            name: value
-            for name, value in level.items()
-            if name == "label" or (name, level["label"]) in kept
-        }
-        for level in case.constraints.get("spread", ())
-    ]
-    joins = [
-        replace(
-            join,
-            taints=tuple(
-                taint
-                for taint in join.taints
-                if ("taint", taint) in kept
-                or (taint.effect is TaintEffect.NO_LEADERS and ("no_leaders", None) in kept)
-            ),
-        )
-        for join in case.joins
-    ]
-    return replace(case, joins=tuple(joins), constraints=constraints)
+def without(case: ConstrainedCase, name: str, what: Any) -> ConstrainedCase:
+    if name in ("taint", "effect"):
+        joins = [
+            replace(
+                join, taints=tuple(each for each in join.taints if what not in (each, each.effect))
+            )
+            for join in case.joins
+        ]
+        return replace(case, joins=tuple(joins))
+    constraints = {key: [*entries] for key, entries in case.constraints.items()}
+    if name in ("max", "min"):
+        level = constraints["spread"][what]
+        constraints["spread"][what] = {key: level[key] for key in level if key != name}
+    else:
+        constraints[name] = [each for each in constraints[name] if each != what]
+    return replace(case, constraints=constraints)

@@ -9,11 +9,11 @@ import pytest
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy, SpuId
-from spu_assigner.core.base.records import Mode, ReplicaMap, RingChange
+from spu_assigner.core.base.records import RingChange
 from spu_assigner.core.explain.decisions import ExplainingAssigner
 from spu_assigner.stream.client.explanation import decision_lines
 from support.events.builders import Events
-from support.events.one_cluster import OneCluster, ring_changes, the_map, the_status
+from support.events.one_cluster import OneCluster, ring_changes, the_status
 
 AUTOMATIC = [policy for policy in Policy if policy is not Policy.MANUAL]
 
@@ -49,17 +49,6 @@ def test_uncordon_serves_repairs_and_creates_that_wait() -> None:
     assert sorted(life.lists("wide")[0]) == [0, 2]
 
 
-def test_what_a_demoted_spu_leads_others_lead_and_nothing_moves() -> None:
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.create("t", 3, 2)  # 01 12 20
-    answers = life.demote(1)
-    changed = the_map(answers)
-    assert life.lists("t") == [[0, 1], [2, 1], [2, 0]]
-    assert changed.reason is not None
-    assert (changed.revision, changed.reason.mode, changed.reason.moves) == (2, Mode.DEMOTION, ())
-    assert ring_changes(answers) == [(1, RingChange.DEMOTED, 3)]
-
-
 @pytest.mark.parametrize(("spus", "topics", "partitions"), [(2, 1, 6), (4, 3, 8), (5, 4, 10)])
 def test_undemoted_it_leads_its_share_again(spus: int, topics: int, partitions: int) -> None:
     """Leaders are even over the cluster, then within each topic, as before; nothing moves."""
@@ -73,17 +62,6 @@ def test_undemoted_it_leads_its_share_again(spus: int, topics: int, partitions: 
     of_all = sum(map(life.leads, names), Counter[int]())
     assert max(of_all.values()) - min(of_all[spu_id] for spu_id in range(spus)) <= 1
     assert all(max(life.leads(name).values()) <= -(-2 * partitions // spus) for name in names)
-
-
-def test_undemoted_it_takes_no_list_that_was_given_by_hand_or_is_pinned() -> None:
-    """As a rebalance; what it led before the demotion it does not lead again either."""
-    life = OneCluster(*Events().joins(0, 1))
-    life.manual("hand", *[[0, 1]] * 4)
-    life.adopt("pinned", *[[0, 1]] * 4, pinned=True)
-    life.demote(0)
-    life.adopt("free", *[[1, 0]] * 2)
-    assert [each.topic for each in life.undemote(0) if isinstance(each, ReplicaMap)] == ["free"]
-    assert life.lists("free") == [[0, 1], [0, 1]]
 
 
 @pytest.mark.parametrize(("policy", "replicas", "racks"), [*product(AUTOMATIC, (1, 2, 3), (1, 3))])
@@ -142,16 +120,6 @@ def test_spus_replaced_one_after_the_other_lead_as_many_lists_each(lists: int, s
     for spu_id in range(spus):
         life.leave(spu_id, LeaveMode.DECOMMISSION)
     assert life.leads("t") == dict.fromkeys(range(spus, 2 * spus), lists // spus)
-
-
-def test_a_replica_that_has_just_come_does_not_lead() -> None:
-    """It has no data. Each SPU is replaced before the next one comes, so the last leads nothing."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.create("t", 30, 3, policy=Policy.BALANCED)
-    for spu_id in range(3):
-        life.join(3 + spu_id)
-        life.leave(spu_id, LeaveMode.DECOMMISSION)
-    assert life.leads("t") == {3: 15, 4: 15}
 
 
 def test_a_successor_is_one_that_the_topic_wants_to_lead() -> None:

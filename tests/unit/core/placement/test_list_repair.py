@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, Preference, Taint
+from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.constraints import TaintEffect as Effect
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
@@ -82,19 +82,6 @@ def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None
     life.join(6, rack="b")
     life.join(7, rack="a")
     assert life.lists("t") == [[0, 4, 6, 7]]
-
-
-def test_preferences_come_after_racks_and_before_load() -> None:
-    """SPU 4 is preferred on the rack that is to take it, SPU 2 on the other one."""
-    life = OneCluster()
-    for spu_id, (rack, disk) in enumerate(
-        [("a", "hdd"), ("b", "hdd"), ("a", "ssd"), ("b", "hdd"), ("b", "ssd")]
-    ):
-        life.join(spu_id, rack=rack, labels={"disk": disk})
-    life.adopt("load", [4], [4], [4])
-    life.adopt("t", [0, 1], rules=Constraints(prefer=(Preference("disk=ssd", 5),)))
-    life.leave(1, GONE)
-    assert life.lists("t") == [[0, 4]]
 
 
 @pytest.mark.parametrize("lists", [3, 12, 20])

@@ -6,18 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, Policy, SpuId
+from spu_assigner.core.base.events import Policy, SpuId
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
-from spu_assigner.core.decision.machine import step
 from spu_assigner.core.placement import choose
-from spu_assigner.core.saving import state_from_json, state_to_json
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
@@ -150,36 +147,3 @@ def test_the_start_says_which_equal_spu_is_first() -> None:
     assert life.state.ledger.count(SpuId(3)) == 1
     life.create("second", 3, 1, policy=Policy.BALANCED)
     assert life.lists("second")[:2] == [[7], [9]]
-
-
-NEEDS = ({}, {}, {"demand": {"disk": 3}}, {"demand": {"disk": 1}, "leader_demand": {"disk": 2}})
-RULES = (None, None, Constraints(spread=(SpreadLevel("rack", max=2),)))
-
-
-@pytest.mark.parametrize("part", range(2))
-def test_what_a_request_leaves_for_the_next_changes_no_decision(part: int) -> None:
-    """A state that was just restored, which knows of no request before, decides the same."""
-    for seed in range(part * share_of(20), (part + 1) * share_of(20)):
-        random, events, state = Random(seed), Events(), ClusterState("c1")
-        spus = random.randint(3, 12)
-        for spu_id in range(spus):
-            capacity, disk = random.choice((9, 30, 300)), random.choice((20, 90, 900))
-            rack = f"r{random.randrange(3)}"
-            joined = events.join(spu_id, capacity=capacity, rack=rack, resources={"disk": disk})
-            step(state, joined, default_policy=Policy.BALANCED)
-        for number in range(40):
-            event: Event = events.create(
-                f"t{number}",
-                partitions=random.choice((1, 2, 2, 7)),
-                replication_factor=random.randint(1, 3),
-                validate_only=random.random() < 0.1,
-                constraints=random.choice(RULES),
-                **random.choice(NEEDS),
-            )
-            if state.topics and random.random() < 0.2:
-                name = random.choice(sorted(state.topics))
-                partitions = len(state.topics[name].replicas.lists()) + 1
-                event = random.choice((events.delete(name), events.grow(name, partitions)))
-            fresh = state_from_json(state_to_json(state))
-            expected = step(fresh, event, default_policy=Policy.BALANCED)
-            assert step(state, event, default_policy=Policy.BALANCED) == expected, (seed, number)

@@ -185,14 +185,3 @@ def test_what_is_pinned_stays_and_is_no_fault_of_others() -> None:
     small.measure("p", demand={"disk_bytes": 300})
     small.rebalance()
     assert [each["disk_bytes"] for each in small.weighted().used()] == [600, 150, 150]
-
-
-def test_an_spu_takes_another_replica_in_exchange() -> None:
-    small = Small()
-    for _ in range(2):
-        small.add(None, 100, disk_bytes=100)
-    for topic, spu, size in (("a", 0, 40), ("b", 0, 30), ("c", 1, 30), ("d", 1, 20)):
-        small.adopt(topic, [spu])
-        small.measure(topic, demand={"disk_bytes": size})
-    assert small.rebalance().moves == 2
-    assert [each["disk_bytes"] for each in small.weighted().used()] == [60, 60]

@@ -52,16 +52,6 @@ def test_it_is_moved_within_its_rules_alone(cluster: Ruled) -> None:
     assert max(cluster.spus("t").values()) <= 5
 
 
-def test_topics_that_are_to_be_apart_do_not_meet(cluster: Ruled) -> None:
-    cluster.add(*range(8))
-    cluster.place("b", *[[1]] * 12)
-    cluster.place("a", *[[0]] * 12, rules=Constraints(apart_from=("b",)))
-    cluster.rebalance()
-    assert len(cluster.spus("a")) > 1
-    assert len(cluster.spus("b")) > 1
-    assert not cluster.spus("a").keys() & cluster.spus("b").keys()
-
-
 def test_topics_that_are_to_be_together_stay_so(cluster: Ruled) -> None:
     """Neither leaves the other; `b` moves where `a` is not, `a` to where it is with `b` already."""
     cluster.add(*range(6))
