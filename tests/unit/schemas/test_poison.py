@@ -14,14 +14,6 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.constraints import (
-    Constraints,
-    Preference,
-    SpreadLevel,
-    Taint,
-    TaintEffect,
-    Toleration,
-)
 from spu_assigner.core.base.errors import Code, InvalidEventError
 from spu_assigner.core.base.events import Event, Policy, SpuJoined
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -170,36 +162,6 @@ def test_a_poisoned_message_is_decoded_in_bounded_memory(poison: Poison) -> None
         except DecodeError as error:
             found = error.code
     assert found == (None if poison.letter in BY_KEY else poison.letter)
-
-
-RULES = Constraints(
-    tolerations=(Toleration("k"),),
-    prefer=(Preference("a", -1),),
-    spread=(SpreadLevel("a", 1),),
-    leaders=("a",),
-)
-
-
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize(
-    "event",
-    [
-        Events().join(rack="a", labels={"b": "c"}, taints=(Taint("k", "v", TaintEffect.EVICT),)),
-        Events().leave(),
-        Events().create(replicas=[{"id": 0, "replicas": [1, 2]}]),
-        Events().rebalance(),
-        Events().constraints("t", RULES),
-    ],
-    ids=lambda event: type(event).__name__,
-)
-def test_an_event_cut_anywhere_is_one_dead_letter(event: Event, wire: Wire) -> None:
-    data = encode_event(event, wire=wire)
-    kind: EventKind = "spu" if type(event).__name__.startswith("Spu") else "topic"
-    for end in range(len(data)):
-        with pytest.raises(DecodeError) as caught:
-            decode_event(data[:end], kind=kind)
-        assert caught.value.code == "UNDECODABLE"
-    assert decode_event(data, kind=kind) == event
 
 
 # Lines.
