@@ -43,12 +43,8 @@ JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "spark-s3")
 KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 
 
-class EngineError(AssignerError):
-    """There is no Docker engine, or no Compose, that could be used."""
-
-
-class ImageError(AssignerError):
-    """An image cannot be had or built."""
+class DockerError(AssignerError):
+    """The engine, an image, a port or a container is not as it has to be."""
 
 
 def said(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -66,17 +62,17 @@ def check_engine() -> str:
     """The architecture of the engine's machine, in Python's word.
 
     Raises:
-        EngineError: no client, no engine, or one of an architecture there are no packages for.
+        DockerError: no client, no engine, or one of an architecture there are no packages for.
     """
     if shutil.which("docker") is None:
-        raise EngineError(
+        raise DockerError(
             "the command `docker` is not there; install Docker Engine (Debian: `apt-get install "
             "docker.io docker-compose`; others: Docker's own packages or Docker Desktop), or do "
             "without containers: `make run`"
         )
     done = said(["docker", "version", "--format", "{{.Server.Arch}}"])
     if done.returncode != 0:
-        raise EngineError(
+        raise DockerError(
             f"no Docker engine answers ({last_line(done.stderr)}); start it (`systemctl start "
             "docker`, or Docker Desktop) and see that your user may use it, or do without "
             "containers: `make run`"
@@ -84,7 +80,7 @@ def check_engine() -> str:
     found = done.stdout.strip()
     if found not in ARCHITECTURES:
         expected = " or ".join(ARCHITECTURES)
-        raise EngineError(f"the Docker engine's machine is {found}; expected {expected}")
+        raise DockerError(f"the Docker engine's machine is {found}; expected {expected}")
     return ARCHITECTURES[found]
 
 
@@ -92,14 +88,14 @@ def compose() -> list[str]:
     """Compose: version 2 as the client's plug-in, else 1.29.
 
     Raises:
-        EngineError: neither is there.
+        DockerError: neither is there.
     """
     if said(["docker", "compose", "version"]).returncode == 0:
         command = ["docker", "compose"]
     elif shutil.which("docker-compose") is not None:
         command = ["docker-compose"]
     else:
-        raise EngineError(
+        raise DockerError(
             "Docker Compose is not there; install it (Debian: `apt-get install docker-compose`; "
             "others: the package docker-compose-plugin)"
         )
@@ -112,7 +108,7 @@ def ensure_image(name: str) -> str:
     An image that the user names with KAFKA_IMAGE or SPU_ASSIGNER_IMAGE is pulled if it is missing.
 
     Raises:
-        EngineError, ImageError: it cannot be had; the message says why.
+        DockerError: it cannot be had; the message says why.
     """
     architecture = check_engine()
     if (named := os.environ.get(IMAGE_VARIABLES[name])) and named != IMAGES[name]:
@@ -146,7 +142,7 @@ def ensure_image(name: str) -> str:
     _remove_leftovers(inputs, label.stdout.strip())
     if status != 0:
         text = (BUILD / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-        raise ImageError(
+        raise DockerError(
             f"image {IMAGES[name]} could not be built ({last_line(text)}); the whole output is in "
             f"{BUILD / f'{name}.log'}"
         )
@@ -270,7 +266,7 @@ def _run(command: Sequence[str], why: str) -> None:
         command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise ImageError(f"{why}: {last_line(done.stdout, done.stderr)}")
+        raise DockerError(f"{why}: {last_line(done.stdout, done.stderr)}")
 
 
 def report(message: str) -> None:
@@ -282,7 +278,7 @@ def main(names: Sequence[str]) -> int:
     try:
         for name in names or IMAGES:
             if name not in IMAGES:
-                raise ImageError(f"there is no image {name!r}; expected {' or '.join(IMAGES)}")
+                raise DockerError(f"there is no image {name!r}; expected {' or '.join(IMAGES)}")
             ensure_image(name)
     except AssignerError as error:
         print(f"docker-build: {error}", file=sys.stderr)

@@ -19,7 +19,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
-from images import BUILD, HERE, IMAGES, check_engine, compose, ensure_image, last_line, report, said
+from images import (
+    BUILD,
+    HERE,
+    IMAGES,
+    DockerError,
+    check_engine,
+    compose,
+    ensure_image,
+    last_line,
+    report,
+    said,
+)
 from spu_assigner.core.base.errors import AssignerError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -43,14 +54,6 @@ MONITORING_PORTS: Final[Mapping[str, tuple[str, int]]] = {
 }
 
 
-class PortError(AssignerError):
-    """A port that is to be published is in use, or is no port."""
-
-
-class StackError(AssignerError):
-    """The containers could not be started or stopped, or the scenario did not come to its end."""
-
-
 def up() -> int:
     """Start everything, and print what the scenario's maps became; the exit status."""
     check_engine()
@@ -70,7 +73,7 @@ def up() -> int:
         )
     if status != 0:
         text = log.read_text(encoding="utf-8", errors="replace")
-        raise StackError(f"not everything started ({last_line(text)}){_unwell()}")
+        raise DockerError(f"not everything started ({last_line(text)}){_unwell()}")
     status = _scenario()
     for what, port in ports.items():
         scheme = "" if what == "Kafka" else "http://"
@@ -82,18 +85,10 @@ def up() -> int:
 def down(*, volumes: bool) -> int:
     """Stop and remove the containers, and the data if asked to; the exit status."""
     check_engine()
-    done = said(
-        [
-            *_compose(),
-            "--profile",
-            MONITORING,
-            "down",
-            "--remove-orphans",
-            *(["--volumes"] if volumes else ()),
-        ],
-    )
+    command = [*_compose(), "--profile", MONITORING, "down", "--remove-orphans"]
+    done = said([*command, *(["--volumes"] if volumes else ())])
     if done.returncode != 0:
-        raise StackError(f"not everything was stopped: {last_line(done.stdout, done.stderr)}")
+        raise DockerError(f"not everything was stopped: {last_line(done.stdout, done.stderr)}")
     report("stopped; the data are gone" if volumes else "stopped; the data stay on their volumes")
     return 0
 
@@ -119,7 +114,7 @@ def _free_ports() -> dict[str, int]:
     """What is to be published where, once it is sure that it can be.
 
     Raises:
-        PortError: something else listens there.
+        DockerError: something else listens there.
     """
     wanted = dict(PORTS)
     if MONITORING in os.environ.get(PROFILES_VARIABLE, "").split(","):
@@ -128,7 +123,7 @@ def _free_ports() -> dict[str, int]:
     for what, (variable, default) in wanted.items():
         text = os.environ.get(variable) or str(default)
         if not text.isdecimal() or not 1 <= int(text) <= 65_535:
-            raise PortError(f"{variable} is {text!r}; expected a port, 1 to 65535")
+            raise DockerError(f"{variable} is {text!r}; expected a port, 1 to 65535")
         ports[what] = port = int(text)
         if _containers("status=running", f"publish={port}"):
             continue  # It is this project's own.
@@ -137,7 +132,7 @@ def _free_ports() -> dict[str, int]:
             try:
                 probe.bind((LOOPBACK, port))
             except OSError as reason:
-                raise PortError(
+                raise DockerError(
                     f"{LOOPBACK}:{port} cannot be had for {what} ({reason.strerror}); end "
                     f"what listens there, or name another port with {variable}"
                 ) from reason
@@ -148,7 +143,7 @@ def _scenario() -> int:
     """Wait for the scenario's end and print what it printed; its exit status."""
     names = _containers(f"label=com.docker.compose.service={SCENARIO}")
     if not names:
-        raise StackError("the scenario has no container; see `docker ps --all`")
+        raise DockerError("the scenario has no container; see `docker ps --all`")
     try:
         waited = subprocess.run(
             ["docker", "wait", names[0]],
@@ -159,14 +154,14 @@ def _scenario() -> int:
             check=False,
         )
     except subprocess.TimeoutExpired as reason:
-        raise StackError(
+        raise DockerError(
             f"the scenario did not end within {WAIT_SECONDS_MAX:.0f} s{_unwell()}"
         ) from reason
     logs = said(["docker", "logs", names[0]])
     print(logs.stdout, end="", flush=True)
     status = waited.stdout.strip()
     if status not in {"0", "1"} or (status == "1" and not logs.stdout):
-        raise StackError(f"the scenario was not played: {last_line(logs.stderr)}")
+        raise DockerError(f"the scenario was not played: {last_line(logs.stderr)}")
     return int(status)
 
 

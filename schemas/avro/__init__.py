@@ -1,4 +1,4 @@
-"""Avro without the meaning: strict readers and writers, the file registry, schema evolution.
+"""Avro without the meaning: strict readers and writers, the file registry.
 
 Imports `schemas.errors`.
 """

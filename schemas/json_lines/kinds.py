@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from spu_assigner.core.base.errors import InvalidEventError
@@ -19,32 +19,26 @@ FAULTS_MAX: Final = 100  # of one list that are reported; more help nobody
 MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
 
 Note = Callable[[LineFault, str, str], None]  # takes a fault, its message, and the field
+# Reads a field: takes its name and a value of JSON, returns the event's value; a fault is noted.
+FieldReader = Callable[[str, Any, Note], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldKind:
-    """How a field is read."""
-
-    read: Callable[[str, Any, Note], Any]
-    """Takes its name and a value of JSON: the value as the event has it; a fault is noted."""
-
-
-def members_and_required(cls: Any) -> tuple[dict[str, FieldKind], tuple[str, ...]]:
-    """The kinds of the fields of a class, and the names of those that must be there."""
+def members_and_required(cls: Any) -> tuple[dict[str, FieldReader], tuple[str, ...]]:
+    """The readers of the fields of a class, and the names of those that must be there."""
     hints = get_type_hints(cls)
     return (
-        {field.name: kind_of(hints[field.name]) for field in fields(cls)},
+        {field.name: reader_of(hints[field.name]) for field in fields(cls)},
         tuple(field.name for field in fields(cls) if field.default is MISSING),
     )
 
 
-def kind_of(hint: Any) -> FieldKind:
-    """The kind of a field by its type, or its type or None."""
+def reader_of(hint: Any) -> FieldReader:
+    """The reader of a field by its type, or its type or None."""
     held, *others = get_args(hint) if type(None) in get_args(hint) else (hint,)
     if get_origin(held) is tuple and get_origin(get_args(held)[0]) is not tuple:
-        return FieldKind(_list_reader(get_args(held)[0]))
+        return _list_reader(get_args(held)[0])
     if isinstance(held, type) and issubclass(held, TypedFields):
-        return FieldKind(_object_reader(held, may_be_null=bool(others)))
+        return _object_reader(held, may_be_null=bool(others))
     take = taker(hint)
 
     def read(name: str, value: Any, note: Note) -> Any:
@@ -60,7 +54,7 @@ def kind_of(hint: Any) -> FieldKind:
             note(LineFault.WRONG_VALUE, said, error.field)
             return None
 
-    return FieldKind(read)
+    return read
 
 
 def path_of(field: str) -> tuple[int | str, ...]:
@@ -83,9 +77,9 @@ def is_deeper_than(value: object, depth: int) -> bool:
     return bool(level)
 
 
-def _list_reader(item: Any) -> Callable[[str, Any, Note], Any]:
+def _list_reader(item: Any) -> FieldReader:
     """A list of items of one type; null: an empty one."""
-    kind = kind_of(item)
+    read_item = reader_of(item)
     what = "texts" if item is str else f"objects with {', '.join(members_and_required(item)[0])}"
 
     def read(name: str, values: Any, note: Note) -> Any:
@@ -102,16 +96,16 @@ def _list_reader(item: Any) -> Callable[[str, Any, Note], Any]:
                 note(fault, message, field)
 
         return tuple(
-            kind.read(f"{name}[{at}]", value, note_some) for at, value in enumerate(values or ())
+            read_item(f"{name}[{at}]", value, note_some) for at, value in enumerate(values or ())
         )
 
     return read
 
 
-def _object_reader(cls: Any, *, may_be_null: bool) -> Callable[[str, Any, Note], Any]:
+def _object_reader(cls: Any, *, may_be_null: bool) -> FieldReader:
     """An object of a class."""
-    kinds, required = members_and_required(cls)
-    has = ", ".join(kinds)
+    readers, required = members_and_required(cls)
+    has = ", ".join(readers)
 
     def read(name: str, members: Any, note: Note) -> Any:
         if members is None and may_be_null:
@@ -133,8 +127,8 @@ def _object_reader(cls: Any, *, may_be_null: bool) -> Callable[[str, Any, Note],
                 note_here(LineFault.ABSENT_FIELD, said, name)
         values = {}
         for member, value in members.items():
-            if member in kinds:
-                values[member] = kinds[member].read(f"{name}.{member}", value, note_here)
+            if member in readers:
+                values[member] = readers[member](f"{name}.{member}", value, note_here)
             else:
                 said = f"{name} has an unknown field {quoted(member)}; it may have {has}"
                 note_here(LineFault.UNKNOWN_FIELD, said, name)

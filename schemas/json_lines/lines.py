@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, NoReturn, get_args
 
-from spu_assigner.core.base.constraints import (
-    Constraints,
-)
+from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import DEAD_LETTER_RAW_SIZE_MAX, MESSAGE_SIZE_MAX
@@ -38,9 +36,9 @@ from spu_assigner.schemas.json_lines.json_object import (
     members_of,
     quoted,
 )
-from spu_assigner.schemas.json_lines.kinds import FieldKind, kind_of, members_and_required
+from spu_assigner.schemas.json_lines.kinds import FieldReader, members_and_required, reader_of
 
-CONSTRAINTS: Final = kind_of(Constraints)
+CONSTRAINTS: Final = reader_of(Constraints)
 
 
 def event_from_json(line: str | bytes) -> Event:
@@ -79,20 +77,20 @@ def event_of_members(
         fault = LineFault.UNKNOWN_TYPE if is_there else LineFault.ABSENT_FIELD
         note(fault, f"type is {found}; expected one of {', '.join(_TYPES)}", "type")
         return None
-    event_type, kinds, required = _TYPES[type_name]
+    event_type, readers, required = _TYPES[type_name]
     values = {name: _STAND_INS[name] for name in required}
     for name in required:
         if name not in members:
             said = f"{name} is absent; a {type_name} needs {', '.join(required)}"
             note(LineFault.ABSENT_FIELD, said, name)
     for name, value in members.items():
-        if name in kinds:
+        if name in readers:
             before = faults
-            read = kinds[name].read(name, value, note)
+            read = readers[name](name, value, note)
             if faults == before:
                 values[name] = read
         elif name != "type":
-            said = f"unknown field {quoted(name)}; a {type_name} has {', '.join(kinds)}"
+            said = f"unknown field {quoted(name)}; a {type_name} has {', '.join(readers)}"
             note(LineFault.UNKNOWN_FIELD, said, name)
     if values.get("replicas") is None and length > MESSAGE_SIZE_MAX:
         said = f"the line has {length} characters; at most {MESSAGE_SIZE_MAX} without replicas"
@@ -117,7 +115,7 @@ def constraints_from_json(text: str | bytes) -> Constraints:
     def note(fault: LineFault, message: str, field: str) -> NoReturn:
         raise LineError(fault, message, field=field)
 
-    read: Constraints = CONSTRAINTS.read("constraints", members_of(text), note)
+    read: Constraints = CONSTRAINTS("constraints", members_of(text), note)
     return read
 
 
@@ -203,7 +201,7 @@ _NAMES: Final[dict[type[Event], str]] = {  # `SpuJoined` is "spu_joined"
     event_type: re.sub("(?<=[a-z])(?=[A-Z])", "_", event_type.__name__).lower()
     for event_type in get_args(Event)
 }
-_TYPES: Final[dict[str, tuple[Any, dict[str, FieldKind], tuple[str, ...]]]] = {
+_TYPES: Final[dict[str, tuple[Any, dict[str, FieldReader], tuple[str, ...]]]] = {
     name: (event_type, *members_and_required(event_type)) for event_type, name in _NAMES.items()
 }
 

@@ -32,7 +32,7 @@ from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.typed_fields import TypedFields
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import quoted
-from spu_assigner.schemas.json_lines.kinds import kind_of
+from spu_assigner.schemas.json_lines.kinds import reader_of
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 
@@ -57,7 +57,7 @@ class _File(TypedFields, frozen=True):
     version: int = 1
 
 
-_FILE: Final = kind_of(_File)
+_FILE: Final = reader_of(_File)
 
 
 class DesiredTopic(NamedTuple):
@@ -119,7 +119,7 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[Desire
         fault(1 if mark is None else mark.line + 1, f"is no YAML: {problem}")
     except (yaml.YAMLError, ValueError) as reason:
         fault(1, f"is no YAML: {' '.join(str(reason).split())[:80]}")
-    found: Any = None if faults else _FILE.read("", value, note)
+    found: Any = None if faults else _FILE("", value, note)
     if not faults and found.version != 1:
         fault(lines[".version"], f"version is {found.version}; expected 1")
     for number, topic in enumerate(() if faults else found.topics):

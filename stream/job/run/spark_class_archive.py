@@ -41,8 +41,8 @@ def ensure_spark_image(
     """Make the archive for this Java and these jars unless it is there; half a minute.
 
     Without it the job works as well, so what fails here is reported and no error; it returns False
-    where another attempt may make it. The broker's image must be there (`broker.prepare`): making
-    it waits for the lock that is held here.
+    where another attempt may make it. The broker's data folder must be formatted
+    (`broker.prepare`): that waits for the lock that is held here.
 
     Args:
         jars: what Spark is given besides its own, in the order of its class path.

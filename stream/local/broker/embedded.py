@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.local.broker.class_archive import (
+from spu_assigner.stream.local.broker.formatted_data import copy_data, ensure_formatted
+from spu_assigner.stream.local.broker.process import (
     HEAP_MB,
-    copy_data,
-    ensure_image,
-    jvm_options,
+    HOST,
+    BrokerError,
+    BrokerProcess,
+    Ports,
 )
-from spu_assigner.stream.local.broker.process import HOST, BrokerError, BrokerProcess, Ports
 from spu_assigner.stream.local.jvm.jars import ensure
 from spu_assigner.stream.local.jvm.java import Java, ensure_java
 
@@ -38,16 +39,15 @@ def prepare(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> tuple[Java, list[Path], Path]:
-    """Java, jars and start image of the broker, brought or made where they are missing.
+    """Java, jars and formatted data folder, brought or made where they are missing.
 
     Raises:
         JavaError, JarError: what it runs on cannot be had.
-        BrokerError: the run that makes the image failed.
+        BrokerError: the data folder cannot be formatted.
     """
     java = ensure_java(environ)
     jars = ensure("broker", environ)
-    image = ensure_image(java, jars, ports=_free_ports(), environ=environ, report=report)
-    return java, jars, image
+    return java, jars, ensure_formatted(java, jars, environ=environ, report=report)
 
 
 class EmbeddedBroker(BrokerProcess):
@@ -76,7 +76,7 @@ class EmbeddedBroker(BrokerProcess):
         heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        java, jars, self._image = prepare()
+        java, jars, self._formatted = prepare()
         folder = data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
         folder = folder.absolute()
         private_folder(folder)
@@ -89,11 +89,10 @@ class EmbeddedBroker(BrokerProcess):
             ports=_choose_ports(folder, port, preferred_port),
             heap_mb=heap_mb,
             settings=dict(settings or {}),
-            jvm_options=jvm_options(self._image),
         )
 
     def start(self) -> Self:
-        """Start, and wait until the broker answers, 1 s; after `stop` or `kill` on the same ports.
+        """Start, and wait until the broker answers, 2 s; after `stop` or `kill` on the same ports.
 
         Raises:
             BrokerError: it does not come up; the message says why and names its log.
@@ -104,7 +103,7 @@ class EmbeddedBroker(BrokerProcess):
             )
         self.kill()  # It may have ended by itself: its pipes are closed here.
         if not (self.data / "meta.properties").exists():
-            copy_data(self._image, self.data)
+            copy_data(self._formatted, self.data)
         try:
             super().start()
         except BrokerError as reason:

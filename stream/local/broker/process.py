@@ -24,7 +24,8 @@ from spu_assigner.stream.common.private_files import MASK, open_private
 from spu_assigner.stream.local.jvm.java import Java
 
 HOST: Final = "127.0.0.1"
-READY_SECONDS_MAX: Final = 60.0  # it takes 1 to 3 s; a machine under load may need ten times that
+HEAP_MB: Final = 512  # 8 MiB messages and the cleaner's buffer fit many times
+READY_SECONDS_MAX: Final = 60.0  # it takes 2 to 3 s; a machine under load may need ten times that
 STOP_SECONDS_MAX: Final = 20.0  # a clean stop takes 0.5 s
 LOCK_SECONDS_MAX: Final = 3.0  # a broker whose product was killed is gone within one
 POLL_SECONDS: Final = 0.02
@@ -89,8 +90,6 @@ class BrokerProcess:
     ports: Ports
     heap_mb: int
     settings: Mapping[str, str] = field(default_factory=dict)
-    jvm_options: Sequence[str] = ()
-    umask: int = MASK  # of its files; -1: this process's
     pid: int | None = None  # the JVM's, while it runs
     _supervisor: subprocess.Popen[bytes] | None = None
 
@@ -113,7 +112,7 @@ class BrokerProcess:
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def java_command(self, *arguments: str) -> list[str]:
-        """Java with the broker's class path; the jars' order is part of the class archive's key."""
+        """Java with the broker's class path."""
         return [
             str(self.java.executable),
             f"-Xmx{self.heap_mb}m",
@@ -125,7 +124,6 @@ class BrokerProcess:
             "-Djava.awt.headless=true",
             "-Dlog4j2.disableJmx=true",
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
-            *self.jvm_options,
             "-cp",
             os.pathsep.join(map(str, self.jars)),
             *arguments,
@@ -166,7 +164,7 @@ class BrokerProcess:
                 stderr=log,
                 pass_fds=[lock.fileno()],  # The folder is locked as long as the broker lives.
                 start_new_session=True,
-                umask=self.umask,
+                umask=MASK,
             )
         try:
             with self._supervisor.stdout as pipe:  # type: ignore[union-attr]  # it is a pipe

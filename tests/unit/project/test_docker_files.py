@@ -108,7 +108,7 @@ def test_a_build_removes_what_it_leaves_without_a_name(
     if status:
         text = (engine / "docker").read_text(encoding="utf-8")
         (engine / "docker").write_text(f"#!/bin/sh\n[ $1 != build ] || exit 1\n{text}", "utf-8")
-        with pytest.raises(images.ImageError, match="could not be built"):
+        with pytest.raises(images.DockerError, match="could not be built"):
             images.ensure_image("kafka")
     else:
         images.ensure_image("kafka")

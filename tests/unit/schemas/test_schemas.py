@@ -19,9 +19,8 @@ from spu_assigner.core.base.events import (
     SpuJoined,
     TopicCreate,
 )
-from spu_assigner.schemas.avro.evolution import breaks
 from spu_assigner.schemas.avro.readers import compile_reader
-from spu_assigner.schemas.avro.registry import FOLDER, Registry, faults, main
+from spu_assigner.schemas.avro.registry import FOLDER, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
 from spu_assigner.schemas.messages.codec import (
@@ -29,6 +28,7 @@ from spu_assigner.schemas.messages.codec import (
 )
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
 from support.events.samples import decode, encode, example
+from support.project.schema_registry import breaks, faults, with_schema, write
 
 REGISTRY = Registry.load()
 TYPE_NAMES = REGISTRY.type_names
@@ -38,9 +38,8 @@ TYPE_NAMES = REGISTRY.type_names
 
 
 def test_the_registry_is_sound_and_every_version_reads_all_earlier_ones() -> None:
-    """BACKWARD_TRANSITIVE, and `--check` says the same."""
+    """BACKWARD_TRANSITIVE."""
     assert faults(REGISTRY) == []
-    assert main(["--check"]) == 0
 
 
 def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
@@ -107,8 +106,8 @@ def without(type_name: str, *names: str) -> dict[str, Any]:
 
 
 def registry_with_history(type_name: str, older: dict[str, Any]) -> Registry:
-    registry = Registry([]).with_schema(type_name, older)
-    return registry.with_schema(type_name, json.loads((FOLDER / f"{type_name}.avsc").read_text()))
+    newer = json.loads((FOLDER / f"{type_name}.avsc").read_text())
+    return with_schema(with_schema(Registry([]), type_name, older), type_name, newer)
 
 
 @pytest.mark.parametrize(
@@ -218,70 +217,38 @@ def test_a_schema_that_could_exhaust_a_reader_is_refused(schema: Any) -> None:
 # Writing the registry.
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for path in (*FOLDER.glob("*.avsc"), FOLDER / "registry.json"):
-        shutil.copy(path, tmp_path)
-    return tmp_path
+def test_a_new_version_is_registered_if_it_reads_all_earlier_ones(tmp_path: Path) -> None:
+    """An incompatible one would make messages unreadable that are in Kafka now."""
+    for file in (*FOLDER.glob("*.avsc"), FOLDER / "registry.json"):
+        shutil.copy(file, tmp_path)
+    path = tmp_path / "TopicGrow.avsc"
+    before = path.read_text("utf-8")
+    schema = json.loads(before)
+    schema["fields"].append({"name": "wait", "type": "boolean"})
+    path.write_text(json.dumps(schema), "utf-8")
+    (fault,) = write(tmp_path)
+    assert fault.startswith("TopicGrow version 2 cannot read version 1: value.wait")
+    assert Registry.load(tmp_path).entries == REGISTRY.entries
+    schema["fields"][-1]["default"] = False
+    path.write_text(json.dumps(schema), "utf-8")
+    assert write(tmp_path) == []
+    *old, added = Registry.load(tmp_path).entries
+    assert old == REGISTRY.entries
+    assert (added.id, added.type_name, added.version) == (len(old) + 1, "TopicGrow", 2)
+    path.write_text(before, "utf-8")
+    assert write(tmp_path) == ["TopicGrow is its version 1 again; never go back"]
 
 
-def edit(folder: Path, type_name: str, **changes: Any) -> None:
-    """Change a schema's file: `fields` are added to it, others replace what is there."""
-    path = folder / f"{type_name}.avsc"
-    schema = json.loads(path.read_text("utf-8"))
-    schema["fields"] += changes.pop("fields", [])
-    path.write_text(json.dumps(schema | changes), "utf-8")
-
-
-def test_a_new_version_gets_the_next_id_and_the_old_ones_stay(folder: Path) -> None:
-    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
-    assert main(["--check", "--folder", str(folder)]) == 1
-    assert main(["--write", "--folder", str(folder)]) == 0
-    assert main(["--check", "--folder", str(folder)]) == 0
-    written = Registry.load(folder)
-    assert written.entries[:-1] == REGISTRY.entries
-    added = written.entries[-1]
-    assert (added.id, added.version) == (len(REGISTRY.entries) + 1, 2)
-    assert written.current("TopicGrow") == added
-
-
-def test_writing_twice_changes_nothing(folder: Path) -> None:
-    before = (folder / "registry.json").read_bytes()
-    edit(folder, "TopicGrow", doc="Said better.")
-    assert main(["--write", "--folder", str(folder)]) == 0
-    assert (folder / "registry.json").read_bytes() == before
-
-
-def test_an_incompatible_change_is_not_registered(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It would make messages unreadable that are in Kafka now."""
-    before = (folder / "registry.json").read_bytes()
-    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean"}])
-    assert main(["--write", "--folder", str(folder)]) == 1
-    assert "TopicGrow version 2 cannot read version 1: value.wait" in capsys.readouterr().err
-    assert (folder / "registry.json").read_bytes() == before
-
-
-def test_a_schema_does_not_go_back_to_an_earlier_version(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A fingerprint belongs to one version."""
-    before = (folder / "TopicGrow.avsc").read_bytes()
-    edit(folder, "TopicGrow", fields=[{"name": "wait", "type": "boolean", "default": False}])
-    main(["--write", "--folder", str(folder)])
-    (folder / "TopicGrow.avsc").write_bytes(before)
-    assert main(["--write", "--folder", str(folder)]) == 1
-    assert "TopicGrow is its version 1 again; never go back" in capsys.readouterr().err
-
-
-def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(folder: Path) -> None:
-    (folder / "RingEvent.avsc").unlink()
-    path = folder / "registry.json"
-    text = path.read_text("utf-8").replace('"name": "max_moves"', '"name": "moves"')
-    path.write_text(text.replace('{"id": 3,', '{"id": 4,'), "utf-8")
-    assert faults(Registry.load(folder), folder) == [
-        "ClusterRebalance.avsc: not registered as it is; run with --write",
+def test_a_lost_file_an_edited_entry_and_a_doubled_id_are_reported(tmp_path: Path) -> None:
+    for file in FOLDER.glob("*.avsc"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "RingEvent.avsc").unlink()
+    text = (FOLDER / "registry.json").read_text("utf-8")
+    text = text.replace('"name": "max_moves"', '"name": "moves"').replace('{"id": 3,', '{"id": 4,')
+    (tmp_path / "registry.json").write_text(text, "utf-8")
+    assert faults(Registry.load(tmp_path), tmp_path) == [
+        "ClusterRebalance.avsc: not registered as it is; "
+        "run tests/support/project/schema_registry.py",
         "RingEvent: registered, but RingEvent.avsc is gone",
         "id 4 is given twice",
         "ClusterRebalance version 1: its fingerprint is not the schema's; was it edited?",
