@@ -109,14 +109,7 @@ PARTS: Final = (
             *("--only", ",".join(QUICK_NEIGHBOURS)),
         ),
     ),
-    Part(
-        name="sink",
-        results=("sink",),
-        minutes=2,
-        whole=_script("sink.py"),
-        quick=_script("sink.py", "--quick"),
-    ),
-    # Not in a quick run: jobs that take their time even when small, and what is computed from them.
+    # Not in a quick run: jobs that take their time even when small.
     Part(
         name="growth",
         results=("growth",),
@@ -129,13 +122,6 @@ PARTS: Final = (
         results=("scaling",),
         minutes=5,
         whole=_script("scale/scaling.py"),
-        is_in_quick=False,
-    ),
-    Part(
-        name="plan",
-        results=("scale_plan",),
-        minutes=0.1,
-        whole=_script("scale/scale_plan.py"),
         is_in_quick=False,
     ),
     # By name alone: the job under load for long, and our policies beside Kafka's own tools.
