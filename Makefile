@@ -95,15 +95,9 @@ endif
 test: to-test ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; SPARK=4.3.0: what depends on Spark, on that one; LOWEST=1: on the lowest versions of all packages)
 	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
-STORE ?=
-
 .PHONY: test-all
-test-all: to-test ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
-	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
-
-.PHONY: tiers
-tiers: to-develop ##+ write CONTRIBUTING's table of which tests are in which tier
-	@$(BIN)/python tests/support/project/tiers.py
+test-all: to-test ## all tests, the long ones included; before a release (25 minutes; SPARK=: as above)
+	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20
 
 .PHONY: sizes
 sizes: to-develop ##+ lines of each package, and the sizes that have a limit, beside it

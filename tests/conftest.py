@@ -26,7 +26,6 @@ from spu_assigner.stream.local.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
 from support.project.case_share import share_of
-from support.project.durations import Durations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -65,7 +64,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-pictures", action="store_true", help="keep the pictures of the documentation"
     )
-    parser.addoption("--store-durations", action="store_true", help="keep what each test took")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -132,8 +130,6 @@ def pytest_configure(config: pytest.Config) -> None:
             f"spu_assigner.core is {core.__file__}, a file of the checkout; expected that of the "
             "installed wheel: unset PYTHONPATH, or run `make setup`"
         )
-    if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Durations())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

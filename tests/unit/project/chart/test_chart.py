@@ -6,8 +6,6 @@ called with to the product in `test_chart_pods.py`.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -38,21 +36,6 @@ def test_helm_finds_nothing_to_complain_of(name: str) -> None:
 def test_what_is_rendered_fits_kubernetes_own_schemas(name: str, version: str) -> None:
     """Of the oldest Kubernetes that the chart admits and of the newest."""
     assert chart.schema_faults(render(given(name)), version) == []
-
-
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_the_command_helm_renders_the_same(name: str) -> None:
-    """The library is Helm's code; where the command is on the PATH, it is asked as well."""
-    if (helm := shutil.which("helm")) is None:
-        pytest.skip("there is no `helm` on the PATH; Helm's code as a library was asked above")
-    file = chart.CHART / "ci" / f"{name}-values.yaml"
-    command = [helm, "template", chart.RELEASE, str(chart.CHART), "--values", str(file)]
-    done = subprocess.run(
-        [*command, "--namespace", chart.NAMESPACE], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rendered = [each for each in yaml.safe_load_all(done.stdout) if each is not None]
-    assert sorted(map(repr, rendered)) == sorted(map(repr, render(given(name))))
 
 
 def test_a_wrong_field_does_not_fit_the_schemas() -> None:
