@@ -52,23 +52,6 @@ def life_of(seed: int, *, modelled: bool = False) -> Life:
     return _Author(seed, modelled=modelled).write(seed)
 
 
-def life_of_bytes(data: bytes) -> Life:
-    """A life whose chances are these bytes, so that a fuzzer can choose them."""
-    seed = int.from_bytes(data[:2], "big")
-    author = _Author(seed, modelled=False)
-    author.random = _GivenChances(data[2:])
-    return author.write(seed)
-
-
-class _GivenChances(Random):
-    def __init__(self, data: bytes) -> None:
-        super().__init__(0)
-        self._data = iter(data)
-
-    def random(self) -> float:
-        return next(self._data, 0) / 256
-
-
 def rebalanced_life(seed: int) -> Life:
     """Topics with constraints fill some SPUs; others join, some change, and rebalances follow."""
     return _Author(seed, modelled=False).write_rebalanced(seed)
