@@ -37,16 +37,6 @@ OTHER := build/spark-$(SPARK)
 WITH_OTHER := spark $(SPARK)
 endif
 
-# Set BROKER to choose the broker that tests share: make test BROKER=container, or embedded. By
-# default it is a container where a Docker engine has the image, KAFKA_IMAGE or one built here.
-BROKER ?=
-ifneq ($(BROKER),)
-export SPU_ASSIGNER_TEST_BROKER := $(BROKER)
-endif
-ifneq ($(KAFKA_IMAGE),)
-export SPU_ASSIGNER_KAFKA_IMAGE ?= $(KAFKA_IMAGE)
-endif
-
 .PHONY: help
 help: ## list the commands (ALL=1: those of single checks, of generated files and of long runs, too)
 	@awk 'BEGIN {FS = ":.*##[+]? "} /^[a-z-]+:.*##$(if $(filter-out 0,$(ALL)),[+]?) / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,15 +92,6 @@ test-all: to-test ## all tests, the long ones included; before a release (25 min
 .PHONY: sizes
 sizes: to-develop ##+ lines of each package, and the sizes that have a limit, beside it
 	@$(BIN)/python tests/support/project/sizes.py
-
-CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
-  job/test_job.py::test_a_restart_goes_on_and_repeats_nothing
-
-.PHONY: test-containers
-test-containers: to-develop ##+ some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
-	@$(BIN)/python docker/images.py kafka
-	@SPU_ASSIGNER_TEST_BROKER=container $(BIN)/pytest -q \
-	  $(addprefix tests/broker/,$(CONTAINER_TESTS))
 
 .PHONY: unit
 unit: to-develop ## the quick tests that need neither Java nor Spark nor a broker, with few random cases
