@@ -123,8 +123,8 @@ class FollowSession:
 
     def hidden(self) -> list[TopicReason]:
         """The topics on brokers that this user may not see, so that they are not adopted."""
-        unseen = read_unseen(self._target)
-        for line in replace(unseen, sizes={}).lines("they are not adopted"):
+        unseen = read_unseen(self._target).summary
+        for line in replace(unseen, topics=()).lines("they are not adopted"):
             self._output.say(f"warning: {line}")
         why = f"is on brokers, and you may not see it; {granting(Role.ADOPTER)}"
         return [

@@ -241,7 +241,7 @@ class MovesRunner:
         total = sum(map(copied_bytes, moves))
         if total:
             text = "whether they have leaders and replicas in sync is not looked at"
-            for line in self._kafka.unseen().lines(text):
+            for line in self._kafka.unseen().summary.lines(text):
                 say(f"warning: {line}")
         self._print(
             f"moves    {counted(len(moves), 'partition')}, {bytes_text(total)} to copy, in "

@@ -17,8 +17,8 @@ from spu_assigner.stream.kafka.config.command_options import (
     CONNECTION_OPTIONS,
     FILE,
     Command,
-    OneForErrors,
     broker_options,
+    errors_end_with,
     json_option,
     with_target,
 )
@@ -92,7 +92,7 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return decorated
 
 
-@click.command("plan", cls=OneForErrors)
+@click.command("plan", cls=errors_end_with(1))
 @json_option
 @click.option(
     "--out",

@@ -134,7 +134,6 @@ def make_plan(
         reassigned=tuple(
             each.topic for each in changes if each.moves and maps.topics[each.topic].is_adopted
         ),
-        out_of_sync=_out_of_sync(maps, cluster),
     )
 
 
@@ -159,23 +158,6 @@ def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iter
         is_meant = not globs or any(fnmatchcase(name, glob) for glob in globs)
         if is_meant and cluster.reserved(name) is None:
             yield name
-
-
-def _out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
-    """How many partitions, by topic, have their lists and a replica that is not in sync.
-
-    Where Kafka only adds replicas, its list is the new one from the first moment on: nothing else
-    shows a client that they are still being copied.
-    """
-    counts = {
-        name: sum(
-            each.replicas == row and not each.in_sync >= frozenset(row)
-            for each, row in zip(cluster.topics[name], wanted.replicas, strict=False)
-        )
-        for name, wanted in sorted(maps.topics.items())
-        if wanted.replicas is not None and name in cluster.topics
-    }
-    return {name: count for name, count in counts.items() if count}
 
 
 def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:

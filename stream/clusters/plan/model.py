@@ -205,8 +205,6 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     """Globs that were given and that no topic matches: probably misspelt."""
     reassigned: tuple[str, ...] = ()
     """To move, since others have changed them in Kafka after their adoption."""
-    out_of_sync: Mapping[str, int] = {}
-    """How many partitions have their lists, and a replica that is not in sync, by topic."""
     unseen: UnseenTopics = UnseenTopics()
     load: PlanLoad = PlanLoad()
 

@@ -74,12 +74,6 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
             f"{listed(plan.reassigned)} {was} adopted, and then reassigned in Kafka by others: "
             "`adopt` takes over what Kafka has now, `apply --moves` moves it back"
         )
-    if count := sum(plan.out_of_sync.values()):
-        has = "has its list" if count == 1 else "have their lists"
-        yield (
-            f"{counted(count, 'partition')} of {listed(list(plan.out_of_sync))} {has} and a "
-            "replica that is not in sync: Kafka still copies it, or its broker is down"
-        )
     if count := len(plan.unmapped):
         has, them = ("has", "it") if count == 1 else ("have", "them")
         yield f"{counted(count, 'topic')} in Kafka {has} no map (adopt takes {them} in)"

@@ -165,7 +165,12 @@ def with_load(
     load = plan_load(plan, cluster, sizes, unseen, throttle=throttle)
     if not plan.changes:  # Then only topics that could be mapped are of concern.
         is_meant = matcher(request.globs)
-        unseen = unseen.of(lambda name: is_meant(name) and cluster.reserved(name) is None)
+        meant = {
+            at: each
+            for at, each in unseen.sizes.items()
+            if is_meant(at[0]) and cluster.reserved(at[0]) is None
+        }
+        unseen = replace(unseen, sizes=meant)
     return replace(plan, load=load, unseen=unseen.summary)
 
 

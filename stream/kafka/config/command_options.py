@@ -44,25 +44,27 @@ CONNECTION_OPTIONS: Final = frozenset({"bootstrap_servers", "topic_prefix", "con
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
 
 
-class OneForErrors(click.Command):
-    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+def errors_end_with(status: int) -> type[click.Command]:
+    """A command that ends with this status for every error, wrong usage too: others are answers."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with _ending_with_one():
-            return super().parse_args(ctx, args)
+    class Ending(click.Command):
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            with ending():
+                return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        with _ending_with_one():
-            return super().invoke(ctx)
+        def invoke(self, ctx: click.Context) -> Any:
+            with ending():
+                return super().invoke(ctx)
 
+    @contextmanager
+    def ending() -> Iterator[None]:
+        try:
+            yield
+        except (click.ClickException, AssignerError) as error:
+            vars(error).update(exit_code=status, exit_status=status)
+            raise
 
-@contextmanager
-def _ending_with_one() -> Iterator[None]:
-    try:
-        yield
-    except (click.ClickException, AssignerError) as error:
-        vars(error).update(exit_code=1, exit_status=1)
-        raise
+    return Ending
 
 
 @contextmanager

@@ -220,6 +220,7 @@ def test_a_release_has_addresses() -> None:
 _NOT_OF_THE_JOB = {
     "ElectionError",  # follow, apply --moves
     "FollowError",
+    "DeniedError",
     "OvertakenError",
     "SizesError",
     "AssignmentFileError",  # produce
@@ -250,7 +251,7 @@ _NOT_OF_THE_JOB = {
     "ShortRingError",  # for who embeds the core
     # plan, apply
     "DesiredFileError",
-    "MapsError",
+    "EventsFileError",
     "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
@@ -264,7 +265,6 @@ _NOT_OF_THE_JOB = {
     "SeatTakenError",
     "UnhealthyError",
     "FailureUnknownError",  # whatif
-    "WhatifInputError",
     "ReplayError",  # verify
     "VerifyError",
     # ui

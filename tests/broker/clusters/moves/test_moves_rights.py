@@ -51,8 +51,8 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
     no_configs = f"this user may not Alter and AlterConfigs the cluster; {GRANT}"
     no_group = f"this user may not Read group {name!r}; {GRANT}"
     no_id = (
-        "this user may not record moves (TRANSACTIONAL_ID_AUTHORIZATION_FAILED: topic "
-        f"{records}, transactional id {name!r}); {GRANT}"
+        f"this user may not Write transactional id {name!r} "
+        f"(TRANSACTIONAL_ID_AUTHORIZATION_FAILED); {GRANT}"
     )
     with KafkaCluster(users=users) as cluster, AdminClient(cluster.client) as admin:
         allow(admin, users)
