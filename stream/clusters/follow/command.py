@@ -6,13 +6,12 @@ Its brokers join and leave, and its topics are adopted: look after look, or once
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size, read_sizes
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -93,14 +92,6 @@ def size_of(given: dict[str, Any]) -> Size:
     help="Between two looks.",
 )
 @click.option(
-    "--sizes",
-    "sizes_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML with capacity, cores and resources, of all and, under [brokers.ID], of single "
-    "brokers.",
-)
-@click.option(
     "--exclude",
     type=click.IntRange(min=0),
     multiple=True,
@@ -146,7 +137,6 @@ def follow(
     adopt: bool,
     topics: tuple[str, ...],
     excluded_topics: tuple[str, ...],
-    sizes_file: Path | None,
     **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
@@ -172,14 +162,12 @@ def follow(
 
     if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
-    of_all, of_brokers = (Size(), {}) if sizes_file is None else read_sizes(sizes_file)
     options = FollowOptions(
         excluded_brokers=frozenset(exclude),
         take_over=adopt,
         globs=topics,
         excluded=excluded_topics,
-        size=of_all.over(size_of(given)),
-        sizes=of_brokers,
+        size=size_of(given),
         **given,
     )
     shown = FollowOutput("follow", output, dry_run=options.dry_run)

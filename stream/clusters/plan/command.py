@@ -13,7 +13,6 @@ import click
 from click.core import ParameterSource
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.kafka.config.command_options import (
-    BYTE_RATE,
     CONNECTION_OPTIONS,
     FILE,
     Command,
@@ -106,19 +105,12 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
     type=click.Path(path_type=Path),
     help="Write the moves of existing partitions for kafka-reassign-partitions.",
 )
-@click.option(
-    "--throttle",
-    metavar="RATE",
-    type=BYTE_RATE,
-    help="Estimate how long the moves take at this rate of each broker, such as 50MB/s.",
-)
 @with_request(*_OPTIONS)
 def plan(
     *,
     request: PlanRequest,
     is_json: bool,
     out: Path | None,
-    throttle: int | None,
     reassignment_file: Path | None,
     desired: Path | None,
 ) -> int:
@@ -164,7 +156,7 @@ def plan(
     from spu_assigner.stream.clusters.plan.sources import costed_plan
 
     _require_cluster(request)
-    found = costed_plan(request, throttle=throttle)
+    found = costed_plan(request)
     if reassignment_file is not None:
         write_whole(reassignment_file, reassignment_text(found))
     if out is not None:

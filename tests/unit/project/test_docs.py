@@ -222,7 +222,6 @@ _NOT_OF_THE_JOB = {
     "FollowError",
     "DeniedError",
     "OvertakenError",
-    "SizesError",
     "AssignmentFileError",  # produce
     "BatchNotKeptError",
     "BrokerEndedError",  # of the process that watches the embedded broker

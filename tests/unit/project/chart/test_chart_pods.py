@@ -14,7 +14,6 @@ import pytest
 import yaml
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.clusters.follow.options import read_sizes
 from spu_assigner.stream.job import session
 from spu_assigner.stream.kafka.config.security import Mechanism, Protocol
 from spu_assigner.stream.kafka.config.settings import SPECS, TARGET_SERVERS_VARIABLE, Settings
@@ -103,7 +102,6 @@ def test_what_is_followed_is_what_the_values_say() -> None:
         "grace_seconds": 90.0,
         "capacity": 4_000_000,
         "cores": 2,
-        "sizes_file": Path("/etc/spu-assigner/follow/sizes.toml"),
         "exclude": (7, 8),
         "adopt": True,
         "topics": ("team-*", "orders"),
@@ -115,15 +113,6 @@ def test_what_is_followed_is_what_the_values_say() -> None:
     assert {name: found[name] for name in expected} == expected
     plain = parsed(["follow", "--cluster=staging"])
     assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
-
-
-def test_the_file_of_sizes_is_one_that_follow_reads(tmp_path: Path) -> None:
-    """Of a ConfigMap, under the name that its option has."""
-    name = parsed(container("follow-prod")["args"])["sizes_file"].name
-    [sizes] = [each for each in render(given("full")) if each["kind"] == "ConfigMap"]
-    (tmp_path / name).write_text(sizes["data"][name], encoding="utf-8")
-    of_all, of_brokers = read_sizes(tmp_path / name)
-    assert (of_all.capacity, of_brokers[3].capacity) == (1000, 4000)
 
 
 def test_the_pods_run_as_the_user_of_the_image() -> None:

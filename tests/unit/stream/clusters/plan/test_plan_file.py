@@ -134,7 +134,7 @@ def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
     document = json.loads(json_text(kept()))
     assert {"unmapped", "unseen", "load", "changes"} <= document.keys()
-    assert document["load"].keys() >= {"bytes_to_copy", "replicas_to_copy", "seconds", "brokers"}
+    assert document["load"].keys() >= {"bytes_to_copy", "replicas_to_copy", "brokers"}
 
 
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
