@@ -193,6 +193,21 @@ def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fa
     ]
 
 
+def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
+    """Return if this user has the rights to topics that the role needs.
+
+    Raises:
+        AccessError: some are missing; one line says which, and how to grant them.
+    """
+    if faults := access_faults(admin, role, prefix=prefix):
+        raise _access_error(faults, role)
+
+
+def _access_error(faults: Sequence[Fault], role: Role) -> AccessError:
+    lacking = "; ".join(map(str, faults))
+    return AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+
+
 def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
     """What is wrong with topics, by their names in Kafka."""
     present = admin.metadata().topics
@@ -256,8 +271,7 @@ def check_topics(
     if not faults:
         return
     if faults[0].setting == ACCESS:
-        lacking = "; ".join(map(str, faults))
-        raise AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+        raise _access_error(faults, role)
     missing = [fault.topic for fault in faults if fault.is_missing]
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not fault.is_missing]

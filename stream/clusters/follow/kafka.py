@@ -1,4 +1,4 @@
-"""What following asks of the Kafka cluster that events go to: rights, and what was announced."""
+"""What following reads of the Kafka cluster that events go to: what was announced, and maps."""
 
 from __future__ import annotations
 
@@ -11,28 +11,14 @@ from spu_assigner.stream.client.announced import AnnouncedOfCluster
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record
-from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import TARGET_SERVERS_VARIABLE
-from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, AccessError
-from spu_assigner.stream.kafka.topic_admin import access_faults
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP, SPU_EVENTS
 
 
 class FollowError(AssignerError):
     """Following cannot go on, and trying again would not help."""
-
-
-def require_rights(connection: Connection) -> None:
-    """Raise AccessError if this user may not do with the topics what a follower does."""
-    with DiagnosedAdmin(connection.client()) as admin:
-        admin.metadata()  # reports best why nobody answers
-        faults = access_faults(admin, Role.FOLLOWER, prefix=connection.prefix)
-    if faults:
-        text = "; ".join(map(str, faults))
-        raise AccessError(f"this user may not do what the follower does: {text}; {GRANTING}")
 
 
 def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str) -> None:

@@ -22,7 +22,7 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.client.announced import EventPosition, position
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.kafka import FollowError, require_rights
+from spu_assigner.stream.clusters.follow.kafka import FollowError
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
 from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
@@ -32,10 +32,11 @@ from spu_assigner.stream.clusters.plan.model import TargetError
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
 from spu_assigner.stream.kafka.election import LeaderElection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
 from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
+from spu_assigner.stream.kafka.topic_admin import require_access
 from spu_assigner.stream.kafka.topics import (
     ASSIGNER_COMMITS,
     SPU_EVENTS,
@@ -136,7 +137,9 @@ class _Follower:
         )
         if options.dry_run:
             return
-        require_rights(self._events)
+        with DiagnosedAdmin(self._events.client()) as admin:
+            admin.metadata()  # reports best why nobody answers
+            require_access(admin, Role.FOLLOWER, prefix=self._events.prefix)
         self._election = LeaderElection(
             self._events,
             group=self._leader_name,

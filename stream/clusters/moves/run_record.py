@@ -31,11 +31,10 @@ from spu_assigner.schemas.messages.wire import (
     MovesState,
     ThrottleValue,
 )
-from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.clusters.moves.reassigning import MovesError
 from spu_assigner.stream.clusters.moves.status import MovesReport, place_of, say
 from spu_assigner.stream.clusters.moves.throttle import WaveThrottle, place
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
-from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -44,7 +43,7 @@ from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.moves_record import run_of
-from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topic_admin import make_seen, require_access
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 
 GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of a new group
@@ -132,10 +131,7 @@ class Seat:
             return self._reader
         with DiagnosedAdmin(self._connection.client()) as admin:
             present = admin.metadata().topics
-            lacking = missing_rights(admin, Role.MOVER, prefix=self._connection.prefix)
-            for name, (found, needed) in lacking.items():
-                missing = [each for each in needed.split(", ") if each not in found.split(", ")]
-                raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
+            require_access(admin, Role.MOVER, prefix=self._connection.prefix)
             if self._topic not in present:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
         reader = self._reader = self._opened.enter_context(

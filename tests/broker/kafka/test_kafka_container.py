@@ -1,19 +1,14 @@
-"""The broker in a container: it goes with the tests, however they end, and says why it fails."""
+"""The broker in a container: an operator's tools, by their names."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
-import docker
 import pytest
-from docker.errors import NotFound
 from support.kafka.kafka_container import (
     IMAGES,
     ContainerError,
@@ -24,13 +19,6 @@ from support.kafka.shared_broker import VARIABLE
 
 _TOOLS = Path(__file__).parents[3] / "docker" / "kafka-tool"
 _INSIDE = "localhost:9094"  # where the broker listens for itself
-_CHILD = """
-import sys, time
-from support.kafka.kafka_container import KafkaContainer
-container = KafkaContainer(sys.argv[1]).start()
-print(container.get_container_id(), flush=True)
-time.sleep(600)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +29,6 @@ def image() -> str:
         if os.environ.get(VARIABLE) == "container":
             raise
         pytest.skip(str(reason))
-
-
-def test_it_is_gone_when_the_tests_are_killed(image: str) -> None:
-    """A machine must not fill up with brokers; no reaper is needed for that."""
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", _CHILD, image]
-    environ = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as child:
-        assert child.stdout is not None
-        try:
-            container_id = child.stdout.readline().strip()
-        finally:
-            child.send_signal(signal.SIGKILL)
-    client = docker.from_env()
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            client.containers.get(container_id)
-        except NotFound:
-            break
-        assert time.monotonic() < deadline, f"container {container_id} is still there"
-        time.sleep(0.1)
-    client.close()
 
 
 def test_an_operators_tools_work_in_the_container(image: str) -> None:

@@ -85,6 +85,9 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     of_maps = {"orders": mapped(job, orders), "logs": mapped(job, logs)}
     assert operator.lists("orders", "logs", "late", "gone", "another-clusters") == of_maps
     assert operator.plan().exit_code == 0
+    failed = operator("whatif", "--cluster", "c1", "--fail", "rack=a", "-o", "json")
+    found = json.loads(failed.stdout)  # Of what the job has published.
+    assert (found["before"]["partitions"], found["failure"]["failed"]) == (8, [1])
 
     job.apply([events.grow(orders, 9), events.delete(logs)])
     planned = operator.plan("--delete")

@@ -17,7 +17,6 @@ from spu_assigner.stream.clusters.plan.rendering import plan_lines
 from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
 from support.job.plans import Topics, kafka, maps, record, recorded, there
 
-MIB = 1024**2
 Sizes = Mapping[tuple[str, int], Mapping[int, int]]
 Held = tuple[int, int, int | None]
 
@@ -161,18 +160,3 @@ def test_no_replica_leader_or_byte_is_lost_or_invented(
         assert each.bytes_before is not None
         assert each.bytes_after == each.bytes_before + each.bytes_in - each.bytes_out
         assert each.bytes_after >= 0
-
-
-def test_the_table_fits_its_width_and_loses_nothing() -> None:
-    """What is cut off cannot be decided on."""
-    held = {("t", 0): {1: 300 * MIB, 2: 300 * MIB}}
-    plan = costed({"t": [[2, 3]]}, kafka({"t": [[1, 2]]}), held)
-    digits = []
-    for width in (60, 200):
-        shown = list(plan_lines(plan, width=width))
-        assert "1 replica to copy, 300.0 MiB" in shown
-        begin = next(n for n, line in enumerate(shown) if line.split()[:1] == ["broker"])
-        assert shown[begin].split() == ["broker", "replicas", "leaders", "bytes", "in", "out"]
-        assert max(map(len, shown[begin:-1])) <= width
-        digits.append(sorted(each for each in "".join(shown[begin:-1]) if each.isdigit()))
-    assert digits[0] == digits[1]

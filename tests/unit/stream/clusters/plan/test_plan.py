@@ -231,15 +231,6 @@ def test_a_topic_that_is_gone_is_created_again_only_on_request(applied: AppliedR
         assert change.gone_id is None
 
 
-def test_a_plan_says_how_much_data_is_deleted() -> None:
-    """Before it is lost; bytes only where the brokers report them."""
-    plan = planned(maps({"t": None}), kafka({"t": FOREIGN}), delete=True)
-    for size, text in ((None, ""), (5_872_025, ", 5.6 MiB")):
-        change = replace(plan.changes[0], records=1_234, size_bytes=size)
-        sized = replace(plan, changes=(change,))
-        assert next(iter(plan_lines(sized))) == f"- t  2 partitions, 1,234 records{text}"
-
-
 NAMES = st.sampled_from([*"abcdef", "a.b", "a_b", "__x", "replica-map"])
 ROW = st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True)
 LISTS = st.lists(ROW, min_size=1, max_size=5)
@@ -448,16 +439,6 @@ def test_a_saved_plan_is_stale_once_something_else_is_to_be_done(
         decided_again(saved, cluster, **options)
     assert fault in str(caught.value)
     assert str(caught.value).endswith("; nothing was done, plan again")
-
-
-def test_a_plan_to_create_again_what_is_gone_does_so_once() -> None:
-    """It was asked for by --recreate, of that topic and no later one."""
-    gone = recorded(record("t", Origin.CREATED))
-    saved = planned(maps({"t": [[1]]}), kafka({}), applied=gone, recreate=True)
-    assert decided_again(saved, kafka({}), applied=gone).changes == saved.changes
-    later = recorded(record("t", Origin.CREATED, OTHER_ID))
-    with pytest.raises(StalePlanError, match="topic t needs something else now"):
-        decided_again(saved, kafka({}), applied=later)
 
 
 def test_what_else_is_to_be_known_is_a_line_each() -> None:
