@@ -54,11 +54,7 @@ class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
     """They do not report what they hold."""
 
     def lines(self, consequence: str) -> Iterator[str]:
-        """A line for what is known to be left out, one for what is not known.
-
-        Args:
-            consequence: as "they are not counted".
-        """
+        """A line for what is known to be left out, one for what is not known."""
         if topics := self.topics:
             yield (
                 f"{counted(self.replicas, 'replica')} of {counted(len(topics), 'topic')} that you "
@@ -124,10 +120,6 @@ def unseen_replicas(
     """Those of `held` whose topics this user may not see.
 
     A topic that is not visible because it was just created or deleted is none of them.
-
-    Args:
-        brokers: those that were asked.
-        visible: topics that metadata show.
     """
     denied = {*hidden(admin, sorted({topic for topic, _ in held.sizes} - {*visible}))}
     return UnseenReplicas(
@@ -149,9 +141,6 @@ def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, 
 
     Left out is a topic of which some partition is reported by no broker: that needs the right to
     Describe the cluster.
-
-    Args:
-        topics: the number of partitions of each.
     """
     held = replica_sizes(connection).sizes
     sizes = {

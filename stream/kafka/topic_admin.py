@@ -76,16 +76,7 @@ def create_topics(
     partitions: int = PARTITIONS,
     replication_factor: int = -1,
 ) -> TopicReport:
-    """Create the topics that are missing and fix required settings of the others; safe to repeat.
-
-    Args:
-        partitions: of each new topic that may have several.
-        replication_factor: of each new topic; -1 for the broker's own default.
-
-    Raises:
-        AccessError: the user may not see all topics: those that are there would look missing.
-        TopicsError: a topic has partitions that it may not.
-    """
+    """Create the topics that are missing, fix required settings of the others; safe to repeat."""
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     created: set[str] = set()
     repaired: set[str] = set()
@@ -194,11 +185,7 @@ def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fa
 
 
 def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
-    """Return if this user has the rights to topics that the role needs.
-
-    Raises:
-        AccessError: some are missing; one line says which, and how to grant them.
-    """
+    """Return if this user has the rights to topics that the role needs."""
     if faults := access_faults(admin, role, prefix=prefix):
         raise _access_error(faults, role)
 
@@ -241,11 +228,7 @@ def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Seque
 def partition_counts(
     client: Mapping[str, Any], names: Sequence[str], *, prefix: str = ""
 ) -> dict[str, int]:
-    """How many partitions these topics have, by their whole names.
-
-    Raises:
-        TopicsError: a topic is missing.
-    """
+    """How many partitions these topics have, by their whole names."""
     with DiagnosedAdmin(client) as admin:
         present = admin.metadata().topics
     full = [topic_name(name, prefix=prefix) for name in names]
@@ -261,12 +244,7 @@ def check_topics(
     role: Role = Role.JOB,
     limits: WaitLimits | None = None,
 ) -> None:
-    """Return if the job can start, or the role, if another is given, can do its work.
-
-    Raises:
-        AccessError: the user lacks rights; one line says which, and how to grant them.
-        TopicsError: topics are missing or wrong; one line says which, and how to fix them.
-    """
+    """Return if the job can start, or the role, if another is given, can do its work."""
     faults = find_faults(client, prefix=prefix, role=role, limits=limits)
     if not faults:
         return

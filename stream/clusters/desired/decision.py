@@ -67,13 +67,7 @@ def desired_events(
     in_kafka: Collection[str] = (),
     reserved: frozenset[str] = frozenset(),
 ) -> DesiredEvents:
-    """What makes the topics of a cluster as those of a file.
-
-    Args:
-        state: of the cluster; the events are applied to it.
-        in_kafka: topics that Kafka has and that have no map.
-        reserved: names that no topic may have.
-    """
+    """What makes the topics of a cluster as those of a file."""
     named = {topic.topic for topic in topics}
     extra = sorted((state.topics.keys() | state.waiting.keys()) - named)
     # Of names that differ by dots and underscores alone, Kafka permits one.

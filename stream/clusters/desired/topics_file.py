@@ -64,11 +64,7 @@ class DesiredFileError(AssignerError):
 
 
 def read_desired(path: Path, cluster_id: str) -> tuple[TopicCreate, ...]:
-    """The topics of a file, in its order.
-
-    Raises:
-        DesiredFileError: it cannot be read, or is no file of desired topics.
-    """
+    """The topics of a file, in its order."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
@@ -82,12 +78,6 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicC
     """The topics in the text of a file, as new ones.
 
     Constraints that are empty are to have none, None: any.
-
-    Args:
-        source: the file's name, for messages.
-
-    Raises:
-        DesiredFileError: it is no file of desired topics; it has all faults.
     """
     faults: list[str] = []
     topics: dict[str, TopicCreate] = {}

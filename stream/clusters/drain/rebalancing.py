@@ -54,12 +54,7 @@ def rebalance_now(
     *,
     bytes_max: int | None,
 ) -> int:
-    """Even out a cluster, if that is possible now; the exit status. What was done stays done.
-
-    Args:
-        event: what the job is asked for.
-        bytes_max: to be copied by this run; None: no limit.
-    """
+    """Even out a cluster, if that is possible now; the exit status. What was done stays done."""
     connection = request.ledger_connection()
     unlike, _, _ = _unlike(request)
     require_ready(connection, options, unlike)

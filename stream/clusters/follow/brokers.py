@@ -94,13 +94,7 @@ def decide_brokers(
     *,
     occurred_at: int,
 ) -> MembershipDecision:
-    """What follows from the present look; nothing if it saw nothing.
-
-    Args:
-        announced: by SPU, of all that were announced.
-        sight: of the brokers.
-        occurred_at: for the events and their ids, ms since 1970; no other look has the same.
-    """
+    """What follows from the present look, whose time no other has; nothing if it saw nothing."""
     if not sight.is_clear:
         return MembershipDecision()
     left_alone: dict[int, str] = {}

@@ -33,11 +33,7 @@ INTERVAL_SECONDS_MIN: Final = 0.05
 
 
 def following(cluster: str) -> Callable[[Command], Command]:
-    """Sizes of brokers, what is accepted, the output, and how both clusters are reached.
-
-    Args:
-        cluster: which cluster is meant.
-    """
+    """Sizes of brokers, what is accepted, the output, and how both clusters are reached."""
     options = (
         cluster_option(cluster),
         click.option(

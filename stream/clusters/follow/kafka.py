@@ -22,11 +22,7 @@ class FollowError(AssignerError):
 
 
 def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str) -> None:
-    """Return if the cluster's SPUs are, or may become, brokers of this Kafka cluster.
-
-    Raises:
-        FollowError: they are another one's; or there are none, and another cluster has these.
-    """
+    """Return if the cluster's SPUs are, or may become, brokers of this Kafka cluster."""
     announced, mine = known.by_spu(), known.cluster_id
     followed = {each.kafka_cluster for each in announced.values() if each.kafka_cluster}
     if others := sorted(followed - {kafka_cluster}):
@@ -44,11 +40,7 @@ def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str) -> None:
 
 
 class AnnouncedReader:
-    """Reads what was announced of a cluster's SPUs, and goes on reading.
-
-    Args:
-        has_topics: whether the maps of topics are read as well.
-    """
+    """Reads what was announced of a cluster's SPUs, and goes on reading."""
 
     def __init__(
         self, connection: Connection, cluster_id: str, *, has_topics: bool = False

@@ -40,11 +40,7 @@ from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, topic
 
 
 class FollowSession:
-    """What a command knows, of a follower from winning the election to losing it.
-
-    Args:
-        events: where the job's topics are.
-    """
+    """What a command knows, of a follower from winning the election to losing it."""
 
     def __init__(
         self,

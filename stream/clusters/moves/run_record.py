@@ -61,9 +61,6 @@ class Seat:
 
     Let go at the end of a `with`. All methods raise SeatTakenError where another process has the
     seat, MovesError where a right is missing, and what `FencedProducer` raises.
-
-    Args:
-        connection: to that Kafka cluster, with the prefix of the job's topics.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -64,9 +64,6 @@ class MovesRunner:
 
     All methods raise MovesError or ClientError where something cannot be done now; what is under
     way stays recorded then, for the next run.
-
-    Args:
-        is_quiet: print no line of a wave: standard output is one JSON object.
     """
 
     def __init__(
@@ -265,8 +262,7 @@ def moving(
 ) -> Iterator[MovesRunner]:
     """A runner that has the seat, and has finished what a run before has left.
 
-    Args:
-        connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
+    The connection is to the Kafka cluster of the partitions, with the prefix of the job's topics.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()

@@ -32,12 +32,7 @@ INTENT: Final = "/intent"
 
 
 class AppliedLedger:
-    """The records of one cluster's topics.
-
-    Args:
-        connection: to the Kafka cluster that the topics are in, with the prefix of the job's.
-        is_there: whether the topic exists.
-    """
+    """The records of one cluster's topics, in the Kafka cluster where they are."""
 
     def __init__(self, connection: Connection, cluster_id: str, *, is_there: bool) -> None:
         self.is_there = is_there

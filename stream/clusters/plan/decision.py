@@ -63,18 +63,10 @@ def make_plan(
     applied: AppliedRecords,
     delete: bool = False,
     recreate: bool = False,
-    is_foreign: Callable[[str], bool] = lambda topic: False,
-    globs: Collection[str] = (),
+    is_foreign: Callable[[str], bool] = lambda topic: False,  # may be changed all the same
+    globs: Collection[str] = (),  # which topics are asked about; all where none is given
 ) -> TopicsPlan:
-    """What makes the topics of `cluster` as `maps` say.
-
-    Args:
-        applied: what `apply` has recorded of topics.
-        delete: also delete topics that are there though their maps are deleted.
-        recreate: also create topics again that were there and are gone.
-        is_foreign: whether a topic may be changed though `apply` did not make it.
-        globs: which topics are asked about; all where none is given.
-    """
+    """What makes the topics of `cluster` as `maps` say."""
     changes: list[TopicChange] = []
     refused: list[TopicReason] = []
     waiting = [TopicReason(topic=name, reason=why) for name, why in maps.waiting.items()]
@@ -162,9 +154,6 @@ def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iter
 
 def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
     """What is still to be done of a saved plan, with what it leaves alone.
-
-    Args:
-        now: what is to be done now, of the topics that it changes or found as mapped.
 
     Raises:
         StalePlanError: that was not planned, or what was planned is neither done nor to be done.

@@ -103,9 +103,6 @@ def plan_now(
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
     recorded, or not seen yet.
-
-    Args:
-        saved: a plan that was kept: what is still to be done of it is planned, and no more.
     """
     maps, connection = request.maps(saved), request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
