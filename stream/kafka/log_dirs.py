@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.topic_admin import hidden
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient

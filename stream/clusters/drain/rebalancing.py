@@ -8,7 +8,6 @@ called even; a run that gets no further is one.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from typing import Final
@@ -33,11 +32,11 @@ from spu_assigner.stream.clusters.plan.sources import (
     with_load,
 )
 from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.kafka.config.command_options import table_width
 from spu_assigner.stream.kafka.log_dirs import Partition
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
 MORE_TO_DO: Final = 3  # exit status: run it again
-WIDTH: Final = 120  # of the table, where there is no terminal to ask
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
 
@@ -75,9 +74,8 @@ def rebalance_now(
     if beyond and not (report.moved or left):
         left.append("--max-bytes permits none of the moves that are left; give more")
     left += _not_as_mapped(request, is_awaited=not (left or beyond))
-    width = None if sys.stdout.isatty() else WIDTH
     unseen = plan.unseen.lines("counted above without leaders")
-    for line in (*load_lines(plan.load.brokers, width=width), *unseen):
+    for line in (*load_lines(plan.load.brokers, width=table_width()), *unseen):
         click.echo(line)
     for line in left:
         click.echo(f"rebalance: {line}", err=True)

@@ -20,12 +20,11 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, fold
 from spu_assigner.stream.job.shard.published import checked_record
-from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import GRANTING, ClientError
-from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topic_admin import make_seen, may_write
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 
 INTENT: Final = "/intent"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from functools import wraps
@@ -19,6 +18,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     broker_options,
     errors_end_with,
     json_option,
+    table_width,
     with_target,
 )
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
-WIDTH: Final = 120  # of the table, where there is no terminal to ask
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
 
 _OPTIONS: Final = (
@@ -161,8 +160,7 @@ def plan(
         write_whole(reassignment_file, reassignment_text(found))
     if out is not None:
         write_whole(out, json_text(found))
-    width = None if sys.stdout.isatty() else WIDTH
-    for line in [json_text(found)] if is_json else plan_lines(found, width=width):
+    for line in [json_text(found)] if is_json else plan_lines(found, width=table_width()):
         click.echo(line)
     return 1 if found.refused else 2 if found.changes else 0
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from spu_assigner.stream.kafka.config.command_options import (
@@ -16,12 +15,11 @@ from spu_assigner.stream.kafka.config.command_options import (
     load_settings,
     reading,
     settings_options,
+    table_width,
 )
 
 if TYPE_CHECKING:
     from spu_assigner.core.state.cluster_state import ClusterState
-
-WIDTH: Final = 120  # of the tables, where there is no terminal to ask
 
 
 @click.command("whatif", cls=errors_end_with(2))
@@ -68,7 +66,7 @@ def whatif(*, fail: str, cluster_id: str, events: Path | None, is_json: bool, **
         from rich.console import Console
         from spu_assigner.stream.clusters.whatif.rendering import pieces
 
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+        console = Console(highlight=False, width=table_width())
         for piece in pieces(report):
             console.print(piece)
     return 0 if is_survived(report) else 1

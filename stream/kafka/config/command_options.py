@@ -6,6 +6,7 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -42,6 +43,7 @@ BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
 BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
 CONNECTION_OPTIONS: Final = frozenset({"bootstrap_servers", "topic_prefix", "config"})
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
+TABLE_WIDTH: Final = 120  # where there is no terminal to ask
 
 
 def errors_end_with(status: int) -> type[click.Command]:
@@ -172,6 +174,11 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
     (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
     is_said = flags[spec.name] is not None or spec.variable in os.environ
     return is_said or settings.bootstrap_servers != spec.default
+
+
+def table_width() -> int | None:
+    """Of a table; None: as wide as the terminal."""
+    return None if sys.stdout.isatty() else TABLE_WIDTH
 
 
 output_option: Final = click.option(

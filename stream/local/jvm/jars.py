@@ -89,7 +89,7 @@ def read_lock() -> dict[Group, tuple[Jar, ...]]:
 
 
 def ensure(group: Group, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """The group's jars, each checked; fetched if the cache lacks them or holds a damaged one."""
+    """The jars of one group."""
     return ensure_all([group], environ)[group]
 
 
@@ -100,7 +100,7 @@ def ensure_all(
     lock: Mapping[Group, Sequence[Jar]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> dict[Group, list[Path]]:
-    """The jars of several groups; safe in several processes at once.
+    """The jars of groups, each checked; fetched if the cache lacks them or holds a damaged one.
 
     Cost: hashing, about 0.1 s for all groups when nothing is fetched.
     """

@@ -140,16 +140,6 @@ def test_a_topic_that_kafka_has_without_a_map_is_not_requested() -> None:
     ]
 
 
-def test_an_event_is_decided_after_those_before_it() -> None:
-    """What comes first holds slots, and has its name."""
-    small = [Events().join(n, capacity=4, event_id=f"s{n}") for n in range(3)]
-    file = [create("a.b", 4, 2), create("a_b"), create("c", 4, 2), create("d", 2, 2)]
-    found = found_by(cluster(*small, spus=0), *file)
-    assert [each.topic for each in found.events if isinstance(each, TopicCreate)] == ["a.b", "d"]
-    assert found.refused["a_b"].endswith("(TOPIC_COLLIDES)")
-    assert found.refused["c"].endswith("(INSUFFICIENT_CAPACITY)")
-
-
 def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do() -> None:
     """Created, sent twice, grown, deleted, asked for again: by an id that was not used."""
     sent: list[Event] = []

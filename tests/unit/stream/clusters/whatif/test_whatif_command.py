@@ -187,14 +187,3 @@ def test_what_cannot_be_answered_is_status_2_and_says_what_to_do(
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("racks", "failed"), [({"a,b": [0], "a": [1], "b": [2]}, [0]), ({"a": [1], "b": [2]}, [1, 2])]
-)
-def test_a_rack_with_a_comma_in_its_name_can_fail(
-    racks: dict[str, list[int]], failed: list[int]
-) -> None:
-    """The whole text is looked up first."""
-    lines = lines_of(Events().racks(racks))
-    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == failed
