@@ -219,8 +219,8 @@ def test_a_release_has_addresses() -> None:
 _NOT_OF_THE_JOB = {
     "ElectionError",  # follow, apply --moves
     "FollowError",
+    "DeniedError",
     "OvertakenError",
-    "SizesError",
     "AssignmentFileError",  # produce
     "BatchNotKeptError",
     "BrokerEndedError",  # of the process that watches the embedded broker
@@ -249,7 +249,7 @@ _NOT_OF_THE_JOB = {
     "ShortRingError",  # for who embeds the core
     # plan, apply
     "DesiredFileError",
-    "MapsError",
+    "EventsFileError",
     "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
@@ -263,7 +263,6 @@ _NOT_OF_THE_JOB = {
     "SeatTakenError",
     "UnhealthyError",
     "FailureUnknownError",  # whatif
-    "WhatifInputError",
     "ReplayError",  # verify
     "VerifyError",
     # ui

@@ -55,7 +55,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names() -> None:
         "nameOverride": "1",
         "image": {"tag": "1.10"},
         "job": {"checkpoint": "8", "storage": {"storageClass": "9"}},
-        "follow": {"clusters": [{"name": "true", "grace": "60"}]},
+        "follow": {"clusters": [{"name": "true", "grace": 60}]},
         "security": {"protocol": "SASL_SSL", "tls": tls}
         | {"sasl": {"username": "10", "secret": "11", "key": "12"}},
         "serviceAccount": {"name": "13"},

@@ -74,19 +74,6 @@ def test_what_cannot_be_made_is_reported_and_done_without(
     assert list(Path(environ["SPU_ASSIGNER_CACHE"]).glob(".scratch-*")) == []
 
 
-def test_a_run_that_takes_too_long_names_what_to_do(
-    java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Set-up is not complete then: it tries again."""
-    monkeypatch.setattr(spark_image, "MAKE_SECONDS_MAX", 0.1)
-    reported: list[str] = []
-    found = {**os.environ, **environ}
-    assert not spark_image.ensure_spark_image(java, JARS, found, reported.append)
-    assert "did not end within 0 s and was ended; when the machine has less to do" in reported[-1]
-    assert "`python -m spu_assigner.stream.setup` tries again; its log is /" in reported[-1]
-    assert lookup.jvm_options(java, JARS, environ) == []
-
-
 def test_a_java_without_an_archive_of_its_own_classes_is_named_at_once(
     java: Java, environ: dict[str, str]
 ) -> None:
