@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.job.checkpoint.data_loss import DataLossError, check_inputs
 from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
@@ -27,7 +26,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     absolute,
     is_on_s3,
 )
-from spu_assigner.stream.job.checkpoint.inputs import read_inputs
+from spu_assigner.stream.job.checkpoint.inputs import DataLossError, check_inputs, read_inputs
 from spu_assigner.stream.job.shard.state_log import ShardDamagedError, ShardFormatError
 from spu_assigner.stream.kafka.config.settings import Settings
 

@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
-from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, require_same_ids
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
     make_private,
     read_positions,
 )
-from spu_assigner.stream.job.checkpoint.inputs import note_topics
+from spu_assigner.stream.job.checkpoint.inputs import (
+    TopicReplacedError,
+    note_topics,
+    require_same_ids,
+)
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.marker_check import FencedError, as_recovery
 from spu_assigner.stream.job.ownership import Ownership, files_of

@@ -105,8 +105,7 @@ def _spark_log_folder(checkpoint: str, home: Path) -> Path:
 
     Likewise `home` where only the checkpoint itself may be written, as on a volume mounted there.
     """
-    from spu_assigner.stream.job.checkpoint.files import absolute, is_local
-    from spu_assigner.stream.job.checkpoint.local_files import local_path
+    from spu_assigner.stream.job.checkpoint.files import absolute, is_local, local_path
 
     if checkpoint == Settings().checkpoint or not is_local(absolute(checkpoint)):
         return home
