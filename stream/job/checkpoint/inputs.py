@@ -56,19 +56,15 @@ class InputError(AssignerError):
 class DataLossError(InputError):
     """Messages that were not read yet are gone from an input topic."""
 
-    def __init__(self, *, topic: str, partition: int, following: int, earliest: int | None) -> None:
+    def __init__(self, *, topic: str, partition: int, following: int, earliest: int) -> None:
         self.topic = topic
         self.partition = partition
         self.following = following  # the offset that was to be read next
-        self.earliest = earliest  # that is there; None: not known
-        gap = (
-            f"its messages from offset {following} on are gone"
-            if earliest is None
-            else f"{earliest - following} offsets are gone: {following} was to be read next, the "
-            f"first one there is {earliest}"
-        )
+        self.earliest = earliest  # that is there
         super().__init__(
-            f"partition {partition} of {topic} has a gap, {gap}; nothing of it was answered. "
+            f"partition {partition} of {topic} has a gap, {earliest - following} offsets are gone: "
+            f"{following} was to be read next, the first one there is {earliest}; nothing of it "
+            "was answered. "
             "Give the job a cluster that still has them at these offsets (a mirror, a backup); or "
             f"accept the loss on purpose, continue after it with {SKIP}, and have them sent again. "
             "Give the topic a longer retention (retention.ms, retention.bytes) than the job is "
