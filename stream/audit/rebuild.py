@@ -35,6 +35,7 @@ from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.checkpoint.files import (
     Files,
+    LocalFiles,
     Positions,
     absolute,
     is_local,
@@ -46,7 +47,6 @@ from spu_assigner.stream.job.checkpoint.files import (
     sha256_of,
     write_text,
 )
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.checkpoint.past_positions import Skipped, retained_positions
 from spu_assigner.stream.job.checkpoint.recovered import (
     FOLDER,

@@ -58,7 +58,7 @@ class NoCheckpointError(InspectError):
 
 
 class OtherProgramError(InspectError):
-    """It is the checkpoint of another program, or of a release that keeps its state otherwise."""
+    """It is the checkpoint of a release, or a program, that keeps its state otherwise."""
 
 
 class BatchNotKeptError(InspectError):
@@ -169,10 +169,10 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection:
     except (PySparkException, Py4JJavaError) as reason:
         kept = _kept(spark, place)
         if batch in kept:
-            _check_operator(spark, place, reason)
             raise InspectError(
                 f"the state of batch {batch} in checkpoint {place} cannot be read: "
-                f"{innermost_line(reason)}; bring the folder back from a copy, or run `recover`"
+                f"{innermost_line(reason)}; if it is of another program, name the job's own with "
+                "--checkpoint; else bring the folder back from a copy, or run `recover`"
             ) from reason
     if batch not in kept:
         raise BatchNotKeptError(checkpoint=place, batch=batch, kept=kept)
@@ -218,30 +218,6 @@ def _kept(spark: SparkSession, place: str) -> list[int]:
     """The committed batches, ascending. Spark keeps the state at least as long as their notes."""
     begun = set(batches_in(spark, f"{place}/offsets"))
     return [batch for batch in batches_in(spark, f"{place}/commits") if batch in begun]
-
-
-def _check_operator(spark: SparkSession, place: str, reason: Exception) -> None:
-    """Raise OtherProgramError if no operator of the query has this job's state."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        rows = spark.read.format("state-metadata").load(place).collect()
-    except (PySparkException, Py4JJavaError):
-        rows = []  # a query without state has none
-    for row in rows:
-        for each in json.loads(row["operatorProperties"] or "{}").get("stateVariables", ()):
-            if (each.get("stateName"), each.get("stateVariableType")) == (
-                STATE_VARIABLE,
-                "MapState",
-            ):
-                return
-    operators = sorted({row["operatorName"] for row in rows})
-    has = f"the state of {', '.join(operators)}" if operators else "no state"
-    raise OtherProgramError(
-        f"checkpoint {place} is of another program: its query has {has}, and none of "
-        "spu-assigner's; name the job's own with --checkpoint"
-    ) from reason
 
 
 @contextmanager

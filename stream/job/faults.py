@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.job.checkpoint.data_loss import DataLossError, check_inputs
 from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
     CheckpointDamagedError,
@@ -27,7 +26,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     absolute,
     is_on_s3,
 )
-from spu_assigner.stream.job.checkpoint.inputs import read_inputs
+from spu_assigner.stream.job.checkpoint.inputs import check_inputs, read_inputs
 from spu_assigner.stream.job.shard.state_log import ShardDamagedError, ShardFormatError
 from spu_assigner.stream.kafka.config.settings import Settings
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 CAUSES_MAX: Final = 16  # of one chain; Spark's have up to eight
 FRAMES_MAX: Final = 40  # of one cause, until a part of Spark's streaming is found
 
-_LOSS: Final = "KAFKA_DATA_LOSS"
 _DAMAGE: Final = (  # conditions begin with one of these
     "BATCH_METADATA_NOT_FOUND",
     "CANNOT_LOAD_STATE_STORE",
@@ -176,8 +174,7 @@ def named(
     except AssignerError as reason:
         return reason
     known = (
-        _lost(chain)
-        or _own(chain, checkpoint)
+        _own(chain, checkpoint)
         or store_failure(chain, checkpoint)
         or other_step(chain, checkpoint)
         or _damaged(chain, checkpoint)
@@ -238,22 +235,6 @@ def _source(throwable: Any) -> str:
         if place.startswith(_STREAMING):
             return "" if place.startswith(_TASKS) else f"{place}.{frame.getMethodName()}"
     return ""
-
-
-def _lost(chain: list[Cause]) -> AssignerError | None:
-    """What Spark reported of the input topics."""
-    for cause in chain:
-        if cause.condition.startswith(_LOSS):
-            place = cause.parameters.get("topicPartition") or cause.parameters.get("partitions", "")
-            topic, _, partition = place.rpartition("-")
-            names = ("startOffset", "offset", "prevOffset")
-            found = next((cause.parameters[name] for name in names if name in cause.parameters), "")
-            if topic and partition.isdigit() and found.isdigit():
-                return DataLossError(
-                    topic=topic, partition=int(partition), following=int(found), earliest=None
-                )
-            return JobError(f"the query stopped: {_line(cause)}")
-    return None
 
 
 def _own(chain: list[Cause], checkpoint: str) -> AssignerError | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spu_assigner.stream.job.checkpoint.data_loss import require_same_topics
+from spu_assigner.stream.job.checkpoint.inputs import require_same_ids, undescribed
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders
@@ -42,7 +42,9 @@ class InputIdentity:
                 lambda left: ask_topic_ids(admin, self.ids, seconds=left)(),
                 seconds=RETRY_SECONDS_MAX,
             )
-            require_same_topics(self.ids, found)
+            require_same_ids(self.ids, found)
+            if missing := sorted(self.ids.keys() - found):
+                raise undescribed(missing, "the broker does not know them")
 
     def close(self) -> None:
         """Close the client."""

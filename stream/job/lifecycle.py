@@ -13,7 +13,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
-from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, require_same_ids
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     absolute,
     make_private,
     read_positions,
 )
-from spu_assigner.stream.job.checkpoint.inputs import note_topics
+from spu_assigner.stream.job.checkpoint.inputs import (
+    TopicReplacedError,
+    note_topics,
+    require_same_ids,
+)
 from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
 from spu_assigner.stream.job.marker_check import FencedError, as_recovery
 from spu_assigner.stream.job.ownership import Ownership, files_of
@@ -213,17 +216,11 @@ class Job:
         self.stop()
 
 
-def start(
-    settings: Settings,
-    environ: Mapping[str, str] | None = None,
-    *,
-    jvm_options: Sequence[str] | None = None,
-) -> Job:
+def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
     """Check what the job relies on, and start it.
 
     Args:
         environ: the environment to find Java and the cache with; this process's by default.
-        jvm_options: for a JVM that is started here; by default what lets it start faster.
 
     Raises:
         JavaError, JarError: what Spark needs cannot be had.
@@ -236,7 +233,7 @@ def start(
     if SUBMITTED not in os.environ:  # Else spark-submit has started the JVM, with its jars.
         jars = ensure_jars(settings.checkpoint, environ)
         java = ensure_java(environ)
-    spark = build_session(settings, java=java, jars=jars, jvm_options=jvm_options)
+    spark = build_session(settings, java=java, jars=jars)
     try:
         return start_query(spark, settings)
     except BaseException:

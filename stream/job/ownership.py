@@ -33,13 +33,13 @@ from typing import Any, Final, NamedTuple
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
+    LocalFiles,
     is_local,
     list_names,
     read_lines,
     remove,
     write_text,
 )
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 
 FOLDER: Final = ".owners"  # hidden: a checkpoint that was never run on has nothing else of a job's

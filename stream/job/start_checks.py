@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
 from spu_assigner.stream.common.private_files import require_trusted
-from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs
 from spu_assigner.stream.job.checkpoint.files import (
     Checkpoint,
     Files,
+    LocalFiles,
     absolute,
     choose_shards,
     is_local,
+    local_path,
     read_checkpoint,
 )
-from spu_assigner.stream.job.checkpoint.inputs import read_inputs
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles, local_path
+from spu_assigner.stream.job.checkpoint.inputs import InputPositions, check_inputs, read_inputs
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, pending_recovery
 from spu_assigner.stream.job.faults import named
 from spu_assigner.stream.job.marker import read_marker

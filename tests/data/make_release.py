@@ -31,8 +31,7 @@ from spu_assigner.core.base.events import SpuEvent
 from spu_assigner.schemas.avro.registry import FILE_NAME, FOLDER
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.codec import encode_event
-from spu_assigner.stream.job.checkpoint.files import batches_in
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles, batches_in
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics

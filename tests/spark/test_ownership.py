@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, LOOK_SECONDS, Ownership, files_of
 

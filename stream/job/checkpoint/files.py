@@ -6,10 +6,13 @@ machine's own disk also without Spark.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,13 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Union
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
-Files = Union["SparkSession", LocalFiles]  # what the files of a checkpoint are read with
+Files = Union["SparkSession", "LocalFiles"]  # what the files of a checkpoint are read with
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
@@ -86,6 +88,11 @@ def absolute(checkpoint: str) -> str:
     return checkpoint if has_scheme else str(Path(checkpoint).expanduser().absolute())
 
 
+def local_path(place: str) -> Path:
+    """The path of a place on this machine's disk."""
+    return Path(place.removeprefix("file://").removeprefix("file:"))
+
+
 def is_local(checkpoint: str) -> bool:
     """Whether it is on this machine's own disk."""
     return checkpoint.startswith(("/", "file:"))
@@ -105,6 +112,53 @@ def make_private(checkpoint: str, *, alone: bool) -> None:
     """
     if alone and is_local(checkpoint):
         private_folder(local_path(checkpoint))
+
+
+class LocalFiles:
+    """The files of this machine's own disk, without Spark; places may begin with `file:`."""
+
+    def lines(self, path: str) -> list[str] | None:
+        """The lines of a text file; None: there is none."""
+        try:
+            text = local_path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+        return text.decode(errors="replace").splitlines()
+
+    def names(self, folder: str) -> list[str] | None:
+        """The names in a folder, in order, without the hidden sums; None: there is none."""
+        try:
+            names = [each.name for each in local_path(folder).iterdir()]
+        except FileNotFoundError:
+            return None
+        return sorted(name for name in names if not name.endswith(".crc"))
+
+    def sha256(self, path: str) -> str | None:
+        """The SHA-256 of a file, hexadecimal; None: there is none."""
+        try:
+            with local_path(path).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, text: str) -> None:
+        """Write a text file of this user's alone, whole or not at all; an older one is replaced."""
+        place = local_path(path)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        half = place.with_name(f".{place.name}.half")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(half, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        half.replace(place)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it; nothing if there is none."""
+        place = local_path(path)
+        with suppress(FileNotFoundError):
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
 
 
 def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:

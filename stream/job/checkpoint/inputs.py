@@ -1,19 +1,33 @@
-"""How far a checkpoint has read its input topics, and which topics these were.
+"""How far a checkpoint has read its input topics, and whether Kafka still has what comes next.
 
-Spark's logs of a checkpoint have offsets. Kafka's ids of the topics are noted beside them, in
-`input-topics`, when the job first starts with them: by offsets alone a topic that was recreated and
-has grown past the old ones looks like the old one.
+Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
+messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
+the input topics are checked before the query starts, and again when it has failed; their ids also
+while it runs (`job/input_identity.py`).
+
+Rules:
+- A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
+- The error names topic, partition, the offset to be read next, what is there, and what to do.
+- Where Kafka does not answer, or a topic is missing, the error is a TopicsError.
+- A recreated topic has another id. The ids are noted in the checkpoint (`input-topics`) when the
+  job first starts with them, and in each marker; of a broker that gives no ids, only offsets are
+  checked.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
 
-from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, input_topics, topic_ids
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointDamagedError,
+    CheckpointError,
     Files,
     Positions,
     batches_in,
@@ -23,11 +37,67 @@ from spu_assigner.stream.job.checkpoint.files import (
 )
 from spu_assigner.stream.job.checkpoint.recovered import Recovery
 from spu_assigner.stream.kafka.config.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
+from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_ids import id_of, renewed_topics
+from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 NOTE: Final = "input-topics"
+SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
+
+Spans = dict[tuple[str, int], tuple[int, int]]  # by topic and partition: first offset, and the end
+
+
+class InputError(AssignerError):
+    """What is to be read next is not in Kafka (any more)."""
+
+
+class DataLossError(InputError):
+    """Messages that were not read yet are gone from an input topic."""
+
+    def __init__(self, *, topic: str, partition: int, following: int, earliest: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.following = following  # the offset that was to be read next
+        self.earliest = earliest  # that is there
+        super().__init__(
+            f"partition {partition} of {topic} has a gap, {earliest - following} offsets are gone: "
+            f"{following} was to be read next, the first one there is {earliest}; nothing of it "
+            "was answered. "
+            "Give the job a cluster that still has them at these offsets (a mirror, a backup); or "
+            f"accept the loss on purpose, continue after it with {SKIP}, and have them sent again. "
+            "Give the topic a longer retention (retention.ms, retention.bytes) than the job is "
+            "ever stopped"
+        )
+
+
+class TopicReplacedError(InputError):
+    """An input topic is not the one that was read before."""
+
+    def __init__(self, *, topic: str, found: str, has_other_id: bool = False) -> None:
+        self.topic = topic
+        what = "deleted and recreated"
+        way = f"on purpose and read the new one from its beginning with {SKIP}"
+        if not has_other_id:
+            what += ", or set back"
+            way = (
+                f"on purpose, continue in the new one with {SKIP}, and have what it held already "
+                "sent again"
+            )
+        super().__init__(
+            f"{topic} was {what}: {found}. Messages of the old one that were not read are lost; "
+            f"give the job the Kafka cluster it had before, or accept the loss {way}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPositions:
+    """How far the input topics were read, and which topics they were."""
+
+    following: Positions  # what the next batch begins with
+    begun: Positions  # where it ends, if it was begun already; else the same
+    ids: Mapping[str, str]  # of the topics; those that were not noted are left out
 
 
 def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None) -> InputPositions:
@@ -50,8 +120,58 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
     return InputPositions(following=following, begun=until, ids=ids)
 
 
+def check_inputs(settings: Settings, inputs: InputPositions) -> None:
+    """Check that Kafka still has what is to be read next.
+
+    Raises:
+        InputError: it has not.
+        CheckpointError: the checkpoint has read other topics.
+        TopicsError: Kafka does not answer, or a topic is missing.
+    """
+    own, ids = input_topics(settings), inputs.ids
+    if others := sorted({*inputs.following, *inputs.begun, *ids} - {*own}):
+        raise CheckpointError(
+            f"checkpoint {settings.checkpoint} has read {', '.join(others)}, and the settings say "
+            f"{', '.join(own)}; give it the topic prefix it had, or name another checkpoint"
+        )
+    topics = sorted({*inputs.following, *ids})
+    if not topics:
+        return
+    ids_now, spans = inputs_now(settings, topics)
+    require_same_ids(ids, ids_now)
+    for topic, parts in inputs.following.items():
+        there = {partition for name, partition in spans if name == topic}
+        if gone := [str(each.partition) for each in parts if each.partition not in there]:
+            raise InputError(
+                f"{topic} has {len(there)} partitions, and {', '.join(gone)} that the job has read "
+                "are not among them, so it was recreated with fewer; give the job the Kafka "
+                f"cluster it had before, or accept the loss on purpose and continue with {SKIP}"
+            )
+    ends = _by_place(inputs.begun)
+    for (topic, partition), offset in sorted(_by_place(inputs.following).items()):
+        last = max(offset, ends.get((topic, partition), offset))
+        first, end = spans[topic, partition]
+        if end < last:
+            found = f"partition {partition} ends at offset {end}, and was read to {last}"
+            raise TopicReplacedError(topic=topic, found=found)
+        if first > offset:
+            raise DataLossError(topic=topic, partition=partition, following=offset, earliest=first)
+
+
+def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -> None:
+    """Check that the topics that are there have the ids that they had, where these are known."""
+    for topic in renewed_topics(before, now):
+        found = f"its id is {now[topic]}, and was {before[topic]}"
+        raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
+
+
+def input_topics(settings: Settings) -> list[str]:
+    """The names of the topics that are read."""
+    return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
+
+
 def note_topics(
-    spark: SparkSession, settings: Settings, checkpoint: str, known: Mapping[str, str]
+    files: Files, settings: Settings, checkpoint: str, known: Mapping[str, str]
 ) -> dict[str, str]:
     """Note the topics that are read, unless that was done; gives their ids.
 
@@ -62,9 +182,64 @@ def note_topics(
     ids = dict(known)
     if not ids.keys() >= {*topics}:
         ids = {**topic_ids(settings.connection().client(), topics), **known}
-    if ids != _read_ids(spark, checkpoint):
-        write_text(spark, f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
+    if ids != _read_ids(files, checkpoint):
+        write_text(files, f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
     return ids
+
+
+def topic_ids(client: Mapping[str, Any], topics: list[str]) -> dict[str, str]:
+    """Kafka's ids of topics; without those of a broker that gives none."""
+    with DiagnosedAdmin(client) as admin, _as_topics_error(topics):
+        found = ids_of(describe(admin, topics))
+    return {topic: each for topic, each in found.items() if each is not None}
+
+
+def inputs_now(settings: Settings, topics: list[str]) -> tuple[dict[str, str | None], Spans]:
+    """Kafka's ids of topics; the first offset and the end of each of their partitions."""
+    with DiagnosedAdmin(settings.connection().client()) as admin, _as_topics_error(topics):
+        described = describe(admin, topics)
+        return ids_of(described), spans_of(admin, described)
+
+
+def describe(
+    admin: AdminClient, topics: list[str], seconds: float = REQUEST_SECONDS_MAX
+) -> dict[str, Any]:
+    """What Kafka says of topics; raises KafkaException."""
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=seconds)
+    return {topic: future.result() for topic, future in futures.items()}
+
+
+def ids_of(described: Mapping[str, Any]) -> dict[str, str | None]:
+    """The ids of topics that are described; None: the broker gives none."""
+    return {topic: id_of(each) for topic, each in described.items()}
+
+
+def spans_of(
+    admin: AdminClient, described: Mapping[str, Any], seconds: float = REQUEST_SECONDS_MAX
+) -> Spans:
+    """Where the partitions of these topics begin and end; raises KafkaException."""
+    places = [(topic, part.id) for topic, found in described.items() for part in found.partitions]
+    first, end = (
+        list_offsets(admin, places, spec, seconds=seconds)
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    return {place: (first[place], end[place]) for place in places}
+
+
+@contextmanager
+def _as_topics_error(topics: Iterable[str]) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as reason:
+        raise undescribed(topics, reason.args[0].str()) from reason
+
+
+def undescribed(topics: Iterable[str], why: str) -> TopicsError:
+    """The error of a job whose input topics are missing, or not known."""
+    return TopicsError(
+        f"the input topics {', '.join(topics)} cannot be described: {why}; the job cannot continue "
+        "without them"
+    )
 
 
 def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
@@ -77,3 +252,9 @@ def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
         raise CheckpointDamagedError(
             checkpoint=checkpoint, what=NOTE, reason=f"it is no note of topics: {reason}"
         ) from reason
+
+
+def _by_place(positions: Positions) -> dict[tuple[str, int], int]:
+    return {
+        (topic, each.partition): each.next for topic, parts in positions.items() for each in parts
+    }

@@ -8,8 +8,8 @@ from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
-from spu_assigner.stream.job.checkpoint.data_loss import input_topics, inputs_now
 from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.stream.job.checkpoint.inputs import input_topics, inputs_now
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_ids import renewed_topics
 

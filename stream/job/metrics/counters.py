@@ -28,8 +28,7 @@ from prometheus_client.registry import Collector
 from spu_assigner.schemas.messages.wire import CommitMarker, MovesRun, MovesState
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.metrics.health import JobHealth
-from spu_assigner.stream.job.shard.figures import Figures
-from spu_assigner.stream.job.shard.tally import Tally
+from spu_assigner.stream.job.shard.tally import Figures, Tally
 
 PREFIX: Final = "spu_assigner_"
 # Each has eleven series, and one for each of up to eight resources; what is beyond comes as one.

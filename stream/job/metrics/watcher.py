@@ -14,18 +14,23 @@ from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.own_names import is_loopback
-from spu_assigner.stream.job.metrics.counters import Metrics, Place, add_job
+from spu_assigner.stream.job.checkpoint.inputs import (
+    Spans,
+    describe,
+    ids_of,
+    input_topics,
+    spans_of,
+)
+from spu_assigner.stream.job.metrics.counters import Metrics, add_job
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.moves_record import MovesFollower
-from spu_assigner.stream.kafka.retry import list_offsets, look_again
-from spu_assigner.stream.kafka.topic_ids import id_of
-from spu_assigner.stream.kafka.topics import INPUTS, topic_name
+from spu_assigner.stream.kafka.retry import look_again
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -157,27 +162,14 @@ class Watch:
         self.health.sign(batch=self._seen)
 
     def _watch_kafka(self) -> None:
-        topics = [topic_name(topic, prefix=self._settings.topic_prefix) for topic in INPUTS]
+        topics = input_topics(self._settings)
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
-                ends: dict[Place, tuple[int, int]] = {}
+                ends: Spans = {}
                 try:
-                    asked = admin.describe_topics(
-                        TopicCollection(topics), request_timeout=REQUEST_SECONDS_MAX
-                    )
-                    described = {topic: future.result() for topic, future in asked.items()}
-                    ids = {topic: id_of(each) for topic, each in described.items()}
-                    self._see_inputs(ids)
-                    places = [
-                        (topic, partition.id)
-                        for topic, each in described.items()
-                        for partition in each.partitions
-                    ]
-                    first, last = (
-                        list_offsets(admin, places, spec, seconds=REQUEST_SECONDS_MAX)
-                        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-                    )
-                    ends = {place: (first[place], last[place]) for place in places}
+                    described = describe(admin, topics, REQUEST_SECONDS_MAX)
+                    self._see_inputs(ids_of(described))
+                    ends = spans_of(admin, described, REQUEST_SECONDS_MAX)
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)
                 self.metrics.ends(ends)

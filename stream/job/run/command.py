@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -92,7 +91,7 @@ def run(
         )
         stack.enter_context(launch.up())
         _print_addresses(launch)
-        status = _finish_demo(launch)
+        status = finish_demo(launch)
         if once:
             return status
         _print_how_to_produce(launch.settings)
@@ -105,8 +104,7 @@ def _spark_log_folder(checkpoint: str, home: Path) -> Path:
 
     Likewise `home` where only the checkpoint itself may be written, as on a volume mounted there.
     """
-    from spu_assigner.stream.job.checkpoint.files import absolute, is_local
-    from spu_assigner.stream.job.checkpoint.local_files import local_path
+    from spu_assigner.stream.job.checkpoint.files import absolute, is_local, local_path
 
     if checkpoint == Settings().checkpoint or not is_local(absolute(checkpoint)):
         return home
@@ -129,7 +127,7 @@ def _temporary_home() -> Iterator[Path]:
             raise
 
 
-def _finish_demo(launch: Launch) -> int:
+def finish_demo(launch: Launch) -> int:
     """Wait for the answers, print the comparison; returns the exit status."""
     from spu_assigner.stream.job.run.demo import report
 
@@ -169,27 +167,18 @@ def _print_addresses(launch: Launch) -> None:
 
 
 def _print_how_to_produce(settings: Settings) -> None:
-    program = _program()
     options = f"-b {settings.bootstrap_servers}"
     if settings.topic_prefix:
         options += f" --topic-prefix {settings.topic_prefix}"
     click.echo(
         f"\nEvents are answered. From another terminal:\n"
-        f"  {program} produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
-        f"  {program} produce topic-create {options} --cluster mine --topic first --wait\n"
-        f"  {program} explain {options} mine first\n"
-        f"  {program} inspect --checkpoint {settings.checkpoint} --cluster mine\n"
-        f"  {program} watch {options} --from-beginning\n"
+        f"  spu-assigner produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
+        f"  spu-assigner produce topic-create {options} --cluster mine --topic first --wait\n"
+        f"  spu-assigner explain {options} mine first\n"
+        f"  spu-assigner inspect --checkpoint {settings.checkpoint} --cluster mine\n"
+        f"  spu-assigner watch {options} --from-beginning\n"
         "Ctrl-C ends it."
     )
-
-
-def _program() -> str:
-    """This program as one would call it from here."""
-    if shutil.which("spu-assigner") is not None:
-        return "spu-assigner"
-    called = Path(sys.argv[0])
-    return str(called) if called.name == "spu-assigner" else "python -m spu_assigner.stream.cli"
 
 
 def _wait(job: Job, interrupts: Interrupts) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -45,6 +45,7 @@ class Launch:
     create_topics: bool
     demo_prefix: str | None  # None: no demonstration
     short_lived: bool  # it ends with the demonstration
+    jvm_options: Sequence[str] | None = None  # None: what lets it start faster
     broker_log: Path | None = None
     job: Job = field(init=False)
     interrupts: Interrupts = field(init=False)
@@ -102,7 +103,11 @@ class Launch:
         jars = ensure_jars(settings.checkpoint)
         with _stderr_to(self.spark_log):
             spark = build_session(
-                settings, java=ensure_java(), jars=jars, short_lived=self.short_lived
+                settings,
+                java=ensure_java(),
+                jars=jars,
+                jvm_options=self.jvm_options,
+                short_lived=self.short_lived,
             )
         self.interrupts = Interrupts(lambda: _send_stderr_to(self.spark_log))
         stack.callback(_end, spark.stop, self.interrupts)

@@ -33,10 +33,16 @@ from spu_assigner.stream.job.shard.bundle import (
     MessageKind,
 )
 from spu_assigner.stream.job.shard.clusters import Clusters, entry_name, map_key, state_key
-from spu_assigner.stream.job.shard.figures import figures_of
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard, Write
-from spu_assigner.stream.job.shard.tally import EARLIER, MEASURED_MAX, REQUESTS, Answered, Tally
+from spu_assigner.stream.job.shard.tally import (
+    EARLIER,
+    MEASURED_MAX,
+    REQUESTS,
+    Answered,
+    Tally,
+    figures_of,
+)
 from spu_assigner.stream.kafka.topics import TOPICS
 
 HELD_SIZE_MAX: Final = 64 * 1024 * 1024  # bytes of entries before some are written

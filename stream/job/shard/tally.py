@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from operator import add, sub
 from typing import Final, get_args
 
 import msgspec
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted
-from spu_assigner.stream.job.shard.figures import Figures
+from spu_assigner.core.state.cluster_state import ClusterState
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 
@@ -30,6 +32,34 @@ REQUESTS: Final[Mapping[type[Event], str]] = {
 }
 EARLIER: Final = "earlier"  # something that had to wait: the event at hand made room for it
 Answered = tuple[str, str, str]  # request, status, code or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The numbers of one cluster, or of several together."""
+
+    ring: int = 0  # SPUs that may take new replicas
+    saturated: int = 0  # online SPUs without a free slot that are not cordoned
+    offline: int = 0  # SPUs that are known and not online; leaving ones too
+    capacity: int = 0  # replica slots of the online SPUs
+    used: int = 0  # replicas on the online SPUs
+    replicas: int = 0  # on all SPUs
+    partitions: int = 0  # that have a replica list
+    topics: int = 0
+    waiting: int = 0  # creates and repairs for which there is no room yet
+    cordoned: int = 0  # online SPUs that take no new replicas until they are uncordoned
+    demoted: int = 0  # SPUs that lead nothing where another can
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Figures) -> Figures:
+        return Figures(*map(sub, astuple(self), astuple(other)))
+
+    @property
+    def share(self) -> float:
+        """How much of the online SPUs' capacity is used; 0 where there is none."""
+        return self.used / self.capacity if self.capacity else 0.0
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,3 +85,22 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.msgpack.decode(data, type=cls)
         except msgspec.DecodeError as reason:
             raise InvariantError(f"{len(data)} bytes are no tally of a batch: {reason}") from reason
+
+
+def figures_of(state: ClusterState) -> Figures:
+    """The cluster's numbers now. O(SPUs), besides counting the maps whose count was put off."""
+    capacity, used, replicas, partitions = state.ledger.totals()
+    offline, cordoned, saturated = map(len, state.ledger.outside_ring())
+    return Figures(
+        ring=state.ring.size,
+        saturated=saturated,
+        offline=offline,
+        capacity=capacity,
+        used=used,
+        replicas=replicas,
+        partitions=partitions,
+        topics=len(state.topics),
+        waiting=len(state.waiting),
+        cordoned=cordoned,
+        demoted=len(state.demoted),
+    )

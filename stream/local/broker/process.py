@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.common.child_processes import supervised
 from spu_assigner.stream.common.private_files import MASK, open_private
 from spu_assigner.stream.local.jvm.java import Java
 
@@ -29,6 +29,7 @@ READY_SECONDS_MAX: Final = 60.0  # it takes 2 to 3 s; a machine under load may n
 STOP_SECONDS_MAX: Final = 20.0  # a clean stop takes 0.5 s
 LOCK_SECONDS_MAX: Final = 3.0  # a broker whose product was killed is gone within one
 POLL_SECONDS: Final = 0.02
+SUPERVISE: Final = Path(__file__).with_name("supervise.py")
 
 # One broker for one machine: what Kafka's defaults spread over three brokers or fifty partitions
 # is kept once, which also starts faster.
@@ -153,8 +154,9 @@ class BrokerProcess:
         with self._folder_lock() as lock, open_private(self.log_path) as log:
             command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()
+            supervise = [sys.executable, "-I", "-S", "-B", str(SUPERVISE), str(STOP_SECONDS_MAX)]
             self._supervisor = subprocess.Popen(
-                supervised(command, grace_seconds=STOP_SECONDS_MAX),
+                [*supervise, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.job.ownership import Ownership

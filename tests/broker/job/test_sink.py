@@ -13,7 +13,7 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.checkpoint.data_loss import TopicReplacedError, topic_ids
+from spu_assigner.stream.job.checkpoint.inputs import TopicReplacedError, topic_ids
 from spu_assigner.stream.job.marker import FIRST_LOOK, MarkerFormatError, read_marker
 from spu_assigner.stream.job.marker_check import (
     DigestMismatchError,

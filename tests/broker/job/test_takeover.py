@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.faults import CheckpointSharedError
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError

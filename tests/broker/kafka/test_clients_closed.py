@@ -15,7 +15,7 @@ from spu_assigner.stream.audit.doctor.checks import run_checks
 from spu_assigner.stream.audit.doctor.look import DoctorLook
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.job.checkpoint.data_loss import InputPositions, check_inputs, topic_ids
+from spu_assigner.stream.job.checkpoint.inputs import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.job.start_checks import StartLook
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader

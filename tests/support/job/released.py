@@ -13,8 +13,7 @@ from typing import Any
 
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.stream.job.checkpoint.data_loss import topic_ids
-from spu_assigner.stream.job.checkpoint.inputs import NOTE
+from spu_assigner.stream.job.checkpoint.inputs import NOTE, topic_ids
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import PARTITIONS, TOPICS
 from support.job.streams import marker_of

@@ -231,7 +231,6 @@ _NOT_OF_THE_JOB = {
     "EncodeError",
     "ManualFault",  # answered with a rejection
     "Rejection",  # the answer to a request
-    "InputError",  # its kinds are
     "InspectError",
     "InvalidEventError",  # a dead letter
     "InvalidStateError",  # for who embeds the core

@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from spu_assigner.core.base.events import Event
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.audit.rebuild import recover, survey
-from spu_assigner.stream.job.checkpoint.data_loss import (
+from spu_assigner.stream.job.checkpoint.files import LocalFiles
+from spu_assigner.stream.job.checkpoint.inputs import (
     DataLossError,
-    PartitionsGoneError,
+    InputError,
     TopicReplacedError,
     check_inputs,
+    read_inputs,
 )
-from spu_assigner.stream.job.checkpoint.inputs import read_inputs
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.metrics import watcher
@@ -209,7 +209,7 @@ def test_a_recreated_topic_is_not_taken_for_the_old_one(
     with pytest.raises(TopicReplacedError, match="ends at offset 2, and was read to 5"):
         check_inputs(settings, without_ids)
     topic.recreate(partitions=2)
-    with pytest.raises(PartitionsGoneError, match=r"2 partitions, and 2, 3 .* fewer"):
+    with pytest.raises(InputError, match=r"2 partitions, and 2, 3 .* fewer"):
         check_inputs(settings, without_ids)
     assert len(kafka.read("topic-status")) == 5
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.job.checkpoint.data_loss import DataLossError
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
     CheckpointFormatError,
 )
+from spu_assigner.stream.job.checkpoint.inputs import DataLossError
 from spu_assigner.stream.job.faults import (
     Cause,
     CheckpointUnreachableError,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from spu_assigner.stream.job import ownership as ownership_module
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, Ownership
 

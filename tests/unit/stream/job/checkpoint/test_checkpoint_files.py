@@ -10,9 +10,9 @@ from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     Checkpoint,
     CheckpointFormatError,
+    LocalFiles,
     read_checkpoint,
 )
-from spu_assigner.stream.job.checkpoint.local_files import LocalFiles
 from spu_assigner.stream.job.session import session_options
 from spu_assigner.stream.kafka.config.settings import Settings
 

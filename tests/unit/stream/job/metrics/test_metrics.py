@@ -42,8 +42,7 @@ from spu_assigner.stream.job.metrics.server import MetricsServer, application, l
 from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.shard import batch as shard_batch_module
 from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
-from spu_assigner.stream.job.shard.figures import Figures
-from spu_assigner.stream.job.shard.tally import Answered, Tally
+from spu_assigner.stream.job.shard.tally import Answered, Figures, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.builders import Events
 from support.shard.one_shard import OneShard
