@@ -296,8 +296,7 @@ class _Audit:
                 self._add(FindingKind.ALTERED, found, expected, each.at)
             following = each.sequence + 1
             value = self._history.value(each)
-            message = Message(each.kind, each.ce_id, each.at.key, value, each.time_ms)
-            for piece in message_bytes(message):
+            for piece in message_bytes(each.kind, each.ce_id, each.at.key, value, each.time_ms):
                 digest.update(piece)
         return digest.hexdigest()
 
