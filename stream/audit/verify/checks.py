@@ -12,6 +12,7 @@ from spu_assigner.stream.audit.verify.model import (
     OUTPUTS,
     AuditReport,
     FindingKind,
+    Label,
     Place,
     Where,
 )
@@ -36,30 +37,23 @@ class PartitionOrder:
             place: begin for place, (begin, _) in history.spans.items() if place[0] in OUTPUTS
         }
         self._counts = Counter(topic for topic, _ in self._begins)  # of partitions
-        self._misfits: defaultdict[str, list[tuple[int, Output]]] = defaultdict(list)
+        self._misfits: defaultdict[str, list[tuple[Label | None, Output]]] = defaultdict(list)
 
-    def begin_behind(self, output: Output) -> None:
-        """A message of a batch whose marker has expired."""
-        if output.fault is None:
-            last = self.reached.get(output.place, -1)
-            self.reached[output.place] = max(last, output.at.offset or 0)
-
-    def follow(self, index: int, output: Output) -> None:
+    def follow(self, output: Output) -> None:
         """The next message."""
-        (topic, partition), offset = output.place, output.at.offset or 0
         last = self.reached.get(output.place, -1)
-        if offset < last:
-            found, expected = f"before offset {last}", "behind it"
-            self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
-        self.reached[output.place] = offset
-        misfits = self._misfits[topic]
-        if output.at.key and self._partition(topic, output.at.key) != partition:
-            misfits.append((index, output))
-            del misfits[GROWN_MIN:]
+        if output.offset < last:
+            found = f"before offset {last}"
+            self._report.add(FindingKind.MISPLACED, found, "behind it", output.at)
+        self.reached[output.place] = output.offset
+        misfits = self._misfits[output.topic]
+        belongs = self._partition(output.topic, output.key) if output.key else output.partition
+        if belongs != output.partition and len(misfits) < GROWN_MIN:
+            misfits.append((self._report.batch, output))
 
-    def _partition(self, topic: str, key: bytes) -> int:
+    def _partition(self, topic: str, key: bytes | None) -> int:
         """Where a key belongs; a message without one may lie anywhere."""
-        return zlib.crc32(key) % self._counts[topic]
+        return zlib.crc32(key or b"") % self._counts[topic]
 
     def may_have_expired(self, topic: str | None = None, key: bytes | None = None) -> bool:
         """Whether the next message, of a topic and key if they are known, may be one that retention
@@ -96,11 +90,10 @@ class PartitionOrder:
                 found = f"{topic} does not lie as in {count} partitions: some were added"
                 self._report.not_checked(found)
                 continue
-            for index, output in misfits:
-                found = f"in partition {output.at.partition}"
-                number = self._partition(topic, output.at.key or b"")
-                expected = f"partition {number}, of {count}, by its key"
-                self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch=index)
+            for batch, output in misfits:
+                expected = f"partition {self._partition(topic, output.key)}, of {count}, by its key"
+                found = f"in partition {output.partition}"
+                self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch)
 
 
 class Latest:
@@ -109,21 +102,23 @@ class Latest:
     def __init__(self, report: AuditReport) -> None:
         self._report = report
         self._held: set[Key] = set()  # keys of which some value is there
-        self._missing: dict[Key, tuple[int, bytes, bool]] = {}  # batch, ce_id, is a tombstone
+        self._missing: dict[Key, tuple[Label | None, str, str]] = {}  # batch, found, expected
 
     def found(self, output: Output) -> None:
         """A message is there."""
-        if (topic := str(output.at.topic)) in COMPACTED:
-            key = (topic, output.at.key)
+        if output.topic in COMPACTED:
+            key = (output.topic, output.key)
             self._missing.pop(key, None)
             (self._held.discard if output.is_gone else self._held.add)(key)
 
-    def missing(self, index: int, topic: str, message: Message) -> None:
+    def missing(self, topic: str, message: Message) -> None:
         """The replay has it, and it is not there; a tombstone goes when it has done its work."""
         key = (topic, message.key)
         self._missing.pop(key, None)
         if message.value is not None or key in self._held:
-            self._missing[key] = (index, message.id, message.value is None)
+            what = "the tombstone" if message.value is None else "the latest value"
+            said = (f"{what} of the key is gone", f"ce_id {message.id.decode()}")
+            self._missing[key] = (self._report.batch, *said)
 
     def end(self, *, has_gaps: bool) -> None:
         """Report what is missing, now that nothing can supersede it any more.
@@ -138,7 +133,6 @@ class Latest:
                 "is gone: what came behind the replay and was compacted may have deleted them"
             )
             return
-        for (topic, key), (index, ce_id, is_tombstone) in self._missing.items():
-            found = f"{'the tombstone' if is_tombstone else 'the latest value'} of the key is gone"
-            expected, at = f"ce_id {ce_id.decode()}", Where(topic, key=key)
-            self._report.add(FindingKind.MISSING, found, expected, at, batch=index)
+        for (topic, key), (batch, found, expected) in self._missing.items():
+            at = Where(topic, key=key)
+            self._report.add(FindingKind.MISSING, found, expected, at, batch)
