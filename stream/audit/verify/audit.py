@@ -1,19 +1,16 @@
 """The audit: are the outputs what the markers say and what follows from the inputs?
 
-One pass, batch by batch, over the messages in their recorded order: `shard` and `sequence` in the
-headers. Every message is of a batch that has a marker, is there once, in its partition, and in the
-order of batches. Each batch is checked in the strongest way that what is retained permits:
+Every message is of a batch that has a marker, is there once, in its partition, in the order of its
+headers `shard` and `sequence`. Each batch is checked in the strongest way that what is left allows:
 
-    replayed    inputs are there from batch 0 on: the core answers them again. Count and digest are
-                the marker's; each message that is there is the replay's, byte for byte; of a
-                compacted topic nothing is gone but what a later message of the same key superseded.
+    replayed    inputs are there from batch 0 on: the core answers them again, and each message that
+                is there is the same, byte for byte; of a compacted topic nothing is gone but what a
+                later message of the same key superseded
     digest      all its messages are there: count and digest are the marker's
-    partly      some have expired or were compacted: those that are there are of this batch, whole
-                and in order, and Kafka's offsets have room for those that are not
+    partly      some have expired or were compacted: Kafka's offsets have room for those
 
 From a batch of another release on nothing is replayed, since other bytes may be right there. Over
-an input topic that was deleted and recreated only the markers are checked: by offsets the events of
-the old topic cannot be told from those of the new one.
+an input topic that was recreated only the markers are checked: its offsets occur twice.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from itertools import groupby
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.stream.audit.verify.checks import Latest, PartitionOrder
-from spu_assigner.stream.audit.verify.history import History, Output
+from spu_assigner.stream.audit.verify.history import History, Output, PartitionOrder
 from spu_assigner.stream.audit.verify.marker_chain import Entry, MarkerChain, wire_of
 from spu_assigner.stream.audit.verify.model import (
     COMPACTED,
@@ -35,10 +31,12 @@ from spu_assigner.stream.audit.verify.model import (
     AuditReport,
     FindingKind,
     How,
+    Label,
     Place,
     VerifyError,
     Where,
     difference,
+    short,
 )
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import SHARD, BatchBuffer, summary_of
@@ -77,9 +75,9 @@ def verify(history: History) -> AuditReport:
         return report
     report.messages = history.output_count
     audit = _Audit(history, chain, report)
-    for report.index in range(chain.count):
-        audit.check(report.index)
-    report.index = None
+    for index in range(chain.count):
+        audit.check(index)
+    report.batch = None
     audit.end()
     return report
 
@@ -96,12 +94,8 @@ class _Audit:
         self._order = PartitionOrder(history, report)
         self._latest = Latest(report)
         self._clusters = Clusters()  # the state of the replay
-        self._stopped: str | None = None  # why there is no replay any more
-        if chain.entries and not chain.is_whole:
-            self._stop("what was before is not known")
+        self._stopped = None if chain.is_whole else "not replayed: what was before is not known"
         self._has_gaps = False  # of some batch without a replay not all messages are there
-        # These are of batches whose markers have expired: no strays.
-        history.outputs({place: (0, start - 1) for place, start in chain.starts.items()})
         for (topic, partition), (begin, _) in history.spans.items():
             found = f"{topic}/{partition} begins at offset {begin}"
             if begin > 0 and topic in (*COMPACTED, ASSIGNER_COMMITS):
@@ -113,6 +107,7 @@ class _Audit:
     def check(self, index: int) -> None:
         """Check the next batch."""
         entry = self._chain.entries[index]
+        self._report.batch = entry.label
         inputs = self._inputs(entry)
         if index in self._chain.broken:
             self._stop("a marker before is missing")
@@ -133,9 +128,8 @@ class _Audit:
             for output in self._history.outputs(entry.reads):
                 self._latest.found(output)
         for output in self._history.unread_outputs():
-            found = f"ce_id {output.ce_id[:300]!r}" if output.ce_id else "no ce_id"
-            expected = "the ce_id of an event that a marker's batch has read"
-            self._add(FindingKind.STRAY, found, expected, output.at)
+            expected = "that of an event that a marker's batch has read"
+            self._add(FindingKind.STRAY, f"ce_id {short(output.ce_id)}", expected, output.at)
         self._latest.end(has_gaps=self._has_gaps)
         self._order.end()
 
@@ -151,13 +145,12 @@ class _Audit:
             position = max(last + 1, position)
             known = self._following.get(place, 0 if self._chain.is_whole else first)
             self._following[place] = position
-            rows = self._history.inputs(place, min(known, first), position - 1)
-            own = [row for row in rows if first <= row[2] <= last]
-            skipped = [row for row in rows if row[2] >= known and not first <= row[2] <= last]
-            for row in () if entry.marker.recovered_from else skipped:
-                at, what = Where(*place, row[2], row[4]), "a message that no batch has read"
-                expected = f"an answer; {entry.label} read up to {position}"
-                self._add(FindingKind.INPUT, what, expected, at)
+            own = self._history.inputs(place, first, last)
+            rest = self._history.inputs(place, known, first - 1)
+            rest += self._history.inputs(place, max(known, last + 1), position - 1)
+            for row in () if entry.marker.recovered_from else rest:
+                at, expected = Where(*place, row[2], row[4]), f"an answer; read up to {position}"
+                self._add(FindingKind.INPUT, "a message that no batch has read", expected, at)
             begin, _ = self._history.spans.get(place, (last + 1, 0))
             if count and begin > first:
                 self._stop(f"inputs expired: {name} begins at {begin}, read from {first}")
@@ -179,7 +172,7 @@ class _Audit:
                 self._add(FindingKind.ALTERED, output.fault, expected, output.at)
             elif last and (last.shard, last.sequence) == (output.shard, output.sequence):
                 expected = f"once; it lies at {last.topic}/{last.partition}, offset {last.offset}"
-                self._add(FindingKind.TWICE, f"{_name(output)} again", expected, output.at)
+                self._add(FindingKind.TWICE, f"{output.ce_id!r} again", expected, output.at)
                 continue
             else:
                 last = output
@@ -199,21 +192,15 @@ class _Audit:
                 return
             summary = summary_of(buffer)
             self._compare(outputs, buffer)
-        for kind, found, expected in (
-            (FindingKind.COUNT, f"{marker.count} messages", f"{summary.count} messages"),
-            (FindingKind.DIGEST, marker.digest, summary.digest),
-        ):
-            if found != expected:
-                self._add(kind, f"{found} by the marker", f"{expected} by the replay")
-        self._report.checked(How.REPLAYED)
+        if (summary.count, summary.digest) != (marker.count, marker.digest):
+            found = f"{marker.count} messages, {marker.digest} by the marker"
+            expected = f"{summary.count} messages, {summary.digest} by the replay"
+            self._add(FindingKind.DIGEST, found, expected)
+        self._report.checked[How.REPLAYED] += 1
 
     def _replay(self, entry: Entry, rows: list[Row], buffer: BatchBuffer) -> None:
-        """Apply a batch's messages as the job did; the answers are in the buffer, in their order.
-
-        Each batch is divided into its marker's `shards` and merged in each of them: where the
-        broker's clock stepped back, the order of a partition's messages against others depends on
-        which of them a shard has.
-        """
+        """Apply a batch's messages as the job did, divided into its marker's `shards`: where the
+        broker's clock stepped back, their order depends on which of them a shard has."""
         options = Options(
             topic_prefix=self._history.prefix,
             default_policy=Policy(entry.marker.default_policy),
@@ -248,7 +235,7 @@ class _Audit:
                 self._add(FindingKind.MISSING, "no such message", expected, at)
         for output in found.values():
             expected = "no such message by the replay"
-            self._add(FindingKind.UNEXPECTED, _name(output), expected, output.at)
+            self._add(FindingKind.UNEXPECTED, repr(output.ce_id), expected, output.at)
 
     def _compare_one(self, answer: Message, output: Output) -> None:
         value = self._history.value(output)
@@ -277,15 +264,12 @@ class _Audit:
         if missing < 0 or (missing > room and not may_have_lost):
             expected = f"{marker.count} by the marker; {room} can have been compacted away"
             self._add(FindingKind.COUNT, f"{len(outputs)} messages", expected)
-        elif missing:
+        elif missing or any(output.fault is not None for output in outputs):
             self._has_gaps = True
-            said = "count and digest: some messages have expired or were compacted away"
-            self._report.not_checked(said)
-            self._report.checked(How.PARTLY)
-        elif any(output.fault is not None for output in outputs):
-            self._report.checked(How.PARTLY)
+            self._report.not_checked("count and digest: some messages are gone, or altered")
+            self._report.checked[How.PARTLY] += 1
         else:
-            self._report.checked(How.DIGEST)
+            self._report.checked[How.DIGEST] += 1
             if (found := self._digest(outputs)) != marker.digest:
                 expected = f"{marker.digest} by the marker"
                 self._add(FindingKind.DIGEST, f"{found} by the messages", expected)
@@ -306,13 +290,45 @@ class _Audit:
         return digest.hexdigest()
 
 
+class Latest:
+    """Of each key of the compacted topics: is the last value of the replay the last in Kafka?"""
+
+    def __init__(self, report: AuditReport) -> None:
+        self._report = report
+        self._held: set[Where] = set()  # keys of which some value is there
+        self._missing: dict[Where, tuple[Label | None, str, str]] = {}  # batch, found, expected
+
+    def found(self, output: Output) -> None:
+        """A message is there."""
+        if output.topic in COMPACTED:
+            key = Where(output.topic, key=output.key)
+            self._missing.pop(key, None)
+            (self._held.discard if output.is_gone else self._held.add)(key)
+
+    def missing(self, topic: str, message: Message) -> None:
+        """The replay has it, and it is not there; a tombstone goes when it has done its work."""
+        key = Where(topic, key=message.key)
+        self._missing.pop(key, None)
+        if message.value is not None or key in self._held:
+            what = "the tombstone" if message.value is None else "the latest value"
+            said = (f"{what} of the key is gone", f"ce_id {message.id.decode()}")
+            self._missing[key] = (self._report.batch, *said)
+
+    def end(self, *, has_gaps: bool) -> None:
+        """Report what is missing, unless what is gone behind the replay may have deleted it."""
+        if has_gaps and self._missing:
+            self._report.not_checked(
+                f"{len(self._missing):,} keys of compacted topics, whose last value by the replay "
+                "is gone: what was compacted later may have deleted them"
+            )
+            return
+        for at, (batch, found, expected) in self._missing.items():
+            self._report.add(FindingKind.MISSING, found, expected, at, batch)
+
+
 def _answers(buffer: BatchBuffer) -> Iterator[tuple[tuple[int, int], Message]]:
     """A batch's messages with their shard, and their number in it."""
     for shard, placed in groupby(buffer.placed(), key=lambda each: each[0]):
         messages = (message for _, bundle in placed for message in bundle.messages())
         for sequence, message in enumerate(messages):
             yield (shard, sequence), message
-
-
-def _name(output: Output) -> str:
-    return f"ce_id {output.ce_id.decode()}"

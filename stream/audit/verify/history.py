@@ -1,24 +1,36 @@
 """All messages of a job's topics, in a temporary database: what an audit looks at.
 
-Kafka gives messages partition by partition, an audit goes batch by batch. A marker names the input
-offsets that its batch has read, and the `ce_id` of an output names the event it follows from; so
-both are kept by the event, and a batch is what lies between the marker's offsets.
+Kafka gives messages partition by partition, an audit goes batch by batch: a marker names the input
+offsets that its batch has read, and the `ce_id` of an output the event it follows from.
 
-The order of reading gives one picture of topics that grow meanwhile. First the audit: its last
-marker is the fixed end. Then all outputs, inputs and `assigner-commits`, each to where it ends by
-then. Then the audit again, so that every batch of which a message was seen has its marker.
+The audit topic is read first, since its last marker is the fixed end, and again after all others,
+so that every batch of which a message was seen has its marker.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
+import sys
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from spu_assigner.stream.audit.verify.model import OUTPUTS, Place, Read, VerifyError, Where, short
+from spu_assigner.stream.audit.verify.model import (
+    COMPACTED,
+    OUTPUTS,
+    AuditReport,
+    FindingKind,
+    Label,
+    Place,
+    Read,
+    VerifyError,
+    Where,
+    short,
+)
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Row
 from spu_assigner.stream.kafka.client import Reader
@@ -27,6 +39,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, INPUTS
 
+GROWN_MIN: Final = 16  # messages in other partitions: then partitions were added, no fault
 SETTLE_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 
 _TABLES: Final = """
@@ -84,16 +97,13 @@ class History(ExitStack):
         super().__init__()
         self.query = query
         self.prefix = prefix
-        self.count = 0  # messages added
         self.output_count = 0
         self.markers: list[Read] = []  # of the audit, in its order
         self.commits: list[Read] = []
         # Of each topic, without the prefix, and partition: the first offset that is not deleted,
         # and the offset up to which it was read.
         self.spans: dict[Place, tuple[int, int]] = {}
-        # Markers from this offset of the audit on are later than the audit's fixed end: their
-        # batches are not checked. None: all are.
-        self.end_offset: int | None = None
+        self.end_offset = sys.maxsize  # of the audit: batches of later markers are not checked
         self._sources = {(prefix + name).encode(): number for number, name in enumerate(INPUTS)}
         self._database = sqlite3.connect("")  # a file that is unlinked
         self.callback(self._database.close)
@@ -101,7 +111,6 @@ class History(ExitStack):
 
     def add(self, read: Read) -> None:
         """Keep a message; those of a partition come in the order of offsets."""
-        self.count += 1
         if read.topic == ASSIGNER_AUDIT:
             self.markers.append(read)
         elif read.topic == ASSIGNER_COMMITS:
@@ -177,6 +186,73 @@ class History(ExitStack):
         )
         fault = None if is_ours else f"headers {short(read.headers)}"
         return *place.values(), kind or 0, ce_id, time_ms, fault, *event
+
+
+class PartitionOrder:
+    """Kafka's order in each partition is that of batches, shards and sequences.
+
+    What was deleted or compacted is known by where the order has come to.
+    """
+
+    def __init__(self, history: History, report: AuditReport) -> None:
+        self._history = history
+        self._report = report
+        self.reached: dict[Place, int] = {}  # the offset of the last message of each partition
+        self._begins = {
+            place: begin for place, (begin, _) in history.spans.items() if place[0] in OUTPUTS
+        }
+        self._counts = Counter(topic for topic, _ in self._begins)  # of partitions
+        self._misfits: defaultdict[str, list[tuple[Label | None, Output]]] = defaultdict(list)
+
+    def follow(self, output: Output) -> None:
+        """The next message."""
+        last = self.reached.get(output.place, -1)
+        if output.offset < last:
+            found = f"before offset {last}"
+            self._report.add(FindingKind.MISPLACED, found, "behind it", output.at)
+        self.reached[output.place] = output.offset
+        misfits = self._misfits[output.topic]
+        belongs = self._partition(output.topic, output.key) if output.key else output.partition
+        if belongs != output.partition and len(misfits) < GROWN_MIN:
+            misfits.append((self._report.batch, output))
+
+    def _partition(self, topic: str, key: bytes | None) -> int:
+        """Where a key belongs; a message without one may lie anywhere."""
+        return zlib.crc32(key or b"") % self._counts[topic]
+
+    def may_have_expired(self, topic: str | None = None, key: bytes | None = None) -> bool:
+        """Whether the next message, of a topic and key if they are known, may have been deleted by
+        retention: then nothing of its partition was seen yet."""
+        number = self._partition(topic, key) if topic and key else None
+        return any(
+            begin > 0 and place[0] not in COMPACTED and place not in self.reached
+            for place, begin in self._begins.items()
+            if topic in (None, place[0]) and number in (None, place[1])
+        )
+
+    def room(self, before: dict[Place, int], outputs: list[Output]) -> int:
+        """How many more messages of a batch may have been compacted away: Kafka's offsets have no
+        other holes but the mark that ends a transaction, and what was aborted."""
+        counts = Counter(output.place for output in outputs)
+        room = 0
+        for place in (each for each in self._begins if each[0] in COMPACTED):
+            behind = self._begins[place] - 1
+            end = self._history.next_offset(place, self.reached.get(place, behind))
+            marks = (place in before) + (counts[place] > 0)
+            room += max(0, end - before.get(place, behind) - 1 - counts[place] - marks)
+        return room
+
+    def end(self) -> None:
+        """Report what lies in another partition than its key's, unless many do."""
+        for topic, misfits in self._misfits.items():
+            count = self._counts[topic]
+            if len(misfits) == GROWN_MIN:
+                found = f"{topic} does not lie as in {count} partitions: some were added"
+                self._report.not_checked(found)
+            for batch, output in misfits if len(misfits) < GROWN_MIN else ():
+                expected = f"partition {self._partition(topic, output.key)}, of {count}, by its key"
+                found = f"in partition {output.partition}"
+                self._report.add(FindingKind.MISPLACED, found, expected, output.at, batch)
 
 
 def read_history(connection: Connection, history: History) -> None:

@@ -2,18 +2,16 @@
 
 Rules: within a checkpoint batches follow each other without a gap; only a recovery marker (batch
 -1) leads from one checkpoint to the next; of each input partition a batch begins where the one
-before ended, at its position; positions lie behind what was read, within the partition, and never
-move back. The input topics keep their ids, but over a recovery. `assigner-commits` says what the
-audit says.
-
-After a finding the chain continues with what there is, in the order of batches, so that one damaged
-marker does not cause findings in all batches behind it.
+before ended; positions lie behind what was read and never move back. The input topics keep their
+ids, but over a recovery. `assigner-commits` says what the audit says. After a finding the chain
+continues with what there is, so that one damaged marker does not cause findings in all behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
@@ -35,14 +33,25 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, I
 Problem = tuple[str, str]  # found and expected
 
 
-class Entry(NamedTuple):
+class Entry:
     """A marker of the chain."""
 
-    read: Read  # on the audit
-    label: Label
-    marker: CommitMarker
-    reads: Mapping[Place, tuple[int, int, int]]  # of each input partition: first, last, count
-    positions: Mapping[Place, int]  # the next offset of each input partition
+    def __init__(self, read: Read, marker: CommitMarker, prefix: str) -> None:
+        self.read = read  # on the audit
+        self.marker = marker
+        self.label = Label(marker.checkpoint_id, marker.batch)
+        # Of each input partition: first, last and count of what was read, and the next offset.
+        parts = _of_inputs(marker.offsets, prefix)
+        self.reads = {place: (each.first, each.last, each.count) for place, each in parts}
+        self.positions = {at: each.next for at, each in _of_inputs(marker.positions, prefix)}
+
+
+def _of_inputs(parts: Mapping[str, Any], prefix: str) -> list[tuple[Place, Any]]:
+    return [
+        ((topic, each.partition), each)
+        for topic in INPUTS
+        for each in parts.get(prefix + topic, ())
+    ]
 
 
 def wire_of(value: bytes) -> Wire:
@@ -57,24 +66,22 @@ class MarkerChain:
         self._history = history
         self._report = report
         self.entries = self._read_entries()
-        end = history.end_offset
         # Of entries that are checked; those behind are later than the fixed end.
-        self.count = sum(end is None or each.read.offset < end for each in self.entries)
+        self.count = sum(each.read.offset < history.end_offset for each in self.entries)
         self.is_whole = False  # it begins with the query's very first batch
-        self.starts: Mapping[Place, int] = {}  # what was read before the first
         self.broken: set[int] = set()  # indices before which a marker is missing
         self.renewed: set[str] = set()  # input topics that were recreated
         self._following: dict[Place, int] = {}  # where the next batch begins, at the earliest
         self._ids: dict[str, str] = {}  # of the input topics, Kafka's
-        before: Entry | None = None
-        for index, entry in enumerate(self.entries):
+        for index, (before, entry) in enumerate(
+            zip((None, *self.entries), self.entries, strict=False)
+        ):
             problems = [*(self._of_first(entry) if before is None else _gap(before, entry))]
             if before is not None and problems:
                 self.broken.add(index)
             problems += [*self._of_checkpoint(entry), *self._of_positions(index, entry)]
             for found, expected in problems:
                 report.add(FindingKind.MARKER, found, expected, entry.read.at, entry.label)
-            before = entry
         report.labels = [entry.label for entry in self.entries[: self.count]]
         self._check_commits()
 
@@ -82,13 +89,12 @@ class MarkerChain:
         begin = self._history.spans[ASSIGNER_AUDIT, 0][0]
         firsts = {place: first for place, (first, _, _) in entry.reads.items()}
         starts = {**entry.positions, **firsts}
-        # After a recovery there is a batch 0 as well: if anything has expired, only one that reads
-        # from the very beginning is the first.
-        is_first = not any(starts.values())
-        self.is_whole = entry.label.batch == 0 and (begin == 0 or is_first)
+        # A recovery has a batch 0 as well; but only the first reads from the very beginning.
+        self.is_whole = entry.label.batch == 0 and (begin == 0 or not any(starts.values()))
         if self.is_whole:
             return
-        self.starts = starts
+        # Outputs of batches whose markers have expired are no strays.
+        self._history.outputs({place: (0, start - 1) for place, start in starts.items()})
         if begin > 0:
             why = f"the markers have expired ({ASSIGNER_AUDIT} begins at offset {begin})"
             self._report.not_checked(f"what came before {entry.label}: {why}")
@@ -113,17 +119,13 @@ class MarkerChain:
             for (topic, partition), before in self._following.items():
                 # A recovery may skip input that is lost; that must be reported.
                 if (after := entry.positions.get((topic, partition), before)) > before:
-                    self._report.not_checked(
-                        f"{topic}/{partition}, offsets {before} to {after - 1}: skipped by a "
-                        "recovery, they were never answered"
-                    )
+                    name = f"{topic}/{partition}, offsets {before} to {after - 1}"
+                    self._report.not_checked(f"{name}: skipped by a recovery, never answered")
         for place, (first, last, count) in entry.reads.items():
             found = f"{place[0]}/{place[1]}: first {first}, last {last}, count {count}"
             following = self._following.get(place, 0)
-            if first < following:
-                yield found, f"first at least {following}: the batches before end there"
-            if last < first or not 1 <= count <= last - first + 1:
-                yield found, "last at or behind first, and a count that lies between"
+            if first < following or not 1 <= count <= last - first + 1:
+                yield found, f"first at least {following}, and a count that fits"
             self._following[place] = max(following, last + 1)
         for place in sorted(self._following.keys() | entry.positions):
             position, least = entry.positions.get(place, -1), self._following.get(place, 0)
@@ -139,11 +141,11 @@ class MarkerChain:
         """Each retained marker there is one of the audit, in its order; the last is the last."""
         history, own = self._history, self._history.query.encode()
         places = {(each.value, each.headers): each.offset for each in history.markers}
-        reached, at = -1, Where(ASSIGNER_COMMITS, 0)
+        reached, at, begin = -1, Where(ASSIGNER_COMMITS, 0), history.spans[ASSIGNER_AUDIT, 0][0]
         for read in (each for each in history.commits if each.key == own):
             at, place = read.at, places.get((read.value, read.headers), -1)
             # One that is older than the audit may be there as well.
-            if place <= reached and (reached >= 0 or self.is_whole):
+            if place <= reached and (reached >= 0 or begin == 0):
                 found = f"a marker with headers {short(read.headers)}"
                 expected = "the same bytes as on the audit, in its order, each once"
                 self._report.add(FindingKind.COMMITS, found, expected, at)
@@ -158,10 +160,15 @@ class MarkerChain:
         query, report = self._history.query, self._report
         entries: dict[Label, Entry] = {}
         for read in self._history.markers:
-            marker = _decoded(read.value or b"")
-            found = marker if isinstance(marker, str) else f"key {read.key!r} of {marker.query!r}"
-            if isinstance(marker, str) or {read.key, marker.query.encode()} != {query.encode()}:
-                report.add(FindingKind.MARKER, found, f"a marker of query {query!r}", read.at)
+            marker: object
+            try:
+                marker = decode_record(read.value or b"")
+            except DecodeError as error:
+                marker = error
+            own = (query.encode(), query)
+            if not isinstance(marker, CommitMarker) or (read.key, marker.query) != own:
+                found, expected = f"key {read.key!r}, {short(marker)}", f"a marker of {query!r}"
+                report.add(FindingKind.MARKER, found, expected, read.at)
                 continue
             label = Label(marker.checkpoint_id, marker.batch)
             # The headers say what the marker says; only they say when it was sent.
@@ -172,40 +179,16 @@ class MarkerChain:
             if label in entries:
                 report.add(FindingKind.TWICE, "a second marker of the batch", "one", read.at, label)
                 continue
-            reads = _of_inputs(marker.offsets, self._history.prefix)
-            positions = _of_inputs(marker.positions, self._history.prefix)
-            entries[label] = Entry(
-                *(read, label, marker),
-                {place: (each.first, each.last, each.count) for place, each in reads.items()},
-                {place: each.next for place, each in positions.items()},
-            )
+            entries[label] = Entry(read, marker, self._history.prefix)
         ranks = {checkpoint_id: -at for at, (checkpoint_id, _) in enumerate(reversed(entries))}
         ordered = sorted(
             entries.values(), key=lambda each: (ranks[each.label.checkpoint_id], each.label.batch)
         )
-        reached = -1
-        for entry in ordered:
-            if entry.read.offset < reached:
+        for before, entry in pairwise(ordered):
+            if entry.read.offset < before.read.offset:
                 found, expected = "a marker before those of earlier batches", "the order of batches"
                 report.add(FindingKind.MISPLACED, found, expected, entry.read.at, entry.label)
-            reached = entry.read.offset
         return ordered
-
-
-def _of_inputs(parts: Mapping[str, Any], prefix: str) -> dict[Place, Any]:
-    """What a marker says of each input partition."""
-    return {
-        (topic, each.partition): each for topic in INPUTS for each in parts.get(prefix + topic, ())
-    }
-
-
-def _decoded(value: bytes) -> CommitMarker | str:
-    """A marker; or what is there in place of one."""
-    try:
-        found = decode_record(value)
-    except DecodeError as error:
-        return f"no marker: {error}"
-    return found if isinstance(found, CommitMarker) else f"a {type(found).__name__}"
 
 
 def _gap(before: Entry, entry: Entry) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
@@ -60,38 +60,26 @@ class FindingKind(Enum):
     """What a finding is of; the value says what to do about it."""
 
     MARKER = "the audit topic was written to or cut by hand: compare it with a backup of it"
-    COMMITS = (  # assigner-commits does not say what assigner-audit says
-        "stop the job before it resumes from a wrong marker; trust the audit's last marker, and "
-        "make a new checkpoint with `spu-assigner recover`"
-    )
+    COMMITS = "trust the audit's last marker: make a new checkpoint with `spu-assigner recover`"
     COUNT = "see the other findings of this batch; without one, compare the topics with a backup"
     DIGEST = "a message of this batch is not as it was sent: compare the topics with a backup"
     STRAY = "find who else may write to this topic, and have its readers drop what has this ce_id"
     TWICE = "have readers drop the later one by its ce_id; find who else may write there"
-    MISPLACED = (  # in another order or partition than it was sent to
-        "for a compacted topic the last message of a key is what counts: restore its key from a "
-        "backup, or delete the topic in question and create it again"
-    )
-    MISSING = (
-        "restore it from a backup, or request the same again under a new event id; if the job "
-        "runs, run verify again first"
-    )
+    MISPLACED = "of a compacted topic the last message of a key counts: restore it from a backup"
+    MISSING = "if the job runs, verify again first; else restore it from a backup"
     ALTERED = "do not act on it; what was expected is what the job decided"
     UNEXPECTED = "do not act on it: it does not follow from the events that came in"
     INPUT = "find out who deletes from or writes to the input topics"
-    DELETED = (  # of a compacted topic, otherwise than by compaction
-        "state can no longer be rebuilt from this topic: keep the checkpoint safe, and set its "
-        "cleanup.policy back to compact (`spu-assigner topics check`)"
-    )
+    DELETED = "keep the checkpoint safe; set the topic's cleanup.policy back to compact"
     REPLAY = "the inputs are not those that the job has read; see the findings before this one"
 
 
 class How(StrEnum):
     """How far a batch was checked."""
 
-    REPLAYED = "replayed from the inputs, every message compared"
-    DIGEST = "compared with count and digest"
-    PARTLY = "in part, the messages that are still there"
+    REPLAYED = "replayed"  # from the inputs, every message compared
+    DIGEST = "digest"  # and count
+    PARTLY = "partly"  # the messages that are still there
 
 
 class Label(NamedTuple):
@@ -123,18 +111,13 @@ class AuditReport:
     finding_count: int = 0
     messages: int = 0  # of the outputs, that were looked at
     labels: list[Label] = field(default_factory=list)  # of each batch; the last is the fixed end
-    index: int | None = None  # of the batch that is checked: what is reported is of it
-    _how: dict[How, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _unchecked: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    batch: Label | None = None  # that is checked: what is reported is of it
+    checked: Counter[How] = field(default_factory=Counter)  # batches
+    _unchecked: dict[str, list[Label]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def is_right(self) -> bool:
         return self.finding_count == 0
-
-    @property
-    def batch(self) -> Label | None:
-        """The batch that is checked."""
-        return None if self.index is None else self.labels[self.index]
 
     def add(
         self,
@@ -149,27 +132,15 @@ class AuditReport:
         if len(self.findings) < FINDINGS_KEPT_MAX:
             self.findings.append(AuditFinding(kind, batch or self.batch, at, found, expected))
 
-    def checked(self, how: How) -> None:
-        if self.index is not None:
-            self._how[how].append(self.index)
-
     def not_checked(self, why: str) -> None:
         """Something could not be checked: of the batch that is checked, or at all."""
-        self._unchecked[why] += [] if self.index is None else [self.index]
-
-    def how(self) -> Iterator[tuple[How, int, str]]:
-        """How batches were checked: the way, how many, which."""
-        for how in filter(self._how.get, How):
-            yield how, len(self._how[how]), self._which(self._how[how])
+        self._unchecked[why] += [] if self.batch is None else [self.batch]
 
     def unchecked(self) -> Iterator[str]:
         """What could not be checked and why, a line each."""
-        for why, indices in self._unchecked.items():
-            yield f"{self._which(indices)}: {why}" if indices else why
-
-    def _which(self, indices: list[int]) -> str:
-        first, last = self.labels[indices[0]], self.labels[indices[-1]]
-        return f"{first} to {last}" if first != last else str(first)
+        for why, batches in self._unchecked.items():
+            ends = dict.fromkeys((*batches[:1], *batches[-1:]))
+            yield f"{' to '.join(map(str, ends))}: {why}" if batches else why
 
 
 def difference(found: object, expected: object) -> tuple[str, str]:
@@ -183,5 +154,4 @@ def difference(found: object, expected: object) -> tuple[str, str]:
 
 def short(value: object) -> str:
     """A value in as many letters as anyone reads."""
-    text = repr(value)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+    return repr(value)[:SHOWN_MAX]
