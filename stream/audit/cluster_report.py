@@ -6,8 +6,7 @@ meanings stay, later releases only add some.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,6 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.stream.audit.topic_history import ClusterOutputs, read_cluster
 from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.job.checkpoint_reading import Inspection
 from spu_assigner.stream.kafka.config.connection import Connection
 
 FORMAT: Final = 1  # rises when a field changes its meaning
@@ -34,30 +32,23 @@ class NotThereError(AssignerError):
     """There is no such cluster, topic or partition."""
 
 
-def checkpoint_report(
-    inspection: Inspection, *, cluster_id: str | None = None, topic: str | None = None
+def inspect_report(
+    states: Iterable[ClusterState], *, is_named: bool = False, topic: str | None = None
 ) -> Report:
-    """All clusters by id; or a named one in detail, and of it a named topic with its map.
+    """The clusters; one that was named in detail, and of it a named topic with its map.
 
     Raises:
-        NotThereError: there is no such cluster or topic; it says what there is.
+        NotThereError: there is no such topic; it says what there is.
     """
-    clusters = inspection.clusters
-    if cluster_id is not None and cluster_id not in clusters:
-        raise NotThereError(
-            f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
-            f"{listed(sorted(clusters))}"
-        )
-    names = [field.name for field in dataclasses.fields(inspection)]
-    reports = []
-    for name in sorted(clusters) if cluster_id is None else [cluster_id]:
-        state = clusters[name]
-        report = cluster_report(state)
-        report["detail"] = None if cluster_id is None else _detail(state)
-        report["topic"] = None if topic is None else topic_map(state, topic)
-        reports.append(report)
-    head = {name: getattr(inspection, name) for name in names if name != "clusters"}
-    return {"format": FORMAT, **head, "clusters": reports}
+    clusters = [
+        {
+            **cluster_report(state),
+            "detail": _detail(state) if is_named else None,
+            "topic": None if topic is None else topic_map(state, topic),
+        }
+        for state in states
+    ]
+    return {"format": FORMAT, "clusters": clusters}
 
 
 def cluster_report(state: ClusterState) -> Report:

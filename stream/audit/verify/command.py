@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.config.command_options import (
+    broker_options,
     load_settings,
     output_option,
-    settings_options,
 )
+from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
     from spu_assigner.stream.audit.verify.model import AuditReport
@@ -20,12 +21,10 @@ KEY_SHOWN: Final = 300  # bytes
 
 
 @click.command("verify")
-@settings_options("bootstrap_servers", "topic_prefix")
-@click.option(
-    "--strict", is_flag=True, help="End with 1 also where something could not be checked."
-)
+@click.option("--strict", is_flag=True, help="End with 1 where something could not be checked.")
 @output_option
-def verify(*, strict: bool, output: str, **flags: Any) -> int:
+@broker_options
+def verify(*, strict: bool, output: str, connection: Connection) -> int:
     """Audit the outputs: against the markers, and against a replay of the inputs.
 
     Every message must belong to a batch that has a marker, once and in order; every batch must have
@@ -40,11 +39,7 @@ def verify(*, strict: bool, output: str, **flags: Any) -> int:
     from spu_assigner.stream.audit.verify.audit import verify as audit
     from spu_assigner.stream.audit.verify.history import History, read_history
 
-    settings = load_settings(flags)
-    connection = settings.connection()
-    if connection.security.warning is not None:
-        click.echo(f"warning: {connection.security.warning}", err=True)
-    with History(settings.query_name, connection.prefix) as history:
+    with History(load_settings({}).query_name, connection.prefix) as history:
         read_history(connection, history)
         click.echo("verify: has read all topics, and checks them", err=True)
         report = audit(history)

@@ -178,7 +178,7 @@ def _print_how_to_produce(settings: Settings) -> None:
         f"  {program} produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
         f"  {program} produce topic-create {options} --cluster mine --topic first --wait\n"
         f"  {program} explain {options} mine first\n"
-        f"  {program} inspect --checkpoint {settings.checkpoint} --cluster mine\n"
+        f"  {program} inspect {options} --cluster mine\n"
         f"  {program} watch {options} --from-beginning\n"
         "Ctrl-C ends it."
     )

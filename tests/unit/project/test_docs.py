@@ -223,7 +223,6 @@ _NOT_OF_THE_JOB = {
     "OvertakenError",
     "SizesError",
     "AssignmentFileError",  # produce
-    "BatchNotKeptError",
     "BrokerEndedError",  # of the process that watches the embedded broker
     "ClientError",  # produce, watch, explain
     "ClusterUnknownError",
@@ -233,18 +232,15 @@ _NOT_OF_THE_JOB = {
     "ManualFault",  # answered with a rejection
     "Rejection",  # the answer to a request
     "InputError",  # its kinds are
-    "InspectError",
     "InvalidEventError",  # a dead letter
     "InvalidStateError",  # for who embeds the core
     "LineError",  # a dead letter
-    "NoCheckpointError",
     "NotThereError",
-    "OtherProgramError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
-    "SessionError",  # inspect, recover
+    "SessionError",  # recover
     "ShardDamagedError",  # reported as CheckpointDamagedError
     "ShardFormatError",  # reported as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
@@ -265,7 +261,6 @@ _NOT_OF_THE_JOB = {
     "UnhealthyError",
     "FailureUnknownError",  # whatif
     "WhatifInputError",
-    "ReplayError",  # verify
     "VerifyError",
     # ui
     "AddressError",
