@@ -106,11 +106,10 @@ def test_an_error_of_the_job_is_a_finding_by_its_class(
     """Its line says what was found, and what to do; where it does not, the code does."""
     look = new_look()
     look.report_error(error)
-    (finding,) = look.findings
+    (finding,) = look.current.findings
     code, message, fix = expected
-    assert finding.rule.code == code
-    assert finding.message == (message or " ".join(str(error).split()))
-    assert finding.fix == (fix or rules()[code].fix)
+    wanted = (code, message or " ".join(str(error).split()), fix or rules()[code].fix)
+    assert (finding.code, finding.message, finding.fix) == wanted
 
 
 def test_a_check_that_fails_breaks_or_hangs_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +153,7 @@ def test_a_check_that_fails_breaks_or_hangs_stops_no_other(monkeypatch: pytest.M
     unexpected = "the check of broken ended with an unexpected error"
     late = "the check of stuck did not end in time"
     assert [
-        (each.name, [finding.rule.code for finding in each.findings], each.not_checked)
+        (each.name, [finding.code for finding in each.findings], each.not_checked)
         for each in reports
     ] == [
         ("broken", ["D003"], None),
@@ -261,6 +260,6 @@ def test_moves_of_a_run_that_writes_no_more_are_nobodys() -> None:
     ):
         look = new_look()
         report_moves(look, under_way, throttles, given, now_ms=1_000_000 + 1000 * seconds)
-        for each, (words, resumes) in zip(look.findings, expected, strict=True):
-            assert f"{each.rule.code} {each.message}".startswith(words)
+        for each, (words, resumes) in zip(look.current.findings, expected, strict=True):
+            assert f"{each.code} {each.message}".startswith(words)
             assert ("apply --moves --cluster c1`" in each.fix) is resumes
