@@ -22,7 +22,7 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.job import query as query_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
+from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.job.checkpoint.recovered import STATE_SCHEMA
 from spu_assigner.stream.job.query import (
     SINK,
@@ -33,7 +33,6 @@ from spu_assigner.stream.job.query import (
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
-from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import HEAD
 from spu_assigner.stream.job.source import shard_labels
@@ -42,6 +41,7 @@ from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
 from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 from support.events.builders import Events
+from support.job.checkpoint_state import checkpoint_clusters
 from support.shard.shard_server import changed_python
 from support.shard.stores import batch_bytes, batch_of
 
@@ -228,14 +228,7 @@ def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> N
     query.events(*events.joins(0, 1), events.create("a"), events.create("b"), first=0)
     query.events(events.delete("a"), first=9)
     query.stop()
-    rows = (
-        spark.read.format("statestore")
-        .option("stateVarName", STATE_VARIABLE)
-        .load(str(query.checkpoint))
-        .selectExpr("key.shard", "user_map_key.key", "user_map_value.value")
-        .collect()
-    )
-    clusters = read_shards((row[0], row[1], bytes(row[2])) for row in rows)
+    clusters = checkpoint_clusters(query.checkpoint, spark)
     assert sorted(clusters["c1"].topics) == ["b"]
     assert sorted(clusters["c1"].spus) == [0, 1]
 

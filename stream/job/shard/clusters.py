@@ -23,7 +23,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.stream.job.shard.state_log import pack_entry, read_entries, unpack_entries
+from spu_assigner.stream.job.shard.state_log import pack_entry, unpack_entries
 
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 _ENTRY: Final = b"s"  # and that of an entry of assigner-state
@@ -127,22 +127,6 @@ class Clusters(Mapping[str, ClusterState]):
 
     def __len__(self) -> int:
         return len(self._states)
-
-
-def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
-    """The clusters that a checkpoint's state holds.
-
-    Args:
-        rows: (shard, key, value) of the state variable, as Spark's `statestore` reader gives them.
-    """
-    stored: dict[int, dict[str, bytes]] = {}
-    for label, key, value in rows:
-        stored.setdefault(label, {})[key] = bytes(value)
-    clusters = Clusters()
-    for label in sorted(stored):
-        for name, entry in read_entries(stored[label]).items():
-            clusters.restore(name, entry)
-    return clusters
 
 
 def _decoded(cluster_id: str, packed: bytes) -> ClusterState:

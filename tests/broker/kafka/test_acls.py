@@ -236,7 +236,7 @@ def create(settings: Settings) -> None:
 def audit(settings: Settings) -> None:
     """All that `verify` asks of Kafka; what it makes of it is not looked at."""
     with History(settings.query_name, settings.topic_prefix) as history:
-        read_history(settings.connection(), history, lambda: None)
+        read_history(settings.connection(), history)
         assert {topic for topic, _ in history.spans} == {each.name for each in JOB_TOPICS}
 
 

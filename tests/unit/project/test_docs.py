@@ -222,7 +222,6 @@ _NOT_OF_THE_JOB = {
     "DeniedError",
     "OvertakenError",
     "AssignmentFileError",  # produce
-    "BatchNotKeptError",
     "BrokerEndedError",  # of the process that watches the embedded broker
     "ClientError",  # produce, watch, explain
     "ClusterUnknownError",
@@ -231,18 +230,15 @@ _NOT_OF_THE_JOB = {
     "EncodeError",
     "ManualFault",  # answered with a rejection
     "Rejection",  # the answer to a request
-    "InspectError",
     "InvalidEventError",  # a dead letter
     "InvalidStateError",  # for who embeds the core
     "LineError",  # a dead letter
-    "NoCheckpointError",
     "NotThereError",
-    "OtherProgramError",
     "SchemaError",  # a check of the sources
     "SelectorError",  # answered with a rejection
     "TooMuchWorkError",  # likewise
     "SchemaRegistryError",  # schemas
-    "SessionError",  # inspect, recover
+    "SessionError",  # recover
     "ShardDamagedError",  # reported as CheckpointDamagedError
     "ShardFormatError",  # reported as CheckpointFormatError
     "ShortRingError",  # for who embeds the core
@@ -262,7 +258,6 @@ _NOT_OF_THE_JOB = {
     "SeatTakenError",
     "UnhealthyError",
     "FailureUnknownError",  # whatif
-    "ReplayError",  # verify
     "VerifyError",
     # ui
     "AddressError",

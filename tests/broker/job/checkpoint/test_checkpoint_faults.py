@@ -26,7 +26,6 @@ from spu_assigner.core.base.events import Event, Policy, TopicCreate
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job import sink
 from spu_assigner.stream.job.checkpoint.files import CheckpointDamagedError, CheckpointError
-from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.marker import PrefixTakenError
 from spu_assigner.stream.job.marker_check import (
@@ -40,6 +39,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import TOPICS, topic_name
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
+from support.job.checkpoint_state import checkpoint_clusters
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, expected_maps
 from support.model.pictures import picture
@@ -152,10 +152,10 @@ class World:
         assigner = Assigner()
         for event in self.events:
             assigner.apply(event)
-        found = inspect_checkpoint(str(self.checkpoint), spark=self.spark).clusters
+        found = checkpoint_clusters(self.checkpoint, self.spark)
         assert {*found} == {*CLUSTERS}
-        for name, state in found.items():
-            assert picture(state) == picture(assigner.clusters[name])
+        for name in found:
+            assert picture(found[name]) == picture(assigner.clusters[name])
 
 
 @pytest.fixture(scope="module")
