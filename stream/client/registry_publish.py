@@ -112,11 +112,12 @@ class SchemaRegistryClient:
             ) from reason
 
 
-def compare(client: SchemaRegistryClient) -> PublishedSchemas:
-    """Which versions a registry holds under their ids.
+def publish(client: SchemaRegistryClient) -> PublishedSchemas:
+    """Put into a registry what is missing; returns what was there before and what was missing.
 
     Raises:
-        SchemaRegistryError: an id belongs to another schema there, or the request fails.
+        SchemaRegistryError: an id belongs to another schema there, before anything is written; or
+            the registry cannot be asked, or refuses a write: the next call resumes.
     """
     present, missing, others = [], [], []
     for entry in Registry.load().entries:
@@ -126,25 +127,13 @@ def compare(client: SchemaRegistryClient) -> PublishedSchemas:
         elif _is_same(found, entry):
             present.append(entry)
         else:
-            others.append(entry)
+            others.append(f"{entry.id} ({entry.type_name} {entry.version})")
     if others:
-        listed = ", ".join(f"{each.id} ({each.type_name} {each.version})" for each in others)
         raise SchemaRegistryError(
-            f"other schemas have these ids in the registry: {listed}; the messages' ids are "
-            "permanent: use a registry, or a context (…/contexts/:.spu:), of this product's own"
+            f"other schemas have these ids in the registry: {', '.join(others)}; the messages' ids "
+            "are permanent: use a registry, or a context (…/contexts/:.spu:), of this product's own"
         )
-    return PublishedSchemas(present=present, missing=missing)
-
-
-def publish(client: SchemaRegistryClient) -> PublishedSchemas:
-    """Put into a registry what is missing; returns what was there before and what was missing.
-
-    Raises:
-        SchemaRegistryError: as `compare`, before anything is written; or the registry refuses a
-            write: the next call resumes.
-    """
-    found = compare(client)
-    for entry in found.missing:
+    for entry in missing:
         subject = quote(subject_of(entry), safe="")
         mode = f"/mode/{subject}?force=true"  # also where it has versions already
         client.request("PUT", mode, {"mode": "IMPORT"})
@@ -154,7 +143,7 @@ def publish(client: SchemaRegistryClient) -> PublishedSchemas:
             client.request("POST", f"/subjects/{subject}/versions", named)
         finally:
             client.request("PUT", mode, {"mode": "READWRITE"})
-    return found
+    return PublishedSchemas(present=present, missing=missing)
 
 
 def subject_of(entry: Registered) -> str:

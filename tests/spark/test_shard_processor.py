@@ -29,6 +29,7 @@ from spu_assigner.stream.job.query import (
     end_run,
     events_to_bundles,
     register_sink,
+    shard_labels,
 )
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.batch import Options
@@ -36,7 +37,6 @@ from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import HEAD
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java

@@ -17,10 +17,10 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import CommitMarker, Wire
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
-from spu_assigner.stream.job.source import shard_labels
 
 _CONFLUENT: Final = b"\x00"
 

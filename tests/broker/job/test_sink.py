@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaException, Message
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.inputs import TopicReplacedError, topic_ids
 from spu_assigner.stream.job.marker import FIRST_LOOK, MarkerFormatError, read_marker
@@ -86,26 +85,6 @@ def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink:
         read = PartitionOffsets(partition=0, first=4, last=5, count=2)
         assert marker.offsets == {f"{prefix}topic-events": (read,)}
         assert message.key() == b"spu-assigner"
-
-
-def test_a_marker_says_how_far_the_input_has_been_read(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """From the last marker alone another checkpoint can go on, also in partitions long silent."""
-    sink = make_sink()
-    sink._send_once(batch_buffer(b"a", b"b", first=4), 0)
-    sink._send_once(batch_buffer(b"c", first=3, partition=2), 1)
-    sink.close()
-    make_sink()._send_once(batch_buffer(b"d", first=6), 2)
-    topic = settings.topic_prefix + "topic-events"
-    found = last_marker(settings)
-    assert found.positions == {
-        topic: (
-            PartitionPosition(partition=0, next=7),
-            PartitionPosition(partition=2, next=4),
-        )
-    }
-    assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
 
 
 def test_a_marker_of_an_earlier_form_is_refused(settings: Settings, make_sink: MakeSink) -> None:

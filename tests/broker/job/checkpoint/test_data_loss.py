@@ -19,11 +19,11 @@ from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.checkpoint.inputs import (
     DataLossError,
     InputError,
+    LostInputError,
     TopicReplacedError,
     check_inputs,
     read_inputs,
 )
-from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.metrics import watcher
 from spu_assigner.stream.job.session import build_session, ensure_jars

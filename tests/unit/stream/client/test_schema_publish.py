@@ -14,7 +14,6 @@ from spu_assigner.stream.client.registry_publish import (
     AUTH_VARIABLE,
     SchemaRegistryClient,
     SchemaRegistryError,
-    compare,
     publish,
     subject_of,
 )
@@ -33,7 +32,7 @@ def state() -> Iterator[RegistryState]:
 
 
 def called(*words: str) -> Result:
-    return CliRunner().invoke(cli.cli, ["schemas", *words], catch_exceptions=False)
+    return CliRunner().invoke(cli.cli, ["schemas", "publish", *words], catch_exceptions=False)
 
 
 def test_each_version_has_its_id_its_subject_and_its_number_and_stays(state: RegistryState) -> None:
@@ -75,16 +74,12 @@ def test_an_id_that_another_schema_has_is_refused_before_anything_is_written(
     assert state.writes == []
 
 
-def test_the_status_of_check_says_whether_all_are_there(state: RegistryState) -> None:
-    """For a script, before readers are started."""
-    before = called("check", state.url, "--output", "json")
-    assert (before.exit_code, json.loads(before.output)) == (1, {"missing": IDS, "present": []})
-    assert state.writes == []
-    done = called("publish", state.url)
+def test_the_command_reports_each_schema(state: RegistryState) -> None:
+    done = called(state.url)
     assert done.exit_code == 0
     assert len(done.output.splitlines()) == len(IDS)
-    after = called("check", state.url, "--output", "json")
-    assert (after.exit_code, json.loads(after.output)) == (0, {"missing": [], "present": IDS})
+    again = called(state.url, "--output", "json")
+    assert (again.exit_code, json.loads(again.output)) == (0, {"published": [], "unchanged": IDS})
 
 
 def test_credentials_are_sent_and_asked_for(
@@ -93,11 +88,11 @@ def test_credentials_are_sent_and_asked_for(
     """By the environment: a command line can be seen by others."""
     state.auth = "me:secret"
     monkeypatch.delenv(AUTH_VARIABLE, raising=False)
-    refused = called("check", state.url)
+    refused = called(state.url)
     assert refused.exit_code == 1
     assert f"set {AUTH_VARIABLE} to user:password" in refused.output
     monkeypatch.setenv(AUTH_VARIABLE, "me:secret")
-    assert called("check", state.url).exit_code == 1
+    assert called(state.url).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +116,7 @@ def test_an_address_that_would_give_secrets_away_is_refused(
 def test_an_unreachable_registry_is_reported_in_one_line() -> None:
     """With what to do."""
     with pytest.raises(SchemaRegistryError, match=r"^the .* at http://127.0.0.1:9 cannot be reach"):
-        compare(SchemaRegistryClient("http://127.0.0.1:9", {}))
+        publish(SchemaRegistryClient("http://127.0.0.1:9", {}))
 
 
 class _Elsewhere(BaseHTTPRequestHandler):
@@ -159,4 +154,4 @@ def test_another_server_is_reported_as_no_registry(
 ) -> None:
     """Credentials do not follow a redirect."""
     with serving(handler) as url, pytest.raises(SchemaRegistryError, match=said):
-        compare(SchemaRegistryClient(url, {AUTH_VARIABLE: "me:secret"}))
+        publish(SchemaRegistryClient(url, {AUTH_VARIABLE: "me:secret"}))
