@@ -238,13 +238,12 @@ def show(example: Example, rows: Iterable[Row], console: Console) -> None:
     table = Table("topic", "partition", "on Kafka", expected, "", box=box.SIMPLE)
     for column in table.columns:
         column.overflow = "fold"
-    good, bad = ("equal", "DIFFERS") if console.options.ascii_only else ("✓", "✗ differs")
     last = ""
     for row in rows:
         what, last = "" if row.what == last else row.what, row.what
         found = f"{row.found}\n{row.note}" if row.note else row.found
         partition = "" if row.partition is None else str(row.partition)
-        mark = f"[green]{good}[/green]" if row.is_equal else f"[red]{bad}[/red]"
+        mark = "[green]equal[/green]" if row.is_equal else "[red]DIFFERS[/red]"
         table.add_row(escape(what), partition, escape(found), escape(row.expected), mark)
     console.print(table)
 

@@ -101,22 +101,6 @@ def test_a_marker_of_an_earlier_form_is_refused(settings: Settings, make_sink: M
             attempt()
 
 
-def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
-    """What they are is known without decoding them."""
-    make_sink()._send_once(batch_buffer(b"a"), 0)
-    [message] = read_output(settings, "replica-map")
-    assert dict(message.headers() or []) == {
-        "ce_specversion": b"1.0",
-        "ce_id": b"topic-events/0/0/0",
-        "ce_source": b"/spu-assigner/spu-assigner",
-        "ce_type": b"io.spuassigner.v1.ReplicaMap",
-        "ce_time": b"2023-11-14T22:13:20.123Z",
-        "content-type": b"application/avro",
-        "shard": b"0",
-        "sequence": b"0",
-    }
-
-
 def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink: MakeSink) -> None:
     """Otherwise the next batch would not follow on the last marker."""
     sink = make_sink()
@@ -167,17 +151,6 @@ def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSi
         make_sink("two")
 
 
-@pytest.mark.smoke
-def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
-    """Two that believe they are the one: the later one is right."""
-    older = make_sink()
-    older._send_once(batch_buffer(b"a"), 0)
-    make_sink()
-    with pytest.raises(FencedError, match="another process has taken over"):
-        older._send_once(batch_buffer(b"b"), 1)
-    assert sent_values(settings) == [b"a"]
-
-
 def test_one_that_is_shut_out_while_it_sends_says_the_same(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -196,38 +169,6 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     with pytest.raises(FencedError, match="another process has taken over"):
         older._give_up(caught.value, batch=1, attempt=1)
     assert sent_values(settings) == []
-
-
-def test_what_an_older_process_left_open_is_never_seen(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """It died inside its transaction."""
-    dead = make_sink()
-    dead._producer.begin_transaction()
-    dead._producer.produce(settings.topic_prefix + "replica-map", b"half", b"c1/t")
-    dead._producer.flush()
-    make_sink()._send_once(batch_buffer(b"whole"), 0)
-    assert sent_values(settings) == [b"whole"]
-
-
-def test_after_a_time_out_the_marker_decides(
-    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The commit had succeeded although its answer was lost: it must not be sent again."""
-    sink = make_sink()
-    transact = sink._transact
-
-    def lost_answer(*arguments: object) -> None:
-        monkeypatch.setattr(sink, "_transact", transact)
-        transact(*arguments)  # type: ignore[arg-type]  # handed through
-        from confluent_kafka import KafkaError
-
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-    monkeypatch.setattr(sink, "_transact", lost_answer)
-    sink._send_once(batch_buffer(b"a"), 0)
-    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
-    assert sent_values(settings) == [b"a"]
 
 
 def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(

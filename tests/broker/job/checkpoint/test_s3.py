@@ -164,18 +164,6 @@ def test_a_store_that_stands_still_is_waited_for(trial: Trial, store: S3Server) 
     assert job.poll() is None
 
 
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_the_older_of_two_drivers_on_s3_is_shut_out_by_name(trial: Trial) -> None:
-    older = trial.ensure(command=SHORT)
-    trial.start()
-    while older.poll() is None:
-        trial.send(5)
-        trial.judge.look()
-    assert older.returncode == 1
-    assert "another process has taken over query 'spu-assigner'" in trial.log_end(older)
-    trial.check()
-
-
 @pytest.mark.long("a command starts Spark to look at a checkpoint, and a job starts Spark")
 def test_a_store_that_refuses_is_named_and_no_secret_is(
     trial: Trial, broker: EmbeddedBroker, store: S3Server, java: Java

@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.events import LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -197,25 +196,6 @@ def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
     statuses = {status for status, _ in counted}
     assert statuses == {"assigned", "rejected", "validated", "deleted", "waiting"}
     assert len(counted) >= 8
-
-
-def test_dead_letters_repetitions_and_messages_are_counted_as_they_are_in_kafka(
-    watched: Watched,
-) -> None:
-    """What is not answered is not forgotten."""
-    found = values(watched.pages[0])
-    letters = [decode_record(each.value() or b"") for each in watched.kafka.read("dead-letter")]
-    codes = Counter(letter.code for letter in letters if isinstance(letter, DeadLetter))
-    assert codes == {
-        name[1]: value
-        for name, value in found.items()
-        if name[0] == "spu_assigner_dead_letters_total"
-    }
-    assert codes.total() == 2
-    assert found["spu_assigner_repeated_events_total",] == 1
-    first = watched.kafka.markers()[: int(found["spu_assigner_batches_total",])]
-    assert found["spu_assigner_messages_sent_total",] == sum(marker.count for marker in first)
-    assert found["spu_assigner_marker_batch",] == first[-1].batch
 
 
 def test_clusters_and_moves_are_reported_as_they_are(watched: Watched) -> None:

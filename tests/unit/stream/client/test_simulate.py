@@ -18,7 +18,6 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.job.run.scenario import examples
 from support.events.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]
@@ -33,24 +32,6 @@ def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[d
     target = io.BytesIO()
     status = answer_lines(io.BytesIO(given), target, policy)
     return status, [json.loads(line) for line in target.getvalue().splitlines()]
-
-
-def test_the_whole_scenario_can_be_simulated() -> None:
-    """What the demonstration plays through Kafka has the same maps without it."""
-    for example in examples():
-        events = [step.event for step in example.steps if not isinstance(step.event, bytes)]
-        status, answers = simulated(lines_of(events))
-        assert status == 0
-        given = [
-            answer["replicas"]
-            for answer in answers
-            if answer["type"] == "replica_map" and answer["replicas"] is not None
-        ]
-        assert given == [
-            step.replicas
-            for step in example.steps
-            if step.answer != "validated" and step.replicas is not None
-        ]
 
 
 def test_the_answers_have_the_contracts_keys_in_the_contracts_order() -> None:
