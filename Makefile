@@ -37,16 +37,6 @@ OTHER := build/spark-$(SPARK)
 WITH_OTHER := spark $(SPARK)
 endif
 
-# Set BROKER to choose the broker that tests share: make test BROKER=container, or embedded. By
-# default it is a container where a Docker engine has the image, KAFKA_IMAGE or one built here.
-BROKER ?=
-ifneq ($(BROKER),)
-export SPU_ASSIGNER_TEST_BROKER := $(BROKER)
-endif
-ifneq ($(KAFKA_IMAGE),)
-export SPU_ASSIGNER_KAFKA_IMAGE ?= $(KAFKA_IMAGE)
-endif
-
 .PHONY: help
 help: ## list the commands (ALL=1: those of single checks, of generated files and of long runs, too)
 	@awk 'BEGIN {FS = ":.*##[+]? "} /^[a-z-]+:.*##$(if $(filter-out 0,$(ALL)),[+]?) / {printf "make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,28 +85,13 @@ endif
 test: to-test ## all unit tests, and of Spark, broker, crashes and commands one of each kind (6 minutes; SPARK=4.3.0: what depends on Spark, on that one; LOWEST=1: on the lowest versions of all packages)
 	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
-STORE ?=
-
 .PHONY: test-all
-test-all: to-test ## all tests, the long ones included; before a release (25 minutes; STORE=1: keeps what each took; SPARK=: as above)
-	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20 $(if $(filter-out 0,$(STORE)),--store-durations)
-
-.PHONY: tiers
-tiers: to-develop ##+ write CONTRIBUTING's table of which tests are in which tier
-	@$(BIN)/python tests/support/project/tiers.py
+test-all: to-test ## all tests, the long ones included; before a release (25 minutes; SPARK=: as above)
+	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20
 
 .PHONY: sizes
 sizes: to-develop ##+ lines of each package, and the sizes that have a limit, beside it
 	@$(BIN)/python tests/support/project/sizes.py
-
-CONTAINER_TESTS := kafka/test_kafka_container.py kafka/test_topics.py \
-  job/test_job.py::test_a_restart_goes_on_and_repeats_nothing
-
-.PHONY: test-containers
-test-containers: to-develop ##+ some of the broker tests on a Kafka in a container; builds our image, or takes KAFKA_IMAGE
-	@$(BIN)/python docker/images.py kafka
-	@SPU_ASSIGNER_TEST_BROKER=container $(BIN)/pytest -q \
-	  $(addprefix tests/broker/,$(CONTAINER_TESTS))
 
 .PHONY: unit
 unit: to-develop ## the quick tests that need neither Java nor Spark nor a broker, with few random cases

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,12 +21,12 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job import session as job_session
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java, ensure_java
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.shared_broker import VARIABLE, SharedBroker, shared_broker
+from support.kafka.shared_broker import SharedBroker
 from support.project.case_share import share_of
-from support.project.durations import Durations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -41,7 +41,6 @@ _SPARK_OPTIONS = (
     f" --conf spark.driver.defaultJavaOptions={job_session.SHORT_LIVED} pyspark-shell"
 )
 _MARKED_FOLDERS = ("bench", "broker", "docker", "fuzz", "installed", "spark")
-_BROKERS = pytest.StashKey[set[str]]()
 _numbers = itertools.count(1)
 
 # No test depends on how fast the machine is. The rest is as Hypothesis has it, in CI its own.
@@ -65,7 +64,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-pictures", action="store_true", help="keep the pictures of the documentation"
     )
-    parser.addoption("--store-durations", action="store_true", help="keep what each test took")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -110,52 +108,32 @@ def admin_clients_are_closed() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka(pytestconfig: pytest.Config) -> Iterator[SharedBroker]:
+def kafka() -> Iterator[SharedBroker]:
     """A running broker, one for the whole run; a test must leave it up."""
     with ExitStack() as stack:
         try:
-            broker, what = stack.enter_context(shared_broker())
+            broker = stack.enter_context(EmbeddedBroker())
         except AssignerError as reason:
-            if os.environ.get("CI") or os.environ.get(VARIABLE):
+            if os.environ.get("CI"):
                 raise  # Where all must be tested, a missing broker is a failure.
             pytest.skip(f"no broker can be had: {reason}")
-        pytestconfig.stash[_BROKERS].add(what)
         yield broker
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the summary says, and refuse to test another product than the one named."""
-    config.stash[_BROKERS] = set()
     is_checkout = Path(core.__file__ or "").resolve().is_relative_to(_ROOT.parent / "core")
     if os.environ.get("SPU_ASSIGNER_TEST_PRODUCT") == "wheel" and is_checkout:
         raise pytest.UsageError(
             f"spu_assigner.core is {core.__file__}, a file of the checkout; expected that of the "
             "installed wheel: unset PYTHONPATH, or run `make setup`"
         )
-    if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Durations())
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of xdist reports its broker to the process that prints the summary."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["brokers"] = sorted(session.config.stash[_BROKERS])
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker reports at its end; one that died reports nothing."""
-    node.config.stash[_BROKERS] |= set(getattr(node, "workeroutput", {}).get("brokers", ()))
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Say which broker it was, the machine's choice unless the user made it; and which Spark."""
-    terminalreporter.write_line(f"product of the tests: {Path(core.__file__ or '').parents[1]}")
-    for what in sorted(config.stash[_BROKERS]):
-        terminalreporter.write_line(f"broker of the tests: {what}; Spark {version('pyspark')}")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which product and which Spark it was."""
+    product = Path(core.__file__ or "").parents[1]
+    terminalreporter.write_line(f"product of the tests: {product}; Spark {version('pyspark')}")
 
 
 @pytest.fixture(scope="session")

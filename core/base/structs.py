@@ -35,8 +35,8 @@ def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
     return found
 
 
-class FrozenStruct(Struct, frozen=True, forbid_unknown_fields=True):
-    """A frozen object of named fields."""
+class FrozenStruct(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A frozen object of named fields, in no cycle: the collector need not look at it."""
 
     __dataclass_fields__ = _DataclassFields()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.records import (
@@ -90,10 +91,10 @@ def answers(records: Sequence[Record]) -> tuple[Answer, ...]:
 
     The records themselves are in the order in which they apply.
     """
-    maps = [record for record in records if isinstance(record, ReplicaMap)]
-    ring_events = [record for record in records if isinstance(record, RingEvent)]
-    return (
-        *sorted(maps, key=attrgetter("topic", "revision")),
-        *[record for record in records if isinstance(record, TopicStatus)],
-        *sorted(ring_events, key=attrgetter("spu_id")),
-    )
+    of: dict[type, list[Any]] = {ReplicaMap: [], TopicStatus: [], RingEvent: []}
+    for record in records:
+        if (kind := type(record)) in of:
+            of[kind].append(record)
+    of[ReplicaMap].sort(key=attrgetter("topic", "revision"))
+    of[RingEvent].sort(key=attrgetter("spu_id"))
+    return tuple(chain.from_iterable(of.values()))

@@ -164,13 +164,7 @@ def acls(
     mapped: str = ANY_TOPIC,
     with_optional: bool = True,
 ) -> tuple[Acl, ...]:
-    """The rights of a role, by their names in Kafka.
-
-    Args:
-        cluster_id: a follower's.
-        mapped: a topic that replica maps name; by default Kafka's name for any.
-        with_optional: also those that only some of the role use; else what each of it must have.
-    """
+    """The rights of a role, by their names in Kafka."""
     parts = {"prefix": prefix, "query_name": query_name, "group": group, "cluster_id": cluster_id}
 
     def named(grant: Grant, name: str) -> str:

@@ -27,7 +27,6 @@ from spu_assigner.core.base.records import ReplicaMap, RingEvent, TopicStatus
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
@@ -44,6 +43,7 @@ from spu_assigner.stream.kafka.errors import (
 )
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError, await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
+from spu_assigner.stream.kafka.topic_admin import hidden
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, renewed_topics
 from spu_assigner.stream.kafka.topics import (
     MAP_MESSAGE_SIZE_MAX,

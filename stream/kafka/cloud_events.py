@@ -34,12 +34,17 @@ def output_headers(
 
 
 def _cloud_event(query: str, type_name: str, ce_id: bytes, time_ms: int) -> Headers:
+    version, *origin, content = _constant(query, type_name)
+    return (version, ("ce_id", ce_id), *origin, ("ce_time", rfc3339(time_ms)), content)
+
+
+@lru_cache(maxsize=64)
+def _constant(query: str, type_name: str) -> Headers:
+    """What the messages of one type have in common."""
     return (
         ("ce_specversion", b"1.0"),
-        ("ce_id", ce_id),
         ("ce_source", f"/spu-assigner/{query}".encode()),
         ("ce_type", f"io.spuassigner.v1.{type_name}".encode()),
-        ("ce_time", rfc3339(time_ms)),
         ("content-type", b"application/avro"),
     )
 

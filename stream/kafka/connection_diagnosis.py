@@ -91,11 +91,7 @@ class UnreachableError(ClientError):
 
 
 class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's types are half done
-    """An admin client that reports why no broker answers.
-
-    Raises:
-        ClientError: librdkafka refuses the settings.
-    """
+    """An admin client that reports why no broker answers."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings

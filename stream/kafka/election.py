@@ -42,11 +42,7 @@ class LeaderElection:
         self._consumer = self._joined()
 
     def poll(self, seconds: float) -> None:
-        """Take over what the group says.
-
-        Raises:
-            ElectionError: it does not take us.
-        """
+        """Take over what the group says."""
         message: Message | None = self._consumer.poll(seconds)
         error = None if message is None else message.error()
         if error is None:

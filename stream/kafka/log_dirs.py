@@ -11,18 +11,19 @@ DescribeLogDirs: kafka-python asks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.kafka.access import hidden
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX
+from spu_assigner.stream.kafka.topic_admin import hidden
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -53,11 +54,7 @@ class UnseenTopics(FrozenStruct, frozen=True, kw_only=True):
     """They do not report what they hold."""
 
     def lines(self, consequence: str) -> Iterator[str]:
-        """A line for what is known to be left out, one for what is not known.
-
-        Args:
-            consequence: as "they are not counted".
-        """
+        """A line for what is known to be left out, one for what is not known."""
         if topics := self.topics:
             yield (
                 f"{counted(self.replicas, 'replica')} of {counted(len(topics), 'topic')} that you "
@@ -79,34 +76,23 @@ class UnseenReplicas:
     silent: tuple[int, ...] = ()  # brokers that do not report what they hold
 
     @property
-    def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self.sizes})
-
-    @property
     def summary(self) -> UnseenTopics:
+        topics = sorted({topic for topic, _ in self.sizes})
         replicas = sum(map(len, self.sizes.values()))
-        topics = tuple(self.topics)
-        return UnseenTopics(topics=topics, replicas=replicas, silent_brokers=self.silent)
-
-    def of(self, is_meant: Callable[[str], bool]) -> UnseenReplicas:
-        """Those of some topics."""
-        sizes = {place: each for place, each in self.sizes.items() if is_meant(place[0])}
-        return UnseenReplicas(sizes=sizes, silent=self.silent)
-
-    def lines(self, consequence: str) -> Iterator[str]:
-        """As those of the summary."""
-        return self.summary.lines(consequence)
+        return UnseenTopics(topics=tuple(topics), replicas=replicas, silent_brokers=self.silent)
 
 
-def replica_sizes(connection: Connection, brokers: Collection[int]) -> ReplicaSizes:
-    """The bytes of every replica on these brokers, as far as they report them.
+def replica_sizes(connection: Connection, brokers: Collection[int] | None = None) -> ReplicaSizes:
+    """The bytes of every replica on these brokers, or on all, as far as they report them.
 
     A broker reports its own, to a user who may Describe the cluster; one of which a disk has failed
     does not. Cost: one request for each.
     """
     answers: list[Mapping[str, Any]] = []
-    with _asking(connection) as client:
-        for broker in sorted(brokers) if client is not None else ():
+    with _asking(connection) as client, _unless_silent():
+        if client is not None and brokers is None:
+            brokers = [each["broker_id"] for each in client.describe_cluster()["brokers"]]
+        for broker in sorted(brokers or ()) if client is not None else ():
             with _unless_silent():
                 answers.append(all_logs(client, broker))
     return sizes_in(answers)
@@ -120,8 +106,11 @@ def sizes_in(answers: Iterable[Mapping[str, Any]]) -> ReplicaSizes:
         folders, broker = answer["log_dirs"], answer["broker"]
         if folders and not any(each["error_code"] for each in folders):
             brokers.add(broker)
-            for topic, number, size in replicas_of(answer):
-                sizes.setdefault((topic, number), {})[broker] = size
+            for topic in chain.from_iterable(each["topics"] for each in folders):
+                for found in topic["partitions"]:
+                    if not found["is_future_key"]:  # Else a copy that is moved between disks.
+                        place = topic["name"], found["partition_index"]
+                        sizes.setdefault(place, {})[broker] = found["partition_size"]
     return ReplicaSizes(brokers=frozenset(brokers), sizes=sizes)
 
 
@@ -131,10 +120,6 @@ def unseen_replicas(
     """Those of `held` whose topics this user may not see.
 
     A topic that is not visible because it was just created or deleted is none of them.
-
-    Args:
-        brokers: those that were asked.
-        visible: topics that metadata show.
     """
     denied = {*hidden(admin, sorted({topic for topic, _ in held.sizes} - {*visible}))}
     return UnseenReplicas(
@@ -155,32 +140,18 @@ def topic_bytes(connection: Connection, topics: Mapping[str, int]) -> dict[str, 
     """Of topics, the bytes of one replica of each partition: of the largest, as they may differ.
 
     Left out is a topic of which some partition is reported by no broker: that needs the right to
-    Describe the cluster. If a broker does not answer, all are left out.
-
-    Args:
-        topics: the number of partitions of each.
+    Describe the cluster.
     """
-    partitions = {topic: list(range(count)) for topic, count in topics.items()}
-    sizes: dict[Partition, int] = {}
-    for answer in topic_logs(connection, partitions):
-        for topic, number, size in replicas_of(answer):
-            sizes[topic, number] = max(sizes.get((topic, number), 0), size)
-    return {
-        topic: sum(sizes[topic, number] for number in numbers)
-        for topic, numbers in partitions.items()
-        if all((topic, number) in sizes for number in numbers)
+    held = replica_sizes(connection).sizes
+    sizes = {
+        topic: [held.get((topic, number), {}) for number in range(count)]
+        for topic, count in topics.items()
     }
-
-
-def topic_logs(
-    connection: Connection, partitions: Mapping[str, Sequence[int]]
-) -> list[Mapping[str, Any]]:
-    """What all brokers report of these partitions; nothing if one of them does not answer."""
-    with _asking(connection) as client, _unless_silent():
-        if client is not None:
-            found: list[Mapping[str, Any]] = client.describe_log_dirs(topic_partitions=partitions)
-            return found
-    return []
+    return {
+        topic: sum(max(each.values()) for each in replicas)
+        for topic, replicas in sizes.items()
+        if all(replicas)
+    }
 
 
 def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
@@ -230,12 +201,3 @@ def _unless_silent() -> suppress:
     from kafka.errors import KafkaError
 
     return suppress(KafkaError, OSError)
-
-
-def replicas_of(answer: Mapping[str, Any]) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and bytes of each replica; not of a copy that is moved between disks."""
-    for folder in answer["log_dirs"]:
-        for topic in folder["topics"]:
-            for partition in topic["partitions"]:
-                if not partition["is_future_key"]:
-                    yield topic["name"], partition["partition_index"], partition["partition_size"]

@@ -31,11 +31,7 @@ SILENT_SECONDS: Final = 60.0  # a run that lives has written something by then
 
 
 def run_of(message: Message) -> MovesRun | None:
-    """What a message under the record's key holds.
-
-    Raises:
-        ClientError: it is no such record.
-    """
+    """What a message under the record's key holds."""
     value = message.value()
     if value is None:
         return None

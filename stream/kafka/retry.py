@@ -97,9 +97,6 @@ def list_offsets(
 ) -> dict[tuple[str, int], int]:
     """The offset of an `OffsetSpec` that the leader of each partition gives.
 
-    Args:
-        isolation: whether the end is that of the log or that of finished transactions.
-
     Raises:
         KafkaException: as `ask_leaders`.
     """

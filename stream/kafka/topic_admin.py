@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,8 +18,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
-from spu_assigner.stream.kafka.access import hidden, missing_rights
-from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitLimits
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
@@ -76,16 +75,7 @@ def create_topics(
     partitions: int = PARTITIONS,
     replication_factor: int = -1,
 ) -> TopicReport:
-    """Create the topics that are missing and fix required settings of the others; safe to repeat.
-
-    Args:
-        partitions: of each new topic that may have several.
-        replication_factor: of each new topic; -1 for the broker's own default.
-
-    Raises:
-        AccessError: the user may not see all topics: those that are there would look missing.
-        TopicsError: a topic has partitions that it may not.
-    """
+    """Create the topics that are missing, fix required settings of the others; safe to repeat."""
     names = {topic_name(spec.name, prefix=prefix): spec for spec in TOPICS}
     created: set[str] = set()
     repaired: set[str] = set()
@@ -193,6 +183,17 @@ def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fa
     ]
 
 
+def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
+    """Return if this user has the rights to topics that the role needs."""
+    if faults := access_faults(admin, role, prefix=prefix):
+        raise _access_error(faults, role)
+
+
+def _access_error(faults: Sequence[Fault], role: Role) -> AccessError:
+    lacking = "; ".join(map(str, faults))
+    return AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+
+
 def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
     """What is wrong with topics, by their names in Kafka."""
     present = admin.metadata().topics
@@ -226,11 +227,7 @@ def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Seque
 def partition_counts(
     client: Mapping[str, Any], names: Sequence[str], *, prefix: str = ""
 ) -> dict[str, int]:
-    """How many partitions these topics have, by their whole names.
-
-    Raises:
-        TopicsError: a topic is missing.
-    """
+    """How many partitions these topics have, by their whole names."""
     with DiagnosedAdmin(client) as admin:
         present = admin.metadata().topics
     full = [topic_name(name, prefix=prefix) for name in names]
@@ -246,21 +243,71 @@ def check_topics(
     role: Role = Role.JOB,
     limits: WaitLimits | None = None,
 ) -> None:
-    """Return if the job can start, or the role, if another is given, can do its work.
-
-    Raises:
-        AccessError: the user lacks rights; one line says which, and how to grant them.
-        TopicsError: topics are missing or wrong; one line says which, and how to fix them.
-    """
+    """Return if the job can start, or the role, if another is given, can do its work."""
     faults = find_faults(client, prefix=prefix, role=role, limits=limits)
     if not faults:
         return
     if faults[0].setting == ACCESS:
-        lacking = "; ".join(map(str, faults))
-        raise AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+        raise _access_error(faults, role)
     missing = [fault.topic for fault in faults if fault.is_missing]
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not fault.is_missing]
     stuck = any(not fault.can_be_fixed for fault in faults)
     fix = "delete that topic, or choose another prefix" if stuck else CREATE_TOPICS
     raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {fix}")
+
+
+def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
+    """By topic, where the role needs more than this client may: what it may, and what is needed.
+
+    Without topics that are not there, those that maps name, and optional rights.
+    """
+    needed: dict[str, list[str]] = {}
+    for acl in acls(role, prefix=prefix, with_optional=False):
+        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
+            needed.setdefault(acl.name, []).append(acl.operation)
+    return {
+        name: (", ".join(sorted(allowed)) or "none", ", ".join(needed[name]))
+        for name, allowed in allowed_operations(admin, list(needed)).items()
+        if allowed is not None and not set(needed[name]) <= set(allowed)
+    }
+
+
+def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
+    """Those of the topics that this client may not even see, be they there or not."""
+    return [name for name, allowed in allowed_operations(admin, names).items() if allowed == []]
+
+
+def may_write(admin: AdminClient, topic: str) -> bool | None:
+    """Whether this client may write to a topic; None: it is not there, or not known."""
+    allowed = allowed_operations(admin, [topic])[topic]
+    return None if allowed is None else "Write" in allowed
+
+
+def allowed_operations(admin: AdminClient, names: Sequence[str]) -> dict[str, list[str] | None]:
+    """What may be done with each topic; None: it is not there, or the broker does not report it."""
+    if not names:
+        return {}
+    futures = admin.describe_topics(
+        TopicCollection(list(names)),
+        include_authorized_operations=True,
+        request_timeout=REQUEST_SECONDS_MAX,
+    )
+    allowed: dict[str, list[str] | None] = {}
+    for name, future in futures.items():
+        try:
+            described = admin_result(future, f"{name} could not be described")
+        except ClientError as reason:
+            if reason.code not in _NOT_SHOWN:
+                raise
+            allowed[name] = _NOT_SHOWN[reason.code]
+        else:  # DESCRIBE_CONFIGS is DescribeConfigs in the table of rights.
+            operations = described.authorized_operations or ()
+            allowed[name] = [each.name.title().replace("_", "") for each in operations] or None
+    return allowed
+
+
+_NOT_SHOWN: Final[Mapping[int | None, list[str] | None]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: [],
+    KafkaError.UNKNOWN_TOPIC_OR_PART: None,
+}

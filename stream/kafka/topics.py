@@ -99,11 +99,7 @@ JOB_TOPICS: Final = tuple(spec for spec in TOPICS if not spec.is_applys)
 
 
 def topic_name(name: str, *, prefix: str = "") -> str:
-    """The topic's name in Kafka.
-
-    Raises:
-        TopicsError: Kafka would not take it.
-    """
+    """The topic's name in Kafka."""
     full = f"{prefix}{name}"
     if not is_legal_name(full):
         raise TopicsError(

@@ -1,9 +1,9 @@
 """How even and how safe lists are: our policies beside Kafka's two placers, in whole clusters.
 
-`python tests/bench/comparison.py` prints tables in Markdown; `--write` also keeps the figures in
-`results/comparison.json`. Five clusters of 1,000 SPUs are filled with 1,000 topics of 10 partitions
-and 3 replicas, one topic after another. Two of them also have a life: 30 SPUs join when half of the
-topics are there; then 30 are decommissioned, 300 topics are deleted, 300 created.
+`python tests/bench/comparison.py` prints the documentation's table of each cluster; `--write` keeps
+all figures in `results/comparison.json`. Five clusters of 1,000 SPUs are filled with 1,000 topics
+of 10 partitions and 3 replicas, one topic after another. Two of them also have a life: 30 SPUs join
+when half of the topics are there; then 30 are decommissioned, 300 topics are deleted, 300 created.
 
 Ours go through the whole core. Kafka's are called in their jars: `AdminUtils` and the placer of the
 KRaft controller draw at random, so each has three runs (seeds 1 to 3), and a cell shows the lowest
@@ -30,7 +30,8 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
 from spu_assigner.core.base.events import Policy
-from support.bench.figures import keep
+from support.bench.bench_pages import evenness as evenness_table
+from support.bench.figures import keep, parser_of, say
 from support.placers.comparing import (
     PARTITIONS,
     REPLICAS,
@@ -112,57 +113,8 @@ def compare(
     return filled, lived
 
 
-COLUMNS: Final[Mapping[str, Callable[[Run], float | None]]] = {
-    "leaders min": lambda run: run.evenness.leaders_min,
-    "leaders max": lambda run: run.evenness.leaders_max,
-    "replicas min": lambda run: run.evenness.replicas_min,
-    "replicas max": lambda run: run.evenness.replicas_max,
-    "leaders, spread of alike": lambda run: run.evenness.alike_leaders_spread,
-    "replicas, spread of alike": lambda run: run.evenness.alike_replicas_spread,
-    "leaders off fair share": lambda run: run.evenness.leaders_off,
-    "replicas off fair share": lambda run: run.evenness.replicas_off,
-    "fullest SPU %": lambda run: run.evenness.fullest_percent,
-    "rack-diverse %": lambda run: run.evenness.diverse_percent,
-    "peers, median": lambda run: run.evenness.peers_median,
-}
-
-
-OF_FILLING: Final[Mapping[str, Callable[[Run], float | None]]] = {
-    **COLUMNS,
-    "seconds": lambda run: run.seconds,
-}
-OF_LIFE: Final[Mapping[str, Callable[[Run], float | None]]] = {
-    **COLUMNS,
-    "held by the leaving": lambda run: run.held,
-    "moved": lambda run: run.moved,
-}
-
-
-def table(runs: Runs, columns: Mapping[str, Callable[[Run], float | None]]) -> str:
-    """In Markdown; where runs differ, their lowest and highest figure."""
-    lines = [
-        f"| placer | {' | '.join(columns)} |",
-        f"| --- |{' ---: |' * len(columns)}",
-    ]
-    for name, several in runs.items():
-        cells = [_cell([figure(run) for run in several]) for figure in columns.values()]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(values: Sequence[float | None]) -> str:
-    numbers = [value for value in values if value is not None]
-    if not numbers:
-        return "–"
-    low, high = min(numbers), max(numbers)
-    return f"{low:g}" if low == high else f"{low:g} … {high:g}"
-
-
 def main() -> int:
-    wanted = sys.argv[1:]
-    if wanted not in ([], ["--write"]):
-        print("usage: python tests/bench/comparison.py [--write]", file=sys.stderr)
-        return 2
+    options = parser_of(__doc__).parse_args()
     figures: dict[str, Any] = {}
     missed: list[str] = []
     with ExitStack() as stack:
@@ -174,16 +126,13 @@ def main() -> int:
             filled, lived = compare(scenario, makers)
             (balanced,) = filled[f"`{Policy.BALANCED}`"]
             missed += [f"{scenario.name}: {each}" for each in goals_missed(balanced.evenness)]
-            print(f"\n### {scenario.name}\n")
-            print(table(filled, OF_FILLING), flush=True)
-            figures[scenario.name] = _plain(filled)
-            if lived:
-                print(f"\n### {scenario.name}, after a life\n")
-                print(table(lived, OF_LIFE), flush=True)
-                figures[f"{scenario.name}, after a life"] = _plain(lived)
-    print("\n" + "\n".join(missed or ["`balanced` holds its goals in every filled cluster."]))
+            for name, runs in ((scenario.name, filled), (f"{scenario.name}, after a life", lived)):
+                if runs:
+                    figures[name] = _plain(runs)
+                    say(f"\n### {name}\n\n{evenness_table(figures[name])}")
+    say("\n".join(missed or ["`balanced` holds its goals in every filled cluster."]))
     figures["goals of balanced missed"] = missed
-    if wanted:
+    if options.write:
         keep("comparison", sizes=_sizes(), figures=figures, show=False)
     return 1 if missed else 0
 

@@ -9,7 +9,6 @@ again and says why.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from statistics import median
@@ -17,17 +16,13 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 from support.bench.core_speed import CASES, ROUNDS, speed_of
-from support.bench.figures import QUICK, keep, say, spread
+from support.bench.figures import QUICK, keep, parser_of, say, spread
 
 REPEATS: Final = 1 if QUICK else 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    options = parser_of(__doc__).parse_args()
     figures = {}
     for case in CASES:
         speeds = [speed_of(case) for _ in range(REPEATS)]

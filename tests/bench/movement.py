@@ -1,7 +1,8 @@
 """How many replicas move after a change: ours, Kafka's own tool, and the policy run once more.
 
-`python tests/bench/movement.py` prints a table in Markdown; `--write` also keeps the figures in
-`results/movement.json`. Each cluster is filled by one policy; then an incident happens:
+`python tests/bench/movement.py` prints the documentation's table; `--write` keeps the figures, also
+of the other policies, in `results/movement.json`. Each cluster is filled by one policy; then an
+incident happens:
 
 - decommission: one SPU leaves for good. Ours: what the decommission itself moves.
 - join: two empty SPUs join, or three, one in each rack. Ours: a rebalance.
@@ -28,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest d
 
 from spu_assigner.core import Assigner, Event, Policy, ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.events import LeaveMode
-from support.bench.figures import keep
+from support.bench.bench_pages import movement
+from support.bench.figures import keep, parser_of, say
 from support.events.builders import Events
 from support.model.plain_rebalance import Bands
 from support.model.plain_rebalance import Cluster as Bounded
@@ -173,24 +175,8 @@ def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> I
     yield described(cluster, before, again.maps, at_least=at_least, incident=incident, by=by)
 
 
-def table(rows: list[Row]) -> Iterator[str]:
-    """In Markdown."""
-    yield (
-        "| SPUs | filled by | incident | answered by | moved | at least "
-        "| replicas per SPU | leaders per SPU | rack-diverse |"
-    )
-    yield "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
-    for row in rows:
-        replicas, leaders = ("–".join(map(str, pair)) for pair in (row.replicas, row.leaders))
-        yield (
-            f"| {row.spus} | {row.policy} | {row.incident} | {row.by} | {row.moved:,} "
-            f"| {row.at_least:,} | {replicas} | {leaders} | {row.rack_diverse:.0%} |"
-        )
-
-
 def main() -> None:
-    if sys.argv[1:] not in ([], ["--write"]):
-        sys.exit("usage: python tests/bench/movement.py [--write]")
+    options = parser_of(__doc__).parse_args()
     with running_kafka_reassign() as kafka:
         rows = [
             row
@@ -199,24 +185,22 @@ def main() -> None:
             for incident in ("decommission", *JOINING)
             for row in rows_of(kafka, policy, size, incident)
         ]
-    print("\n".join(table(rows)))
-    if sys.argv[1:]:
-        keep(
-            "movement",
-            sizes={
-                "spus_before": SIZES,
-                "racks": RACKS,
-                "topics": TOPICS,
-                "partitions": PARTITIONS,
-                "replicas": REPLICAS,
-                "kafka_tools": "4.2.1",
-                "draws_of_kafka_tools": DRAWS,
-            },
-            figures={
-                f"{number:02} {row.incident}, {row.policy}, {row.by}": asdict(row)
-                for number, row in enumerate(rows)
-            },
-        )
+    figures = {
+        f"{number:02} {row.incident}, {row.policy}, {row.by}": asdict(row)
+        for number, row in enumerate(rows)
+    }
+    say(movement(figures))
+    if options.write:
+        sizes = {
+            "spus_before": SIZES,
+            "racks": RACKS,
+            "topics": TOPICS,
+            "partitions": PARTITIONS,
+            "replicas": REPLICAS,
+            "kafka_tools": "4.2.1",
+            "draws_of_kafka_tools": DRAWS,
+        }
+        keep("movement", sizes=sizes, figures=figures)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import fastavro
@@ -43,10 +42,10 @@ from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import Shard
 from support.events.event_codecs import fields_of
-from support.events.random_lives import life_of, life_of_bytes
+from support.events.random_lives import life_of
 from support.events.samples import example
 from support.model.pictures import picture
-from support.model.shadow import Shadow, is_remembered
+from support.model.shadow import is_remembered
 from support.shard.stores import DictStore, begin, run_batch
 
 
@@ -226,22 +225,6 @@ def _manual_file_seeds() -> list[bytes]:
     return [*texts, b"\xef\xbb\xbf" + texts[0], b'[{"id":0,"id":0}]', b"[NaN]", b"[[[[[[]]]]]]"]
 
 
-# The core.
-
-
-def core(data: bytes) -> None:
-    """Every event is answered, and the invariants hold after each."""
-    life, state, shadow = life_of_bytes(data), ClusterState("c1"), Shadow()
-    for event in life.events:
-        is_known = is_remembered(state, event)
-        records = step(state, event, default_policy=life.default_policy)
-        shadow.follow(state, event, records, is_known=is_known)
-
-
-def _core_seeds() -> list[bytes]:
-    return [Random(number).randbytes(190) for number in range(16)]
-
-
 # Messages from Kafka.
 
 _MESSAGES_MAX = 16
@@ -343,8 +326,7 @@ TARGETS = {
             name="manual_file", one=manual_file, seeds=_manual_file_seeds, size_max=512, share=20
         ),
         Target(
-            name="shard_batch", one=shard_batch, seeds=_shard_batch_seeds, size_max=1024, share=8
+            name="shard_batch", one=shard_batch, seeds=_shard_batch_seeds, size_max=1024, share=12
         ),
-        Target(name="core", one=core, seeds=_core_seeds, size_max=192, share=4),
     )
 }

@@ -83,22 +83,27 @@ securityContext:
 
 {{/* The variables by which a part reaches Kafka. */}}
 {{- define "spu-assigner.kafkaEnv" -}}
-{{- $security := include "spu-assigner.security" . | fromYaml }}
-{{- $tls := $security.tls }}
 - name: KAFKA_BOOTSTRAP_SERVERS
   value: {{ include "spu-assigner.servers" .root | quote }}
 {{- with .root.Values.kafka.topicPrefix }}
 - name: SPU_ASSIGNER_TOPIC_PREFIX
   value: {{ . | quote }}
 {{- end }}
-- name: SPU_ASSIGNER_SECURITY_PROTOCOL
+{{- include "spu-assigner.securityEnv" (merge (dict "variables" "SPU_ASSIGNER") .) }}
+{{- end }}
+
+{{/* The user of a part, in variables that begin alike: for the job's Kafka, or for another. */}}
+{{- define "spu-assigner.securityEnv" }}
+{{- $security := include "spu-assigner.security" . | fromYaml }}
+{{- $tls := $security.tls }}
+- name: {{ .variables }}_SECURITY_PROTOCOL
   value: {{ $security.protocol }}
 {{- if hasPrefix "SASL_" $security.protocol }}
-- name: SPU_ASSIGNER_SASL_MECHANISM
+- name: {{ .variables }}_SASL_MECHANISM
   value: {{ $security.sasl.mechanism }}
-- name: SPU_ASSIGNER_SASL_USERNAME
+- name: {{ .variables }}_SASL_USERNAME
   value: {{ required "security.sasl.username is empty; expected a user, as security.protocol has SASL" $security.sasl.username | quote }}
-- name: SPU_ASSIGNER_SASL_PASSWORD
+- name: {{ .variables }}_SASL_PASSWORD
   valueFrom:
     secretKeyRef:
       name: {{ required "security.sasl.secret is empty; expected the Secret with the password of security.sasl.username" $security.sasl.secret | quote }}
@@ -106,13 +111,13 @@ securityContext:
 {{- end }}
 {{- if hasSuffix "SSL" $security.protocol }}
 {{- if $tls.ca.secret }}
-- name: SPU_ASSIGNER_SSL_CA_FILE
+- name: {{ .variables }}_SSL_CA_FILE
   value: /run/spu-assigner/ca.crt
 {{- end }}
 {{- if $tls.client.secret }}
-- name: SPU_ASSIGNER_SSL_CERTIFICATE_FILE
+- name: {{ .variables }}_SSL_CERTIFICATE_FILE
   value: /run/spu-assigner/client.crt
-- name: SPU_ASSIGNER_SSL_KEY_FILE
+- name: {{ .variables }}_SSL_KEY_FILE
   value: /run/spu-assigner/client.key
 {{- end }}
 {{- end }}

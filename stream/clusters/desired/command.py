@@ -105,15 +105,14 @@ def apply_desired(request: DesiredRequest, *, output: Form, wait: float) -> int:
 
 def desired_json(cluster_id: str, found: DesiredEvents) -> dict[str, object]:
     """What was found, for programs."""
-
-    def named(reasons: dict[str, str]) -> list[dict[str, str]]:
-        return [{"topic": topic, "reason": reason} for topic, reason in reasons.items()]
-
+    reasons = {"refused": found.refused, "waiting": found.waiting}
     return {
         "cluster_id": cluster_id,
         "events": [json.loads(event_to_json(event)) for event in found.events],
-        "refused": named(found.refused),
-        "waiting": named(found.waiting),
+        **{
+            name: [{"topic": topic, "reason": reason} for topic, reason in each.items()]
+            for name, each in reasons.items()
+        },
         "extra": found.extra,
         "unchanged": found.unchanged,
     }

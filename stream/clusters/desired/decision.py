@@ -16,7 +16,7 @@ the job, and a request that was answered once and is needed again is a new one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
@@ -36,7 +36,6 @@ from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.schemas.json_lines.lines import event_to_json
-from spu_assigner.stream.clusters.desired.topics_file import DesiredTopic
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.rule_texts import rule_texts
 
@@ -62,75 +61,60 @@ class DesiredEvents:
 
 
 def desired_events(
-    topics: Sequence[DesiredTopic],
+    topics: Sequence[TopicCreate],
     state: ClusterState,
     *,
     in_kafka: Collection[str] = (),
     reserved: frozenset[str] = frozenset(),
 ) -> DesiredEvents:
-    """What makes the topics of a cluster as those of a file.
-
-    Args:
-        state: of the cluster; the events are applied to it.
-        in_kafka: topics that Kafka has and that have no map.
-        reserved: names that no topic may have.
-    """
-    named = {topic.create.topic for topic in topics}
+    """What makes the topics of a cluster as those of a file."""
+    named = {topic.topic for topic in topics}
     extra = sorted((state.topics.keys() | state.waiting.keys()) - named)
-    return _Deciding(state, in_kafka, reserved, DesiredEvents(extra=extra)).decided(topics)
+    # Of names that differ by dots and underscores alone, Kafka permits one.
+    others = {name.replace(".", "_"): name for name in sorted(in_kafka)}
+    found = DesiredEvents(extra=extra)
+    deciding = _Deciding(state, others, reserved, found)
+    left, accepted = topics, -1
+    # A topic whose constraints are rejected, as they name a topic that is not there yet, is tried
+    # again behind the others, as long as one of these was granted.
+    while left and accepted < len(found.changes):
+        accepted, later = len(found.changes), []
+        for topic in left:
+            found.refused.pop(topic.topic, None)
+            if deciding.take(topic) is Code.INVALID_CONSTRAINTS:
+                later.append(topic)
+        left = later
+    return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Deciding:
     """Topics are decided one after the other."""
 
-    def __init__(
-        self,
-        state: ClusterState,
-        in_kafka: Collection[str],
-        reserved: frozenset[str],
-        found: DesiredEvents,
-    ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._found = found
-        # Of names that differ by dots and underscores alone, Kafka permits one.
-        self._in_kafka = {name.replace(".", "_"): name for name in sorted(in_kafka)}
+    _state: ClusterState
+    _in_kafka: Mapping[str, str]
+    _reserved: frozenset[str]
+    _found: DesiredEvents
 
-    def decided(self, topics: Sequence[DesiredTopic]) -> DesiredEvents:
-        """What is found of them all.
-
-        A topic whose constraints are rejected, as they name a topic that is not there yet, is tried
-        again behind the others, as long as one of these was granted.
-        """
-        found, left, accepted = self._found, topics, -1
-        while left and accepted < len(found.changes):
-            accepted, later = len(found.changes), []
-            for topic in left:
-                found.refused.pop(topic.create.topic, None)
-                if self._take(topic) is Code.INVALID_CONSTRAINTS:
-                    later.append(topic)
-            left = later
-        return found
-
-    def _take(self, topic: DesiredTopic) -> Code | None:
+    def take(self, topic: TopicCreate) -> Code | None:
         """Take over a topic; why the core rejects one of its changes."""
-        name, found = topic.create.topic, self._found
+        name, found = topic.topic, self._found
         mapped, waits = self._state.topics.get(name), self._state.waiting.get(name)
         if mapped is None and waits is None:
-            return self._ask(topic, _create(topic.create))
+            return self._ask(_create(topic))
         if waits is not None:
             what = "create" if waits.kind is Wait.CREATE else "repair"
             found.waiting[name] = f"its {what} waits for SPUs or slots"
         if mapped is None:
             return None
-        if topic.create.policy not in (None, mapped.policy):
-            self._refuse(topic, f"has policy {mapped.policy}, which a topic keeps: write that")
+        if topic.policy not in (None, mapped.policy):
+            found.refused[name] = f"has policy {mapped.policy}, which a topic keeps: write that"
             return None
-        changes = [*_changes(topic.create, mapped)]
+        changes = [*_changes(topic, mapped)]
         found.unchanged += not changes and waits is None
-        return next((code for each in changes if (code := self._ask(topic, each))), None)
+        return next((code for each in changes if (code := self._ask(each))), None)
 
-    def _ask(self, topic: DesiredTopic, change: Change) -> Code | None:
+    def _ask(self, change: Change) -> Code | None:
         """Have the core decide a change; why it is rejected, None: it is to be sent."""
         event, about = change
         text = event_to_json(event)
@@ -145,10 +129,10 @@ class _Deciding:
         own = (x for x in records if isinstance(x, TopicStatus) and x.cause == event.event_id)
         if (answer := next(own, None)) is not None and answer.status is Status.REJECTED:
             reason = f"{about}: rejected as the cluster is now: {answer.message}"
-            self._refuse(topic, f"{reason} ({answer.code})")
+            self._found.refused[event.topic] = f"{reason} ({answer.code})"
             return answer.code
         if isinstance(event, TopicCreate) and (why := self._why_not_new(event)) is not None:
-            self._refuse(topic, why)
+            self._found.refused[event.topic] = why
             return None
         step(self._state, event, default_policy=DEFAULT_POLICY, reserved_names=self._reserved)
         self._found.changes.append((event, about))
@@ -168,9 +152,6 @@ class _Deciding:
             f"differs from topic {other!r} in Kafka by dots and underscores alone, which Kafka "
             "refuses; choose another name"
         )
-
-    def _refuse(self, topic: DesiredTopic, reason: str) -> None:
-        self._found.refused[topic.create.topic] = f"line {topic.line}: {reason}"
 
 
 def _create(asked: TopicCreate) -> Change:

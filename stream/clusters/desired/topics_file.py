@@ -1,4 +1,4 @@
-"""The file of desired topics: YAML, read strictly; faults are reported together, with their lines.
+"""The file of desired topics: YAML, read strictly; faults are reported together.
 
     version: 1
     topics:
@@ -13,17 +13,15 @@ A topic of the file is a `TopicCreate`: its fields are read as those of a line o
 decides whether their values can be met.
 
 Rules: a name that is not in this schema is a fault, not a remark: a typing error must not be taken
-for a topic that is as desired. Numbers are decimal; numbers, `no`, `yes` and `null` are names only
-in quotes. What a file says is data: no tag constructs anything, and nothing stands for another
-part.
+for a topic that is as desired. Numbers, `no`, `yes` and `null` are names only in quotes. What a
+file says is data: no tag constructs anything, and nothing stands for another part.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import json
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import yaml
 from spu_assigner.core.base.constraints import Constraints
@@ -31,17 +29,14 @@ from spu_assigner.core.base.errors import AssignerError, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.typed_fields import TypedFields
 from spu_assigner.schemas.errors import LineFault
-from spu_assigner.schemas.json_lines.json_object import quoted
 from spu_assigner.schemas.json_lines.kinds import reader_of
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 
 SIZE_MAX: Final = 16 * 1024 * 1024  # a hundred thousand topics
-DEPTH_MAX: Final = 16  # the schema's is 6; what is a little deeper is reported where it stands
+DEPTH_MAX: Final = 16  # the schema's is 6
 FAULTS_MAX: Final = 100  # that are reported; more help nobody
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml ten times faster
-_TAG: Final = "tag:yaml.org,2002:"
-_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 
 
 class _Topic(TypedFields, frozen=True):
@@ -60,14 +55,6 @@ class _File(TypedFields, frozen=True):
 _FILE: Final = reader_of(_File)
 
 
-class DesiredTopic(NamedTuple):
-    """One topic of the file."""
-
-    line: int
-    create: TopicCreate
-    """As a new topic; constraints that are empty are to have none, None: any."""
-
-
 class DesiredFileError(AssignerError):
     """A file of desired topics is none: each fault says what was found and what was expected."""
 
@@ -76,12 +63,8 @@ class DesiredFileError(AssignerError):
         super().__init__("\n".join(self.faults))
 
 
-def read_desired(path: Path, cluster_id: str) -> tuple[DesiredTopic, ...]:
-    """The topics of a file, in its order.
-
-    Raises:
-        DesiredFileError: it cannot be read, or is no file of desired topics.
-    """
+def read_desired(path: Path, cluster_id: str) -> tuple[TopicCreate, ...]:
+    """The topics of a file, in its order."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
@@ -91,45 +74,36 @@ def read_desired(path: Path, cluster_id: str) -> tuple[DesiredTopic, ...]:
     return desired_topics(data, cluster_id, source=printable(str(path)))
 
 
-def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[DesiredTopic, ...]:
-    """The topics in the text of a file.
+def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicCreate, ...]:
+    """The topics in the text of a file, as new ones.
 
-    Args:
-        source: the file's name, for messages.
-
-    Raises:
-        DesiredFileError: it is no file of desired topics; it has all faults.
+    Constraints that are empty are to have none, None: any.
     """
-    lines, faults = {"": 1}, list[str]()  # by the path of what is there
-
-    def fault(line: int, text: str) -> None:
-        faults.append(f"{source}:{line}: {printable(text.lstrip('. '))}")
+    faults: list[str] = []
+    topics: dict[str, TopicCreate] = {}
 
     def note(_: LineFault, text: str, path: str) -> None:
-        fault(lines[path], text)
+        faults.append(f"{source}: {printable(text.lstrip('. '))}")
 
-    value, topics = None, dict[str, DesiredTopic]()
+    def fault(text: str) -> None:
+        note(LineFault.WRONG_VALUE, text, "")
+
+    found: Any = None
     try:
         _require_plain(data)
-        root: Any = yaml.compose(data, Loader=_LOADER)
-        value = None if root is None else _value(root, "", lines, fault)
-    except yaml.MarkedYAMLError as reason:
-        mark = reason.problem_mark or reason.context_mark
-        problem = str(reason.problem or reason.context)
-        fault(1 if mark is None else mark.line + 1, f"is no YAML: {problem}")
-    except (yaml.YAMLError, ValueError) as reason:
-        fault(1, f"is no YAML: {' '.join(str(reason).split())[:80]}")
-    found: Any = None if faults else _FILE("", value, note)
+        # As JSON has it: a date is a text, and so is each name.
+        value = json.loads(json.dumps(yaml.load(data, Loader=_StrictLoader), default=str))
+        found = _FILE("", value, note)
+    except (yaml.YAMLError, ValueError, TypeError) as reason:
+        fault(f"is no YAML: {' '.join(str(reason).split())[:200]}")
     if not faults and found.version != 1:
-        fault(lines[".version"], f"version is {found.version}; expected 1")
+        fault(f"version is {found.version}; expected 1")
     for number, topic in enumerate(() if faults else found.topics):
-        path = f".topics[{number}]"
-        line = lines[path]
         if topic.name in topics:
-            fault(line, f"{path}.name is {topic.name}, as of line {topics[topic.name].line}")
+            fault(f"topics[{number}].name is {topic.name}, as of another; expected each once")
             continue
         try:
-            create = TopicCreate(
+            topics[topic.name] = TopicCreate(
                 event_id="desired",
                 cluster_id=cluster_id,
                 topic=topic.name,
@@ -139,9 +113,7 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[Desire
                 constraints=topic.constraints,
             )
         except InvalidEventError as reason:
-            fault(line, f"{path}: {reason}")
-        else:
-            topics[topic.name] = DesiredTopic(line, create)
+            fault(f"topics[{number}]: {reason}")
     if faults:
         raise DesiredFileError(faults)
     return tuple(topics.values())
@@ -164,29 +136,13 @@ def _require_plain(data: bytes) -> None:
             raise ValueError(f"line {line} refers to another part by `*`; write it out")
 
 
-def _value(node: Any, path: str, lines: dict[str, int], fault: Callable[[int, str], None]) -> Any:
-    """What a node holds, as JSON would; what is no decimal number is a text.
+class _StrictLoader(_LOADER):  # type: ignore[misc, valid-type]  # libyaml's, where it is there
+    """Takes each name of an object once."""
 
-    Args:
-        lines: of what is there, by its path; those of the node are added.
-    """
-    lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(each, f"{path}[{n}]", lines, fault) for n, each in enumerate(node.value)]
-    if isinstance(node, yaml.ScalarNode):
-        match node.tag.removeprefix(_TAG):
-            case "null":
-                return None
-            case "bool":
-                return node.value.lower() in ("yes", "true", "on")
-            case "int" if _WHOLE.fullmatch(node.value):
-                return int(node.value)
-            case _:
-                return node.value
-    members: dict[str, Any] = {}
-    for key, value in node.value:
-        name = str(key.value)
-        if name in members:
-            fault(key.start_mark.line + 1, f"{quoted(name)} stands twice; expected once")
-        members[name] = _value(value, f"{path}.{name}", lines, fault)
-    return members
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"line {node.start_mark.line + 1}: {name!r} stands twice")
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import uuid
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import (
     BAND,
     BAND_MAX,
@@ -78,9 +80,9 @@ def drain(
 )
 @click.option(
     "--max-moves",
-    "moves_max",
     metavar="N",
     type=click.IntRange(1, MOVES_MAX),
+    default=MOVES_MAX,
     help="Have the job move no more than so many replicas for this run.",
 )
 @click.option(
@@ -98,7 +100,12 @@ def drain(
 @with_request(*_OPTIONS)
 @moves_options
 def rebalance(
-    *, request: PlanRequest, wait_seconds: float, move_options: MoveOptions, **limits: int | None
+    *,
+    request: PlanRequest,
+    wait_seconds: float,
+    move_options: MoveOptions,
+    bytes_max: int | None,
+    **limits: Any,
 ) -> int:
     """Even out a cluster: its replica maps, and the data of its brokers. Safe to repeat.
 
@@ -118,6 +125,10 @@ def rebalance(
     mapped, or an error; 2 wrong usage or settings.
     """
     from spu_assigner.stream.clusters.drain.job_wait import JobWait
-    from spu_assigner.stream.clusters.drain.rebalancing import Rebalancing
+    from spu_assigner.stream.clusters.drain.rebalancing import rebalance_now
 
-    return Rebalancing(request, move_options, **limits).run(JobWait(wait_seconds))
+    event = ClusterRebalance(
+        event_id=f"rebalance/{uuid.uuid4()}", cluster_id=request.cluster_id, **limits
+    )
+    wait = JobWait(wait_seconds)
+    return rebalance_now(request, move_options, event, wait, bytes_max=bytes_max)

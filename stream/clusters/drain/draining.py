@@ -23,6 +23,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
@@ -35,10 +36,7 @@ from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.clusters.plan.wanted_maps import read_maps
 from spu_assigner.stream.common.printable import counted, listed
-from spu_assigner.stream.kafka.client import Sender, SentMessage
-from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, Partition, read_unseen
-from spu_assigner.stream.kafka.topics import SPU_EVENTS
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
@@ -209,7 +207,7 @@ class Draining:
                 f"broker {self._broker} {holds} {counted(len(places), 'replica')} that you may not "
                 f"see ({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
             ]
-        return [*unseen.lines(f"what broker {self._broker} holds is not known")][:1]
+        return [*unseen.summary.lines(f"what broker {self._broker} holds is not known")][:1]
 
     def _faults(self, holding: _Holding) -> Iterator[str]:
         """Why the SPU should not be decommissioned now."""
@@ -224,23 +222,15 @@ class Draining:
             )
 
     def _send_leave(self) -> None:
-        errors: list[str] = []
-
-        def sent(message: SentMessage) -> None:
-            errors.extend([message.error] if message.error else ())
-
-        sender = Sender(self._request.connection, sent, [SPU_EVENTS])
-        sender.send(
-            SpuLeft(
-                event_id=f"drain/{uuid.uuid4()}",
-                cluster_id=self._request.cluster_id,
-                spu_id=self._broker,
-                mode=LeaveMode.DECOMMISSION,
-            )
+        event = SpuLeft(
+            event_id=f"drain/{uuid.uuid4()}",
+            cluster_id=self._request.cluster_id,
+            spu_id=self._broker,
+            mode=LeaveMode.DECOMMISSION,
         )
-        sender.flush()
-        if errors:
-            raise ClientError(f"the decommission could not be sent: {errors[0]}; run this again")
+        sent = exchange(self._request.connection, [event], seconds=0, check=lambda: None)
+        for why in sent.rejected.values():
+            raise DrainError(f"SPU {self._broker} was not decommissioned: {why}; run this again")
 
     def _await_maps(self, wait: JobWait) -> None:
         """Return once no map uses the broker but those that the job cannot take off it."""

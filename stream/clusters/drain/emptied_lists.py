@@ -31,13 +31,7 @@ def emptied_lists(
     brokers: Mapping[int, str | None],
     leaving: int,
 ) -> tuple[dict[Partition, Replicas], list[Partition]]:
-    """Lists without a broker that change, and partitions for which there is no other broker.
-
-    Args:
-        rows: all partitions of the Kafka cluster, for the load of its brokers.
-        topics: those that are to be moved.
-        brokers: those that are alive, with their racks.
-    """
+    """Lists without a broker that change, and partitions for which there is no other broker."""
     meant, places, loads = {*topics}, dict[str, list[Partition]](), list[Replicas]()
     for place, row in sorted(rows.items()):
         if place[0] in meant:

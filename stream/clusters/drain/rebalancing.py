@@ -8,9 +8,7 @@ called even; a run that gets no further is one.
 
 from __future__ import annotations
 
-import sys
 import time
-import uuid
 from dataclasses import replace
 from typing import Final
 
@@ -34,11 +32,11 @@ from spu_assigner.stream.clusters.plan.sources import (
     with_load,
 )
 from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.kafka.config.command_options import table_width
 from spu_assigner.stream.kafka.log_dirs import Partition
 from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
 MORE_TO_DO: Final = 3  # exit status: run it again
-WIDTH: Final = 120  # of the table, where there is no terminal to ask
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
 
@@ -47,123 +45,101 @@ class RebalanceError(AssignerError):
     """A cluster cannot be evened out."""
 
 
-class Rebalancing:
-    """One cluster that is to be evened out.
+def rebalance_now(
+    request: PlanRequest,
+    options: MoveOptions,
+    event: ClusterRebalance,
+    wait: JobWait,
+    *,
+    bytes_max: int | None,
+) -> int:
+    """Even out a cluster, if that is possible now; the exit status. What was done stays done."""
+    connection = request.ledger_connection()
+    unlike, _, _ = _unlike(request)
+    require_ready(connection, options, unlike)
+    _ask(request, event, wait)
+    more = (
+        [f"{counted(count, 'move')} not asked for"] if (count := _unasked(request, event)) else []
+    )
+    with moving(connection, options, cluster_id=request.cluster_id) as runner:
+        with request.target() as target:
+            plan, found = plan_now(request, target)
+            plan = with_load(plan, found, request, target)
+        report = runner.carry_out(plan.moved_partitions(), bytes_max=bytes_max)
+    beyond = report.left if report.stopped == BEYOND_LIMIT else 0
+    if beyond:  # Then it is what was asked for.
+        report.stopped = None
+        more.append(f"{counted(beyond, 'mapped partition')} not moved")
+    left = move_lines(report)
+    if beyond and not (report.moved or left):
+        left.append("--max-bytes permits none of the moves that are left; give more")
+    left += _not_as_mapped(request, is_awaited=not (left or beyond))
+    unseen = plan.unseen.lines("counted above without leaders")
+    for line in (*load_lines(plan.load.brokers, width=table_width()), *unseen):
+        click.echo(line)
+    for line in left:
+        click.echo(f"rebalance: {line}", err=True)
+    if left:
+        return 1
+    if more:
+        click.echo(f"more     {' and '.join(more)} yet; run again for the rest")
+        return MORE_TO_DO
+    click.echo("even     Kafka shows every list as it is mapped")
+    return 0
+
+
+def _ask(request: PlanRequest, event: ClusterRebalance, wait: JobWait) -> None:
+    """Have the job even out its maps, and wait for its answer."""
+    connection, event_id = request.connection, event.event_id
+    answers = exchange(
+        connection,
+        [event],
+        seconds=wait.seconds,
+        check=lambda: wait.tick("the answer of the job"),
+    )
+    if answers.unanswered:
+        raise RebalanceError(
+            f"the job did not answer within {wait.seconds:g} s; {why_unanswered(connection)} "
+            "Run this again; the job rebalances also when it starts later"
+        )
+    if event_id in answers.rejected:
+        raise RebalanceError(
+            f"the job does not rebalance cluster {request.cluster_id!r}: "
+            f"{answers.rejected[event_id]}; fix that and run this again"
+        )
+    click.echo(f"mapped   {answers.accepted[event_id]}")
+
+
+def _unlike(request: PlanRequest) -> tuple[list[Partition], TopicsPlan, PlanSources]:
+    """The partitions that are not as mapped, or being moved, by a plan made now."""
+    with request.target() as target:
+        plan, found = plan_now(request, target)
+    return [(c.topic, at) for c in plan.changes for at in (*c.moves, *c.moving)], plan, found
+
+
+def _not_as_mapped(request: PlanRequest, *, is_awaited: bool) -> list[str]:
+    """What Kafka does not show as mapped, and why.
 
     Args:
-        bytes_max: to be copied by this run; None: no limit.
-        moves_max: replicas that the job may move elsewhere for this run; None: no limit.
-        band_percent: of a rebalance by resources; None: the job's default.
-        band: of a rebalance by numbers of replicas, likewise.
+        is_awaited: all was moved: what is not seen yet is waited for, and a fault then.
     """
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    unlike, plan, found = _unlike(request)
+    while is_awaited and unlike and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        unlike, plan, found = _unlike(request)
+    waiting = [each for each in plan.waiting if each.topic in found.cluster.topics]
+    left = [f"{each.topic}: {each.reason}" for each in (*plan.refused, *waiting)]
+    if is_awaited and unlike:
+        are = "is" if len(unlike) == 1 else "are"
+        left.append(f"{counted(len(unlike), 'partition')} {are} not as mapped yet; run this again")
+    return left
 
-    def __init__(
-        self,
-        request: PlanRequest,
-        options: MoveOptions,
-        *,
-        bytes_max: int | None,
-        moves_max: int | None,
-        band_percent: int | None,
-        band: int | None,
-    ) -> None:
-        self._request = request
-        self._options = options
-        self._bytes_max = bytes_max
-        self._is_limited = moves_max is not None
-        self._event = ClusterRebalance(
-            event_id=f"rebalance/{uuid.uuid4()}",
-            cluster_id=request.cluster_id,
-            max_moves=MOVES_MAX if moves_max is None else moves_max,
-            band_percent=band_percent,
-            band=band,
-        )
 
-    def run(self, wait: JobWait) -> int:
-        """Even it out, if that is possible now; the exit status. What was done stays done."""
-        request, connection = self._request, self._request.ledger_connection()
-        unlike, _, _ = self._unlike()
-        require_ready(connection, self._options, unlike)
-        self._ask(wait)
-        more = [f"{counted(count, 'move')} not asked for"] if (count := self._unasked()) else []
-        with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
-            with request.target() as target:
-                plan, found = plan_now(request, target)
-                plan = with_load(plan, found, request, target)
-            report = runner.carry_out(plan.moved_partitions(), bytes_max=self._bytes_max)
-        beyond = report.left if report.stopped == BEYOND_LIMIT else 0
-        if beyond:  # Then it is what was asked for.
-            report.stopped = None
-            more.append(f"{counted(beyond, 'mapped partition')} not moved")
-        left = move_lines(report)
-        if beyond and not (report.moved or left):
-            left.append("--max-bytes permits none of the moves that are left; give more")
-        left += self._not_as_mapped(is_awaited=not (left or beyond))
-        width = None if sys.stdout.isatty() else WIDTH
-        for line in load_lines(plan.load.brokers, width=width):
-            click.echo(line)
-        for line in plan.unseen.lines("counted above without leaders"):
-            click.echo(line)
-        for line in left:
-            click.echo(f"rebalance: {line}", err=True)
-        if left:
-            return 1
-        if more:
-            click.echo(f"more     {' and '.join(more)} yet; run again for the rest")
-            return MORE_TO_DO
-        click.echo("even     Kafka shows every list as it is mapped")
+def _unasked(request: PlanRequest, event: ClusterRebalance) -> int:
+    """How many moves the limit of moves has left for later."""
+    is_limited = (event.max_moves or 0) < MOVES_MAX
+    if (state := job_state(request) if is_limited else None) is None:
         return 0
-
-    def _ask(self, wait: JobWait) -> None:
-        """Have the job even out its maps, and wait for its answer."""
-        connection, event_id = self._request.connection, self._event.event_id
-        answers = exchange(
-            connection,
-            [self._event],
-            seconds=wait.seconds,
-            check=lambda: wait.tick("the answer of the job"),
-        )
-        if answers.unanswered:
-            raise RebalanceError(
-                f"the job did not answer within {wait.seconds:g} s; {why_unanswered(connection)} "
-                "Run this again; the job rebalances also when it starts later"
-            )
-        if event_id in answers.rejected:
-            raise RebalanceError(
-                f"the job does not rebalance cluster {self._request.cluster_id!r}: "
-                f"{answers.rejected[event_id]}; fix that and run this again"
-            )
-        click.echo(f"mapped   {answers.accepted[event_id]}")
-
-    def _unlike(self) -> tuple[list[Partition], TopicsPlan, PlanSources]:
-        """The partitions that are not as mapped, or being moved, by a plan made now."""
-        with self._request.target() as target:
-            plan, found = plan_now(self._request, target)
-        return [(c.topic, at) for c in plan.changes for at in (*c.moves, *c.moving)], plan, found
-
-    def _not_as_mapped(self, *, is_awaited: bool) -> list[str]:
-        """What Kafka does not show as mapped, and why.
-
-        Args:
-            is_awaited: all was moved: what is not seen yet is waited for, and a fault then.
-        """
-        deadline = time.monotonic() + SEEN_SECONDS_MAX
-        unlike, plan, found = self._unlike()
-        while is_awaited and unlike and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)
-            unlike, plan, found = self._unlike()
-        waiting = [each for each in plan.waiting if each.topic in found.cluster.topics]
-        left = [f"{each.topic}: {each.reason}" for each in (*plan.refused, *waiting)]
-        if is_awaited and unlike:
-            are = "is" if len(unlike) == 1 else "are"
-            count = counted(len(unlike), "partition")
-            left.append(f"{count} {are} not as mapped yet; run this again")
-        return left
-
-    def _unasked(self) -> int:
-        """How many moves the limit of moves has left for later."""
-        state = job_state(self._request) if self._is_limited else None
-        if state is None:
-            return 0
-        answers = rebalance(state, replace(self._event, max_moves=MOVES_MAX))
-        return sum(each.moves or 0 for each in answers if isinstance(each, TopicStatus))
+    answers = rebalance(state, replace(event, max_moves=MOVES_MAX))
+    return sum(each.moves or 0 for each in answers if isinstance(each, TopicStatus))

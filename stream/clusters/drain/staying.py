@@ -40,11 +40,7 @@ _PROBE: Final = "drain.probe"  # the id, and the topic, of an event that nobody 
 def staying_lines(
     plan: TopicsPlan, held: Collection[Partition], rules: Mapping[str, str]
 ) -> Iterator[str]:
-    """A line for each topic of the partitions `held`, which stay, and each reason.
-
-    Args:
-        rules: what holds topics that the job cannot take off the broker.
-    """
+    """A line for each topic of the partitions `held`, which stay, and each reason."""
     refused = {each.topic: each.reason for each in plan.refused}
     waiting = {each.topic: each.reason for each in plan.waiting}
     staying = {each.topic: each.reason for each in plan.staying}

@@ -30,7 +30,7 @@ from spu_assigner.stream.client.announced import (
     Described,
     described_over,
 )
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +94,7 @@ def decide_brokers(
     *,
     occurred_at: int,
 ) -> MembershipDecision:
-    """What follows from the present look; nothing if it saw nothing.
-
-    Args:
-        announced: by SPU, of all that were announced.
-        sight: of the brokers.
-        occurred_at: for the events and their ids, ms since 1970; no other look has the same.
-    """
+    """What follows from the present look, whose time no other has; nothing if it saw nothing."""
     if not sight.is_clear:
         return MembershipDecision()
     left_alone: dict[int, str] = {}
@@ -112,7 +106,7 @@ def decide_brokers(
         if (reason := _why_not(broker, rack, known, options)) is not None:
             left_alone[broker] = reason
             continue
-        described = _described(broker, rack, known, options)
+        described = _described(rack, known, options)
         if known is None or not known.online or known.described != described:
             events.append(
                 SpuJoined(
@@ -171,15 +165,12 @@ def _why_not(
     return None if options.take_over else "somebody else joined it; --adopt takes it over"
 
 
-def _described(
-    broker: int, rack: str | None, known: Announced | None, options: FollowOptions
-) -> Described:
-    size = options.sizes.get(broker, Size()).over(options.size)
+def _described(rack: str | None, known: Announced | None, options: FollowOptions) -> Described:
     return described_over(
         None if known is None else known.described,
         rack=rack,
-        cores=size.cores,
-        capacity=size.capacity,
+        cores=options.size.cores,
+        capacity=options.size.capacity,
         labels={LABEL: options.kafka_cluster},
-        resources=size.resources,
+        resources=options.size.resources,
     )

@@ -5,57 +5,35 @@ Its brokers join and leave, and its topics are adopted: look after look, or once
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size, read_sizes
+from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
     Command,
     Form,
-    OneForErrors,
     amounts,
     broker_options,
     cluster_option,
+    errors_end_with,
     output_option,
     with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.config.settings import Settings
 
 WAIT_SECONDS: Final = 60.0  # a job that has just been started answers within it
 NOT_ANSWERED: Final = 3  # exit status, as of `produce --wait`
-_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SECONDS_MAX: Final = 7 * 24 * 3600.0  # as long as Kafka keeps events by default
 INTERVAL_SECONDS_MIN: Final = 0.05
 
 
-def _duration(least: float) -> Callable[[click.Context, click.Parameter, str], float]:
-    """Reads seconds, or a number with a unit."""
-
-    def read(_ctx: click.Context, _parameter: click.Parameter, value: str) -> float:
-        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(|ms|s|m|h)", value)
-        seconds = float(found[1]) * _UNITS[found[2]] if found else -1.0
-        if not least <= seconds <= SECONDS_MAX:
-            expected = f"{least:g}s to 7 days, such as 90s or 2m"
-            raise click.BadParameter(f"{value!r} is no time; expected {expected}")
-        return seconds
-
-    return read
-
-
 def following(cluster: str) -> Callable[[Command], Command]:
-    """Sizes of brokers, what is accepted, the output, and how both clusters are reached.
-
-    Args:
-        cluster: which cluster is meant.
-    """
+    """Sizes of brokers, what is accepted, the output, and how both clusters are reached."""
     options = (
         cluster_option(cluster),
         click.option(
@@ -92,35 +70,22 @@ def size_of(given: dict[str, Any]) -> Size:
 
 @click.command("follow")
 @click.option(
-    "--watch-bootstrap-servers",
-    metavar="HOST:PORT",
-    help="The brokers that are followed, if not those the events go to; as the same user.",
-)
-@click.option(
     "--grace",
     "grace_seconds",
-    metavar="TIME",
-    callback=_duration(0.0),
-    default="60s",
+    metavar="SECONDS",
+    type=click.FloatRange(0, SECONDS_MAX),
+    default=60.0,
     show_default=True,
     help="How long a broker is missing before it leaves.",
 )
 @click.option(
     "--interval",
     "interval_seconds",
-    metavar="TIME",
-    callback=_duration(INTERVAL_SECONDS_MIN),
-    default="5s",
+    metavar="SECONDS",
+    type=click.FloatRange(INTERVAL_SECONDS_MIN, SECONDS_MAX),
+    default=5.0,
     show_default=True,
     help="Between two looks.",
-)
-@click.option(
-    "--sizes",
-    "sizes_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML with capacity, cores and resources, of all and, under [brokers.ID], of single "
-    "brokers.",
 )
 @click.option(
     "--exclude",
@@ -163,16 +128,16 @@ def follow(
     *,
     connection: Connection,
     target_connection: Connection | None,
-    watch_bootstrap_servers: str | None,
     output: Form,
     exclude: tuple[int, ...],
     adopt: bool,
     topics: tuple[str, ...],
     excluded_topics: tuple[str, ...],
-    sizes_file: Path | None,
     **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
+
+    It is the cluster that the events go to, or another one, which SPU_ASSIGNER_TARGET_… name.
 
     Of several processes one leads. SPUs that others joined, or made to leave, are left alone. While
     the watched cluster cannot be seen nobody leaves, nor if more than half of the brokers are
@@ -193,27 +158,20 @@ def follow(
 
     if given["place_new"] and (given["once"] or not topics):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
-    of_all, of_brokers = (Size(), {}) if sizes_file is None else read_sizes(sizes_file)
     options = FollowOptions(
         excluded_brokers=frozenset(exclude),
         take_over=adopt,
         globs=topics,
         excluded=excluded_topics,
-        size=of_all.over(size_of(given)),
-        sizes=of_brokers,
+        size=size_of(given),
         **given,
     )
-    target = target_connection or connection
-    if watch_bootstrap_servers is not None:
-        checked = Settings.load(flags={"bootstrap_servers": watch_bootstrap_servers}, environ={})
-        target = Connection(
-            bootstrap_servers=checked.bootstrap_servers, security=connection.security
-        )
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
-    return follow_cluster(connection, target, options, shown, check=Interrupts(lambda: None).check)
+    target, check = target_connection or connection, Interrupts(lambda: None).check
+    return follow_cluster(connection, target, options, shown, check=check)
 
 
-@click.command("adopt", cls=OneForErrors)
+@click.command("adopt", cls=errors_end_with(1))
 @click.option(
     "--topics", "globs", metavar="GLOB", multiple=True, help="Only such topics; may be repeated."
 )

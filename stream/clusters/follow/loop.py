@@ -11,21 +11,18 @@ meanwhile is reported, and the next run takes it as it is then. A run that was k
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-from spu_assigner.core.base.events import SpuJoined, TopicAdopted, TopicRelease
-from spu_assigner.stream.client.announced import EventPosition
+from confluent_kafka import Message
+from spu_assigner.core.base.events import Event, SpuJoined, TopicAdopted, TopicRelease
+from spu_assigner.schemas.messages.codec import encode_event
+from spu_assigner.stream.client.announced import EventPosition, position
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.kafka import (
-    FencedProducer,
-    FollowError,
-    OvertakenError,
-    require_rights,
-)
+from spu_assigner.stream.clusters.follow.kafka import FollowError
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
 from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
@@ -35,10 +32,18 @@ from spu_assigner.stream.clusters.plan.model import TargetError
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.connection_diagnosis import UnreachableError
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
 from spu_assigner.stream.kafka.election import LeaderElection
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError
-from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_name
+from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
+from spu_assigner.stream.kafka.topic_admin import require_access
+from spu_assigner.stream.kafka.topics import (
+    ASSIGNER_COMMITS,
+    SPU_EVENTS,
+    TOPIC_EVENTS,
+    TOPICS,
+    topic_name,
+)
 
 POLL_SECONDS: Final = 0.2  # Ctrl-C is seen between polls
 ELECTION_SECONDS_MAX: Final = 60.0  # the group answers within a dead leader's session
@@ -115,6 +120,7 @@ class _Follower:
         self._events = events
         self._options = options
         self._output = output
+        self._leader_name = follower_name(options.cluster_id, prefix=events.prefix)
         self._watched = WatchedCluster(target)
         self._sight = Sightings()
         self._election: LeaderElection | None = None
@@ -131,10 +137,12 @@ class _Follower:
         )
         if options.dry_run:
             return
-        require_rights(self._events)
+        with DiagnosedAdmin(self._events.client()) as admin:
+            admin.metadata()  # reports best why nobody answers
+            require_access(admin, Role.FOLLOWER, prefix=self._events.prefix)
         self._election = LeaderElection(
             self._events,
-            group=follower_name(options.cluster_id, prefix=self._events.prefix),
+            group=self._leader_name,
             topic=ASSIGNER_COMMITS,  # has one partition, and always will
             role=Role.FOLLOWER,
         )
@@ -219,10 +227,10 @@ class _Follower:
         """Decide about brokers, and send what follows."""
         decision = session.decide_brokers(self._sight)
         self._output.brokers(decision, self._sight)
-        placed = [(event, EventPosition(-1, now_ms(), now_ms())) for event in decision.events]
-        if self._producer is not None and decision.events:
-            placed = self._producer.send(decision.events)
-        for event, place in placed:
+        places = [EventPosition(-1, now_ms(), now_ms()) for _ in decision.events]
+        if not self._options.dry_run:
+            places = [*map(position, self._send(SPU_EVENTS, decision.events))]
+        for event, place in zip(decision.events, places, strict=True):
             session.reader.announced.take(event, place)  # In a dry run as if it were sent.
         for event in decision.events:
             seconds = self._sight.missing_for(event.spu_id)
@@ -235,21 +243,25 @@ class _Follower:
             return False
         decision = session.decide_topics()
         self._output.topics(decision)
-        if self._producer is not None:
+        if not self._options.dry_run:
             session.record_followed(decision)
-            if decision.events:
-                self._producer.send(decision.events)
+            self._send(TOPIC_EVENTS, decision.events)
         for event in decision.events:
             self._output.event(event)
-        if self._producer is not None:
+        if not self._options.dry_run:
             session.move(decision)
         return decision.is_awaited or bool(decision.events)
+
+    def _send(self, topic: str, events: Sequence[Event]) -> list[Message]:
+        """Send events as the leader; the messages, in order."""
+        encoded = [(event.cluster_id, encode_event(event)) for event in events]
+        return self._producer.send(topic, encoded) if self._producer and encoded else []
 
     def _begun_session(self) -> FollowSession:
         options = self._options
         # First the id: what an older leader left open is settled.
         if not options.dry_run:
-            self._producer = FencedProducer(self._events, options.cluster_id)
+            self._producer = FencedProducer(self._events, self._leader_name, Role.FOLLOWER)
         session = FollowSession(self._events, self._watched, options, self._output)
         announced = session.reader.announced.by_spu()
         online = [known.is_own for known in announced.values() if known.online]

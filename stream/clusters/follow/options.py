@@ -1,58 +1,23 @@
-"""What `follow` and `adopt` are asked for; sizes of brokers also in a file.
-
-capacity = 1000        # of every broker that has none of its own below
-resources = {disk_bytes = 2_000_000_000_000}
-[brokers.3]
-cores = 8
-capacity = 4000
-resources = {disk_bytes = 8_000_000_000_000}
-"""
+"""What `follow` and `adopt` are asked for."""
 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Annotated, Final
 
-from msgspec import Meta, convert
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX, KAFKA_OWN, SPU_ID_MAX
-from spu_assigner.core.base.resources import amounts_fault
-from spu_assigner.core.base.structs import FrozenStruct
-from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
-
-FILE_SIZE_MAX: Final = 1024 * 1024  # 10,000 brokers in some 40 bytes each
+from spu_assigner.core.base.limits import KAFKA_OWN
 
 
-class SizesError(AssignerError):
-    """The file of sizes cannot be read, or says what cannot be."""
-
-    exit_status = 2
-
-
-class Size(FrozenStruct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
     """What Kafka does not say of a broker; None: nothing was set."""
 
-    cores: Annotated[int, Meta(ge=1, le=CORES_MAX)] | None = None
-    capacity: Annotated[int, Meta(ge=0, le=CAPACITY_MAX)] | None = None
-    resources: Mapping[str, int] = {}
-
-    def over(self, other: Size) -> Size:
-        """This one, and what it does not say from the other."""
-        return Size(
-            cores=other.cores if self.cores is None else self.cores,
-            capacity=other.capacity if self.capacity is None else self.capacity,
-            resources={**other.resources, **self.resources},
-        )
-
-
-class _Sizes(Size, frozen=True, kw_only=True):
-    brokers: Mapping[Annotated[int, Meta(ge=0, le=SPU_ID_MAX)], Size] = {}
+    cores: int | None = None
+    capacity: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +36,7 @@ class FollowOptions:
 
     # Brokers.
     grace_seconds: float = math.inf
-    size: Size = field(default_factory=Size)  # of each broker without one of its own
-    sizes: Mapping[int, Size] = field(default_factory=dict)
+    size: Size = field(default_factory=Size)
     excluded_brokers: frozenset[int] = frozenset()  # these are no business of ours
     take_over: bool = False  # SPUs that others joined
     allow_mass_leave: bool = False
@@ -98,25 +62,3 @@ class FollowOptions:
             and any(fnmatchcase(topic, glob) for glob in self.globs)
             and not any(fnmatchcase(topic, glob) for glob in self.excluded)
         )
-
-
-def read_sizes(file: Path) -> tuple[Size, Mapping[int, Size]]:
-    """The size of each broker without one of its own, and those by broker.
-
-    Raises:
-        SizesError: the file cannot be read, or is none; it names the entry.
-    """
-    try:
-        written = tomllib.loads(read_plain_file(file, size_max=FILE_SIZE_MAX).decode())
-        sizes = convert(written, _Sizes, str_keys=True)
-        for size in (sizes, *sizes.brokers.values()):
-            if (fault := amounts_fault("resources", size.resources)) is not None:
-                raise ValueError(fault)
-    except FileRefusedError as reason:
-        raise SizesError(f"the file of sizes {reason}; expected a file of TOML") from reason
-    except (ValueError, RecursionError) as reason:
-        raise SizesError(
-            f"the file of sizes {str(file)!r} is wrong: {reason}; expected TOML with cores, "
-            "capacity and resources, and for a broker of its own size a table `[brokers.3]`"
-        ) from reason
-    return Size().over(sizes), sizes.brokers

@@ -40,11 +40,7 @@ from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, topic
 
 
 class FollowSession:
-    """What a command knows, of a follower from winning the election to losing it.
-
-    Args:
-        events: where the job's topics are.
-    """
+    """What a command knows, of a follower from winning the election to losing it."""
 
     def __init__(
         self,
@@ -123,8 +119,8 @@ class FollowSession:
 
     def hidden(self) -> list[TopicReason]:
         """The topics on brokers that this user may not see, so that they are not adopted."""
-        unseen = read_unseen(self._target)
-        for line in replace(unseen, sizes={}).lines("they are not adopted"):
+        unseen = read_unseen(self._target).summary
+        for line in replace(unseen, topics=()).lines("they are not adopted"):
             self._output.say(f"warning: {line}")
         why = f"is on brokers, and you may not see it; {granting(Role.ADOPTER)}"
         return [

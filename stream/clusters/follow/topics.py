@@ -94,14 +94,7 @@ def decide_topics(
     untouched: Untouched = lambda _: None,
     bytes_of: BytesOf = lambda _: {},
 ) -> TopicsDecision:
-    """What follows from topics and their maps as they are.
-
-    Args:
-        memory: what earlier looks have seen and sent; this look is added.
-        occurred_at: for the events, ms since 1970; no other look has the same.
-        untouched: says to which of these topics nothing was ever written.
-        bytes_of: of one copy of these topics, where they are known.
-    """
+    """What follows from topics and their maps at a look, whose time no other one has."""
     found, maps = facts.found, facts.maps
     adoptions, equal, pending, left = _compared(facts, options, memory, occurred_at)
     gone = [

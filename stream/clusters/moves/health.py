@@ -27,10 +27,6 @@ def require_health(
 ) -> int:
     """How many partitions are under-replicated, if the cluster is healthy.
 
-    Args:
-        planned: the partitions that are to be moved, now or later.
-        force: go on though partitions are offline, or too few replicas in sync.
-
     Raises:
         UnhealthyError: it is not.
     """
@@ -51,12 +47,7 @@ def health_fault(
     least_in_sync: Mapping[str, int],
     planned: Collection[Partition],
 ) -> str | None:
-    """Why nothing should be moved now; None: nothing is in the way.
-
-    Args:
-        least_in_sync: `min.insync.replicas` of the topics that lag; 1 where it is not known.
-        planned: partitions that are to be moved: a move may be what helps them.
-    """
+    """Why nothing should be moved now; of what is planned itself, only that it has no leader."""
     offline = [at for at, each in shapes.items() if each.leader is None]
     under_min = [
         (topic, number)

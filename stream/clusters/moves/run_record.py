@@ -18,12 +18,11 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import (
     MOVES_KEY,
@@ -32,31 +31,25 @@ from spu_assigner.schemas.messages.wire import (
     MovesState,
     ThrottleValue,
 )
-from spu_assigner.stream.clusters.moves.reassigning import RIGHTS, MovesError
+from spu_assigner.stream.clusters.moves.reassigning import MovesError
 from spu_assigner.stream.clusters.moves.status import MovesReport, place_of, say
 from spu_assigner.stream.clusters.moves.throttle import WaveThrottle, place
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
-from spu_assigner.stream.kafka.access import missing_rights
 from spu_assigner.stream.kafka.acls import Role, mover_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
-from spu_assigner.stream.kafka.errors import CLIENT_LOGGER, ClientError, is_denied
+from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.moves_record import run_of
-from spu_assigner.stream.kafka.retry import deliver, raise_fatal_cause, retry_until
-from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topic_admin import make_seen, require_access
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 
 GROUP_SECONDS_MAX: Final = 30.0  # brokers wait some seconds for more members of a new group
 SILENT_SECONDS: Final = SESSION_SECONDS + 4.0  # one that was killed is out of the group by then
 POLL_SECONDS: Final = 0.1
-TRANSACTION_SECONDS_MAX: Final = 15
-ABORT_SECONDS_MAX: Final = 5.0
 FAILURES_MAX: Final = 10  # that are recorded; the command shows all
-_FENCED: Final = frozenset(
-    {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
-)
 
 
 class SeatTakenError(MovesError):
@@ -67,10 +60,7 @@ class Seat:
     """The right to move partitions of a Kafka cluster, and the record of what is moved.
 
     Let go at the end of a `with`. All methods raise SeatTakenError where another process has the
-    seat, MovesError where a right is missing, and ClientError where no broker answers.
-
-    Args:
-        connection: to that Kafka cluster, with the prefix of the job's topics.
+    seat, MovesError where a right is missing, and what `FencedProducer` raises.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -79,7 +69,7 @@ class Seat:
         self._topic = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
         self._election: LeaderElection | None = None
         self._reader: Reader | None = None
-        self._producer: Any = None
+        self._producer: Any = None  # a FencedProducer, once the seat is taken
         self._opened = ExitStack()
         self.run_id = uuid.uuid4().hex[:16]
         self.latest: MovesRun | None = None  # None: nothing was ever moved
@@ -117,18 +107,9 @@ class Seat:
         return self.latest is not None and self.latest.state is MovesState.RUNNING
 
     def write(self, run: MovesRun) -> None:
-        """Record this, under this run's id.
-
-        Raises:
-            SeatTakenError: another process has taken the seat; nothing was recorded.
-            ClientError: it is not known whether it is recorded.
-        """
+        """Record this, under this run's id."""
         run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
-        with self._as_ours(), raise_fatal_cause(self._producer):
-            self._producer.begin_transaction()
-            self._producer.produce(self._topic, encode_record(run), MOVES_KEY.encode())
-            deliver(self._producer)
-            retry_until(self._producer.commit_transaction)
+        self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
         self.latest = run
 
     def check(self) -> None:
@@ -147,10 +128,7 @@ class Seat:
             return self._reader
         with DiagnosedAdmin(self._connection.client()) as admin:
             present = admin.metadata().topics
-            lacking = missing_rights(admin, Role.MOVER, prefix=self._connection.prefix)
-            for name, (found, needed) in lacking.items():
-                missing = [each for each in needed.split(", ") if each not in found.split(", ")]
-                raise MovesError(f"this user may not {' and '.join(missing)} {name}; {RIGHTS}")
+            require_access(admin, Role.MOVER, prefix=self._connection.prefix)
             if self._topic not in present:
                 make_seen(admin, APPLIED_TOPICS, prefix=self._connection.prefix)
         reader = self._reader = self._opened.enter_context(
@@ -166,31 +144,9 @@ class Seat:
 
     def _take_id(self, reader: Reader) -> None:
         """Fence who had the seat; then read what that process has recorded last."""
-        self._producer = Producer(
-            {
-                **self._connection.client(),
-                "transactional.id": self._name,
-                "transaction.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
-                "message.timeout.ms": TRANSACTION_SECONDS_MAX * 1000,
-                "acks": "all",
-                "linger.ms": 1,
-                "logger": CLIENT_LOGGER,  # what goes wrong is raised
-            }
-        )
-        self._opened.callback(self._abort)
-        with self._as_ours():
-            retry_until(self._producer.init_transactions)
+        self._producer = FencedProducer(self._connection, self._name, Role.MOVER)
+        self._opened.callback(self._producer.close)
         self._read(reader.drain_messages())
-
-    def _abort(self) -> KafkaError | None:
-        """Abort a transaction that is open; the error that says that another process has fenced."""
-        try:
-            with raise_fatal_cause(self._producer):
-                self._producer.abort_transaction(ABORT_SECONDS_MAX)
-        except KafkaException as reason:
-            error: KafkaError = reason.args[0]
-            return error if error.code() in _FENCED else None
-        return None
 
     def _taken(self) -> SeatTakenError:
         run = self.latest
@@ -199,30 +155,6 @@ class Seat:
             f"another process moves partitions{who}; wait for its end, or "
             "cancel what it moves with `spu-assigner apply --cancel`"
         )
-
-    @contextmanager
-    def _as_ours(self) -> Iterator[None]:
-        """A client's error as ours."""
-        try:
-            yield
-        except KafkaException as reason:
-            # Of a commit at the moment of a fence Kafka may say only that it failed; the abort that
-            # follows says so.
-            error = self._abort() or reason.args[0]
-            if error.code() in _FENCED:
-                raise SeatTakenError(
-                    "another process has taken over the moves; this one ends, and changes nothing "
-                    "any more"
-                ) from reason
-            if is_denied(error):
-                raise MovesError(
-                    f"this user may not record moves ({error.name()}: topic {self._topic}, "
-                    f"transactional id {self._name!r}); {RIGHTS}"
-                ) from reason
-            raise ClientError(
-                f"{self._topic} does not take the record of the moves: {error.str()}; check that "
-                "its brokers run"
-            ) from reason
 
 
 class RunLog:
@@ -301,7 +233,7 @@ class RunLog:
         """
         run = self.run
         done, size = run.moves_done + moved, run.bytes_done + size
-        with suppress(ClientError, SeatTakenError):
+        with suppress(ClientError, OvertakenError):
             self.seat.write(replace(run, moves_done=done, bytes_done=size))
 
 

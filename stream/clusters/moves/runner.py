@@ -64,9 +64,6 @@ class MovesRunner:
 
     All methods raise MovesError or ClientError where something cannot be done now; what is under
     way stays recorded then, for the next run.
-
-    Args:
-        is_quiet: print no line of a wave: standard output is one JSON object.
     """
 
     def __init__(
@@ -241,7 +238,7 @@ class MovesRunner:
         total = sum(map(copied_bytes, moves))
         if total:
             text = "whether they have leaders and replicas in sync is not looked at"
-            for line in self._kafka.unseen().lines(text):
+            for line in self._kafka.unseen().summary.lines(text):
                 say(f"warning: {line}")
         self._print(
             f"moves    {counted(len(moves), 'partition')}, {bytes_text(total)} to copy, in "
@@ -265,8 +262,7 @@ def moving(
 ) -> Iterator[MovesRunner]:
     """A runner that has the seat, and has finished what a run before has left.
 
-    Args:
-        connection: to the Kafka cluster of the partitions, with the prefix of the job's topics.
+    The connection is to the Kafka cluster of the partitions, with the prefix of the job's topics.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.sit()

@@ -40,12 +40,7 @@ class RefusedThrottleError(MovesError):
 
 
 class WaveThrottle:
-    """The throttle of one wave after the other.
-
-    Args:
-        rate: bytes a second of a broker; None: no throttle.
-        force: replace what somebody else has set; it is set again afterwards.
-    """
+    """The throttle of one wave after the other."""
 
     def __init__(self, kafka: Reassigner, *, rate: int | None, force: bool) -> None:
         self._kafka = kafka

@@ -101,11 +101,7 @@ def resolved(
     *,
     now_ms: int,
 ) -> tuple[AppliedRecords, tuple[AppliedTopic, ...]]:
-    """What runs that broke off have created; with the records of it, which are not yet written.
-
-    Args:
-        untouched: those of the topics to which nothing was ever written.
-    """
+    """What runs that broke off have created; with the records of it, which are not yet written."""
     intended = {
         topic: intent
         for topic, intent in applied.intents.items()

@@ -20,24 +20,18 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, fold
 from spu_assigner.stream.job.shard.published import checked_record
-from spu_assigner.stream.kafka.access import may_write
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import GRANTING, ClientError
-from spu_assigner.stream.kafka.topic_admin import make_seen
+from spu_assigner.stream.kafka.topic_admin import make_seen, may_write
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 
 INTENT: Final = "/intent"
 
 
 class AppliedLedger:
-    """The records of one cluster's topics.
-
-    Args:
-        connection: to the Kafka cluster that the topics are in, with the prefix of the job's.
-        is_there: whether the topic exists.
-    """
+    """The records of one cluster's topics, in the Kafka cluster where they are."""
 
     def __init__(self, connection: Connection, cluster_id: str, *, is_there: bool) -> None:
         self.is_there = is_there

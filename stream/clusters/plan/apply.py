@@ -60,12 +60,7 @@ def apply_now(
     is_json: bool,
     is_sure: bool,
 ) -> int:
-    """Apply what is planned now, or is left of a saved plan, and report; the exit status.
-
-    Args:
-        runner: of the moves; None: they are left for later.
-        is_sure: delete without asking.
-    """
+    """Apply what is planned now, or is left of a saved plan, and report; the exit status."""
 
     def report(change: TopicChange) -> None:
         if not is_json:
@@ -118,15 +113,9 @@ def apply_plan(
     ledger: AppliedLedger,
     report: Callable[[TopicChange], None] = lambda change: None,
 ) -> AppliedPlan:
-    """Do all of a plan but its moves, and look whether it was done.
+    """Do all of a plan but its moves; each is reported as soon as one broker shows it.
 
-    Args:
-        ledger: where it is recorded what was made.
-        report: called with each change as soon as one broker shows that it was made.
-
-    Raises:
-        ClientError, TargetError: nothing can be recorded, or Kafka does not answer; then nothing
-            more is created, and the next run looks into the intents.
+    Where nothing can be recorded, or Kafka does not answer, nothing more is created.
     """
     run = _ApplyRun(plan.cluster_id, target, ledger, report)
     grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from functools import wraps
@@ -13,13 +12,13 @@ import click
 from click.core import ParameterSource
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.kafka.config.command_options import (
-    BYTE_RATE,
     CONNECTION_OPTIONS,
     FILE,
     Command,
-    OneForErrors,
     broker_options,
+    errors_end_with,
     json_option,
+    table_width,
     with_target,
 )
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
     from spu_assigner.stream.clusters.desired.command import DesiredRequest
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
-WIDTH: Final = 120  # of the table, where there is no terminal to ask
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
 
 _OPTIONS: Final = (
@@ -92,7 +90,7 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return decorated
 
 
-@click.command("plan", cls=OneForErrors)
+@click.command("plan", cls=errors_end_with(1))
 @json_option
 @click.option(
     "--out",
@@ -106,19 +104,12 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
     type=click.Path(path_type=Path),
     help="Write the moves of existing partitions for kafka-reassign-partitions.",
 )
-@click.option(
-    "--throttle",
-    metavar="RATE",
-    type=BYTE_RATE,
-    help="Estimate how long the moves take at this rate of each broker, such as 50MB/s.",
-)
 @with_request(*_OPTIONS)
 def plan(
     *,
     request: PlanRequest,
     is_json: bool,
     out: Path | None,
-    throttle: int | None,
     reassignment_file: Path | None,
     desired: Path | None,
 ) -> int:
@@ -164,13 +155,12 @@ def plan(
     from spu_assigner.stream.clusters.plan.sources import costed_plan
 
     _require_cluster(request)
-    found = costed_plan(request, throttle=throttle)
+    found = costed_plan(request)
     if reassignment_file is not None:
         write_whole(reassignment_file, reassignment_text(found))
     if out is not None:
         write_whole(out, json_text(found))
-    width = None if sys.stdout.isatty() else WIDTH
-    for line in [json_text(found)] if is_json else plan_lines(found, width=width):
+    for line in [json_text(found)] if is_json else plan_lines(found, width=table_width()):
         click.echo(line)
     return 1 if found.refused else 2 if found.changes else 0
 

@@ -63,18 +63,10 @@ def make_plan(
     applied: AppliedRecords,
     delete: bool = False,
     recreate: bool = False,
-    is_foreign: Callable[[str], bool] = lambda topic: False,
-    globs: Collection[str] = (),
+    is_foreign: Callable[[str], bool] = lambda topic: False,  # may be changed all the same
+    globs: Collection[str] = (),  # which topics are asked about; all where none is given
 ) -> TopicsPlan:
-    """What makes the topics of `cluster` as `maps` say.
-
-    Args:
-        applied: what `apply` has recorded of topics.
-        delete: also delete topics that are there though their maps are deleted.
-        recreate: also create topics again that were there and are gone.
-        is_foreign: whether a topic may be changed though `apply` did not make it.
-        globs: which topics are asked about; all where none is given.
-    """
+    """What makes the topics of `cluster` as `maps` say."""
     changes: list[TopicChange] = []
     refused: list[TopicReason] = []
     waiting = [TopicReason(topic=name, reason=why) for name, why in maps.waiting.items()]
@@ -134,7 +126,6 @@ def make_plan(
         reassigned=tuple(
             each.topic for each in changes if each.moves and maps.topics[each.topic].is_adopted
         ),
-        out_of_sync=_out_of_sync(maps, cluster),
     )
 
 
@@ -161,28 +152,8 @@ def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iter
             yield name
 
 
-def _out_of_sync(maps: Maps, cluster: KafkaCluster) -> dict[str, int]:
-    """How many partitions, by topic, have their lists and a replica that is not in sync.
-
-    Where Kafka only adds replicas, its list is the new one from the first moment on: nothing else
-    shows a client that they are still being copied.
-    """
-    counts = {
-        name: sum(
-            each.replicas == row and not each.in_sync >= frozenset(row)
-            for each, row in zip(cluster.topics[name], wanted.replicas, strict=False)
-        )
-        for name, wanted in sorted(maps.topics.items())
-        if wanted.replicas is not None and name in cluster.topics
-    }
-    return {name: count for name, count in counts.items() if count}
-
-
 def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
     """What is still to be done of a saved plan, with what it leaves alone.
-
-    Args:
-        now: what is to be done now, of the topics that it changes or found as mapped.
 
     Raises:
         StalePlanError: that was not planned, or what was planned is neither done nor to be done.

@@ -1,13 +1,13 @@
 """What a plan costs: bytes to be copied, load of brokers before and after; a pure function.
 
-    plan_load(plan, cluster, sizes, unseen, throttle=…) -> PlanLoad
+    plan_load(plan, cluster, sizes, unseen) -> PlanLoad
 
 Rules: load is that of all topics in Kafka, mapped or not; of those that this user may not see, only
 replicas and bytes are known, as brokers report them. A broker leads the partitions whose lists
 begin with it: the preferred leaders, which do not change with a restart. A replica that comes is
-copied whole, from the partition's leader; its bytes are those of the largest replica. Of one that
-Kafka is copying already only the rest counts. A replica that goes frees its own bytes. What no
-broker reports is not known, and never counted as nothing.
+copied whole; its bytes are those of the largest replica. Of one that Kafka is copying already only
+the rest counts. A replica that goes frees its own bytes. What no broker reports is not known, and
+never counted as nothing.
 """
 
 from __future__ import annotations
@@ -26,14 +26,9 @@ from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
 
 
 def plan_load(
-    plan: TopicsPlan,
-    cluster: KafkaCluster,
-    sizes: ReplicaSizes,
-    unseen: UnseenReplicas,
-    *,
-    throttle: int | None = None,
+    plan: TopicsPlan, cluster: KafkaCluster, sizes: ReplicaSizes, unseen: UnseenReplicas
 ) -> PlanLoad:
-    """What a plan costs; `throttle` is of each broker, in bytes per second."""
+    """What a plan costs."""
     counts: defaultdict[str, Counter[int]] = defaultdict(Counter)  # by field of BrokerLoad
     before = {topic: cluster.rows(topic) or () for topic in cluster.topics}
     after = {**before, **{change.topic: change.after for change in plan.changes}}
@@ -55,18 +50,14 @@ def plan_load(
             holders, coming = {*partition.replicas}, {*change.after[number]}
             held = sizes.sizes.get((change.topic, number), {})
             whole = max(held.values(), default=None)
-            source = partition.leader if partition.leader >= 0 else partition.replicas[0]
             copied = holders & partition.in_sync if number in change.moving else holders
             for broker in coming - copied:
                 copies += 1
                 unsized += whole is None
-                rest = (whole or 0) - held.get(broker, 0)
-                counts["bytes_in"][broker] += rest
-                counts["bytes_sent"][source] += rest
+                counts["bytes_in"][broker] += (whole or 0) - held.get(broker, 0)
             for broker in holders - coming:
                 counts["bytes_out"][broker] += held.get(broker, 0)
     is_known = not copies or unsized < copies
-    most = max((*counts["bytes_in"].values(), *counts["bytes_sent"].values()), default=0)
 
     def load(broker: int) -> BrokerLoad:
         numbers = {name: count[broker] for name, count in counts.items()}
@@ -85,7 +76,5 @@ def plan_load(
         replicas_to_copy=copies,
         replicas_unsized=unsized,
         bytes_to_copy=counts["bytes_in"].total() if is_known else None,
-        throttle=throttle,
-        seconds=round(most / throttle, 3) if throttle and is_known else None,
         brokers=tuple(map(load, sorted(brokers))),
     )

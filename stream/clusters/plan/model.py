@@ -66,7 +66,6 @@ class Partition:
 
     replicas: Row
     in_sync: frozenset[int]
-    leader: int = -1  # -1: there is none, or it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +165,6 @@ class BrokerLoad(FrozenStruct, frozen=True, kw_only=True):
     bytes_after: int | None = None
     bytes_in: int = 0  # copied to it
     bytes_out: int = 0  # of replicas that leave it, freed when the moves are done
-    bytes_sent: int = 0  # copied from it, as the leader
 
 
 class PlanLoad(FrozenStruct, frozen=True, kw_only=True):
@@ -175,9 +173,6 @@ class PlanLoad(FrozenStruct, frozen=True, kw_only=True):
     replicas_to_copy: int = 0
     replicas_unsized: int = 0  # of these, whose bytes are not known: none of them is in the bytes
     bytes_to_copy: int | None = 0  # None: no broker reports any
-    throttle: int | None = None  # bytes per second to and from each broker
-    seconds: float | None = None
-    """The least time that copying takes at the throttle: the busiest broker decides."""
     brokers: tuple[BrokerLoad, ...] = ()
 
 
@@ -205,8 +200,6 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     """Globs that were given and that no topic matches: probably misspelt."""
     reassigned: tuple[str, ...] = ()
     """To move, since others have changed them in Kafka after their adoption."""
-    out_of_sync: Mapping[str, int] = {}
-    """How many partitions have their lists, and a replica that is not in sync, by topic."""
     unseen: UnseenTopics = UnseenTopics()
     load: PlanLoad = PlanLoad()
 

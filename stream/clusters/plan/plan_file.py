@@ -10,12 +10,7 @@ from typing import Final
 
 import msgspec
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.clusters.plan.model import (
-    AppliedPlan,
-    ChangeKind,
-    TopicChange,
-    TopicsPlan,
-)
+from spu_assigner.stream.clusters.plan.model import AppliedPlan, TopicsPlan
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 
@@ -63,7 +58,10 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_plan(path: Path) -> TopicsPlan:
-    """A plan that `plan --out` wrote."""
+    """A plan that `plan --out` wrote.
+
+    Whether it makes sense is not looked at: `rest_of` holds it against one that is made now.
+    """
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:
@@ -71,25 +69,9 @@ def read_plan(path: Path) -> TopicsPlan:
             f"the plan {reason}; expected what `spu-assigner plan --out` writes: check its path"
         ) from reason
     try:
-        plan = msgspec.json.decode(data, type=TopicsPlan)
-        if broken := [change for change in plan.changes if not _is_whole(change)]:
-            raise ValueError(f"a {broken[0].kind} of topic {broken[0].topic} that is none")
+        return msgspec.json.decode(data, type=TopicsPlan)
     except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
         raise PlanFileError(
             f"{str(path)!r} is no plan of this release ({printable(str(reason))[:120]}); expected "
             "what `spu-assigner plan --out` writes"
         ) from reason
-    return plan
-
-
-def _is_whole(change: TopicChange) -> bool:
-    """Whether a change is what its kind says."""
-    is_create, is_delete = change.kind is ChangeKind.CREATE, change.kind is ChangeKind.DELETE
-    return (
-        bool(change.before) is not is_create
-        and bool(change.after) is not is_delete
-        and (is_delete or len(change.after) >= len(change.before))
-        and (change.topic_id is None) is is_create
-        and (change.gone_id is None or is_create)
-        and all(len(set(row)) == len(row) for row in (*change.before, *change.after))
-    )

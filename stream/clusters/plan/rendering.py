@@ -20,7 +20,7 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicsPlan,
 )
 from spu_assigner.stream.common.printable import counted, listed, printable
-from spu_assigner.stream.common.quantities import bytes_text, duration_text
+from spu_assigner.stream.common.quantities import bytes_text
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
 MOVER: Final = "`apply --moves`"
@@ -74,12 +74,6 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
             f"{listed(plan.reassigned)} {was} adopted, and then reassigned in Kafka by others: "
             "`adopt` takes over what Kafka has now, `apply --moves` moves it back"
         )
-    if count := sum(plan.out_of_sync.values()):
-        has = "has its list" if count == 1 else "have their lists"
-        yield (
-            f"{counted(count, 'partition')} of {listed(list(plan.out_of_sync))} {has} and a "
-            "replica that is not in sync: Kafka still copies it, or its broker is down"
-        )
     if count := len(plan.unmapped):
         has, them = ("has", "it") if count == 1 else ("have", "them")
         yield f"{counted(count, 'topic')} in Kafka {has} no map (adopt takes {them} in)"
@@ -130,7 +124,7 @@ def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
 
 
 def _copy_text(load: PlanLoad) -> str:
-    """How much is copied, and how long it takes at least."""
+    """How much is copied."""
     replicas = f"{counted(load.replicas_to_copy, 'replica')} to copy"
     if load.bytes_to_copy is None:
         return (
@@ -140,13 +134,7 @@ def _copy_text(load: PlanLoad) -> str:
     text = f"{replicas}, {bytes_text(load.bytes_to_copy)}"
     if load.replicas_unsized:
         text += f", without {load.replicas_unsized:,} whose bytes no broker reports"
-    if load.throttle is None or load.seconds is None:
-        return text
-    most = max(max(each.bytes_in, each.bytes_sent) for each in load.brokers)
-    return (
-        f"{text}; {bytes_text(most)} to or from the busiest broker: at least "
-        f"{duration_text(load.seconds)} at {bytes_text(load.throttle)}/s"
-    )
+    return text
 
 
 def load_lines(brokers: Sequence[BrokerLoad], *, width: int | None) -> Iterator[str]:

@@ -103,9 +103,6 @@ def plan_now(
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
     recorded, or not seen yet.
-
-    Args:
-        saved: a plan that was kept: what is still to be done of it is planned, and no more.
     """
     maps, connection = request.maps(saved), request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
@@ -141,31 +138,31 @@ def plan_now(
     return sized(plan, target), found
 
 
-def costed_plan(request: PlanRequest, *, throttle: int | None) -> TopicsPlan:
+def costed_plan(request: PlanRequest) -> TopicsPlan:
     """A plan with what it costs; topics that are as mapped are recorded as seen."""
     with request.target() as target:
         plan, found = plan_now(request, target)
         if found.ledger.is_there:
             with suppress(ClientError):  # A plan is as good without it.
                 found.ledger.record(seen(found.notes, found.applied))
-        return with_load(plan, found, request, target, throttle=throttle)
+        return with_load(plan, found, request, target)
 
 
 def with_load(
-    plan: TopicsPlan,
-    found: PlanSources,
-    request: PlanRequest,
-    target: Target,
-    *,
-    throttle: int | None = None,
+    plan: TopicsPlan, found: PlanSources, request: PlanRequest, target: Target
 ) -> TopicsPlan:
     """The plan with what it costs, and what this user may not see."""
     cluster = found.cluster
     sizes, unseen = target.held(cluster)
-    load = plan_load(plan, cluster, sizes, unseen, throttle=throttle)
+    load = plan_load(plan, cluster, sizes, unseen)
     if not plan.changes:  # Then only topics that could be mapped are of concern.
         is_meant = matcher(request.globs)
-        unseen = unseen.of(lambda name: is_meant(name) and cluster.reserved(name) is None)
+        meant = {
+            at: each
+            for at, each in unseen.sizes.items()
+            if is_meant(at[0]) and cluster.reserved(at[0]) is None
+        }
+        unseen = replace(unseen, sizes=meant)
     return replace(plan, load=load, unseen=unseen.summary)
 
 

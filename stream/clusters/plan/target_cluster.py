@@ -87,11 +87,9 @@ class Target:
         self._admin.close()
 
     def look(self, topics: Iterable[str], *, deleted: Iterable[str] = ()) -> KafkaCluster:
-        """What is there.
+        """What is there; an error if one of `topics` is hidden from this user.
 
-        Args:
-            topics: those that are asked about: an error if one is hidden from this user.
-            deleted: no error if they are hidden: rights to what is gone may be gone as well.
+        Of those `deleted` it is none: rights to what is gone may be gone as well.
         """
         topics = list(topics)
         found = self._admin.metadata()
@@ -100,7 +98,6 @@ class Target:
                 Partition(
                     replicas=tuple(each.partitions[number].replicas),
                     in_sync=frozenset(each.partitions[number].isrs),
-                    leader=each.partitions[number].leader,
                 )
                 for number in sorted(each.partitions)
             )

@@ -6,7 +6,7 @@ an error and no gap: a topic that looked as if it had no map would be left out i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import BinaryIO
 from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.events import TopicRelease
+from spu_assigner.core.base.events import Event, TopicRelease
 from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.model import Maps, Wanted
 from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
@@ -28,8 +29,8 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 
 
-class MapsError(AssignerError):
-    """There are no replica maps to go by."""
+class EventsFileError(AssignerError):
+    """A file of events holds something else, or has nothing of a cluster."""
 
 
 def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
@@ -64,33 +65,43 @@ def maps_of_events(
     source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
 ) -> Maps:
     """What the core decides of the events of a file, as `simulate` does."""
-    assigner, clusters = Assigner(), set[str]()
+    assigner = Assigner()
     topics: dict[str, Wanted] = {}
-    for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
-        try:
-            event = event_of_line(line)
-        except DecodeError as fault:
-            raise MapsError(
-                f"line {number} of {file} is no event: {printable(fault.message)}; `spu-assigner "
-                "simulate --check` names all faults"
-            ) from fault
-        if event is None:
-            continue
-        clusters.add(event.cluster_id)
+    for event in events_of(source, file):
         is_release = isinstance(event, TopicRelease)
-        for answer in assigner.apply(event) if event.cluster_id == cluster_id else ():
+        answers = assigner.apply(event)
+        for answer in answers if event.cluster_id == cluster_id else ():
             if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
                 before = topics.get(answer.topic, Wanted(replicas=None))
                 was_released = is_release or before.was_released
                 topics[answer.topic] = _wanted(
                     answer, is_released=is_release, was_released=was_released
                 )
-    if cluster_id not in clusters:
-        named = printable(listed(sorted(clusters)))
-        raise MapsError(f"{file} has no cluster {cluster_id!r}; it has {named}")
-    state = assigner.clusters.get(cluster_id)
-    waiting = [] if state is None else [w for w in state.waiting.values() if is_meant(w.topic)]
-    return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(waiting), is_live=False)
+    entries = cluster_of(assigner, cluster_id, file).waiting.values()
+    waiting = _waiting(each for each in entries if is_meant(each.topic))
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False)
+
+
+def events_of(source: BinaryIO, file: Path) -> Iterator[Event]:
+    """The events of a file, as `simulate` reads it."""
+    for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
+        try:
+            event = event_of_line(line)
+        except DecodeError as fault:
+            raise EventsFileError(
+                f"line {number} of {file} is no event: {printable(fault.message)}; `spu-assigner "
+                "simulate --check` names all faults"
+            ) from fault
+        if event is not None:
+            yield event
+
+
+def cluster_of(assigner: Assigner, cluster_id: str, file: Path) -> ClusterState:
+    """The cluster that is meant, of those that the events of a file make."""
+    if cluster_id not in assigner.clusters:
+        known = printable(listed(sorted(assigner.clusters)))
+        raise EventsFileError(f"{file} has no cluster {cluster_id!r}; it has {known}")
+    return assigner.clusters[cluster_id]
 
 
 def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) -> Wanted:

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
-from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.kafka.config.command_options import (
     FILE,
     cluster_option,
+    errors_end_with,
     json_option,
     load_settings,
     reading,
     settings_options,
+    table_width,
 )
 
 if TYPE_CHECKING:
     from spu_assigner.core.state.cluster_state import ClusterState
 
-WIDTH: Final = 120  # of the tables, where there is no terminal to ask
 
-
-class WhatifInputError(AssignerError):
-    """There is no cluster to look at, or a line that cannot be read."""
-
-
-class TwoForErrors(click.Command):
-    """A command of which status 1 is an answer: every error of it is 2."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except AssignerError as error:
-            vars(error)["exit_status"] = 2
-            raise
-
-
-@click.command("whatif", cls=TwoForErrors)
+@click.command("whatif", cls=errors_end_with(2))
 @click.option(
     "--fail",
     metavar="WHAT",
@@ -85,7 +66,7 @@ def whatif(*, fail: str, cluster_id: str, events: Path | None, is_json: bool, **
         from rich.console import Console
         from spu_assigner.stream.clusters.whatif.rendering import pieces
 
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+        console = Console(highlight=False, width=table_width())
         for piece in pieces(report):
             console.print(piece)
     return 0 if is_survived(report) else 1
@@ -95,25 +76,13 @@ def _of_events(cluster_id: str, file: Path) -> ClusterState:
     """What the events of a file lead to, as `simulate` answers them."""
     # Heavy: `--help` needs none of it.
     from spu_assigner.core.assigner import Assigner
-    from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+    from spu_assigner.stream.clusters.plan.wanted_maps import cluster_of, events_of
 
     assigner = Assigner()
     with reading(file) as source:
-        lines = (line for chunk in chunks_of_lines(source) for line in chunk)
-        for number, line in enumerate(lines, start=1):
-            try:
-                event = event_of_line(line)
-            except DecodeError as fault:
-                raise WhatifInputError(
-                    f"line {number} of {file}: {printable(str(fault))}; expected an event, as "
-                    "`spu-assigner simulate` reads it"
-                ) from fault
-            if event is not None:
-                assigner.apply(event)
-    if cluster_id not in assigner.clusters:
-        known = printable(listed(sorted(assigner.clusters)))
-        raise WhatifInputError(f"{file} has no cluster {cluster_id!r}; it has {known}")
-    return assigner.clusters[cluster_id]
+        for event in events_of(source, file):
+            assigner.apply(event)
+    return cluster_of(assigner, cluster_id, file)
 
 
 def _of_kafka(cluster_id: str, **flags: Any) -> tuple[ClusterState, str]:

@@ -35,15 +35,7 @@ class FailureUnknownError(AssignerError):
 
 
 def whatif_report(state: ClusterState, fail: str, *, source: str) -> dict[str, Any]:
-    """What a failure costs.
-
-    Args:
-        fail: in one of the forms of `--fail`.
-        source: where the state was read, in words.
-
-    Raises:
-        FailureUnknownError: it has none, or the cluster has nothing of it.
-    """
+    """What a failure costs."""
     analysis = FailureAnalysis(state)
     sweep = _sweep(fail, analysis) if fail in SWEEPS else None
     outcome = analysis.outcome(_failing(fail, analysis) if sweep is None else sweep.failed)

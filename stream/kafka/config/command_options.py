@@ -6,6 +6,7 @@ Imports nothing heavy: the commands' modules are loaded for their help as well.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -42,27 +43,30 @@ BYTE_RATE: Final = BytesType("rate", byte_rate)  # such as 50MB/s
 BYTE_SIZE: Final = BytesType("size", byte_size)  # such as 50GB
 CONNECTION_OPTIONS: Final = frozenset({"bootstrap_servers", "topic_prefix", "config"})
 FILE: Final = click.Path(path_type=Path, allow_dash=True)
+TABLE_WIDTH: Final = 120  # where there is no terminal to ask
 
 
-class OneForErrors(click.Command):
-    """A command of which status 2 is an answer: every error of it is 1, wrong usage too."""
+def errors_end_with(status: int) -> type[click.Command]:
+    """A command that ends with this status for every error, wrong usage too: others are answers."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with _ending_with_one():
-            return super().parse_args(ctx, args)
+    class Ending(click.Command):
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            with ending():
+                return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        with _ending_with_one():
-            return super().invoke(ctx)
+        def invoke(self, ctx: click.Context) -> Any:
+            with ending():
+                return super().invoke(ctx)
 
+    @contextmanager
+    def ending() -> Iterator[None]:
+        try:
+            yield
+        except (click.ClickException, AssignerError) as error:
+            vars(error).update(exit_code=status, exit_status=status)
+            raise
 
-@contextmanager
-def _ending_with_one() -> Iterator[None]:
-    try:
-        yield
-    except (click.ClickException, AssignerError) as error:
-        vars(error).update(exit_code=1, exit_status=1)
-        raise
+    return Ending
 
 
 @contextmanager
@@ -170,6 +174,11 @@ def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
     (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
     is_said = flags[spec.name] is not None or spec.variable in os.environ
     return is_said or settings.bootstrap_servers != spec.default
+
+
+def table_width() -> int | None:
+    """Of a table; None: as wide as the terminal."""
+    return None if sys.stdout.isatty() else TABLE_WIDTH
 
 
 output_option: Final = click.option(

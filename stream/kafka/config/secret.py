@@ -52,11 +52,7 @@ def file_reference(file: Path) -> str:
 def read_secret(
     spec: Spec, *, environ: Mapping[str, str], written: Mapping[str, object], file: Path | None
 ) -> tuple[Secret | None, str]:
-    """A secret and what gave it: the variable, the file that a variable or the settings file names.
-
-    Raises:
-        SettingsError: it is given twice, or the file is open to others; the secret is not shown.
-    """
+    """A secret and what gave it: the variable, or the file that it or the settings file names."""
     value, named = environ.get(spec.variable), environ.get(spec.file_variable)
     if value and named:
         found = f"set, and {spec.file_variable} too"
@@ -92,14 +88,7 @@ def _from_file(named: str, source: str) -> Secret:
 def read_file(
     path: Path, source: str, *, size_max: int = SIZE_MAX, is_private: bool = False
 ) -> bytes:
-    """What stands in a file that a setting names.
-
-    Args:
-        is_private: it must belong to this user, and nobody else may touch it.
-
-    Raises:
-        SettingsError: it cannot be read, has more bytes, or is not private.
-    """
+    """What stands in a file that a setting names."""
     try:
         return read_plain_file(path, size_max=size_max, is_private=is_private)
     except FileRefusedError as reason:

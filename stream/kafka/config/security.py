@@ -126,11 +126,7 @@ class Security:
         return {name: _plain(value) for name, value in settings.items() if value is not None}
 
     def kafka_python(self) -> dict[str, Any]:
-        """Settings for kafka-python, which is asked for what librdkafka cannot ask for.
-
-        Raises:
-            OSError, ssl.SSLError: a certificate or a key cannot be read.
-        """
+        """Settings for kafka-python, which is asked for what librdkafka cannot ask for."""
         client = self.client()
         names = {
             "security.protocol": "security_protocol",
@@ -207,11 +203,7 @@ def _plain(value: object) -> object:
 
 
 def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
-    """What verifies certificate and host name as librdkafka with these settings does.
-
-    Raises:
-        OSError, ssl.SSLError: a certificate or a key cannot be read.
-    """
+    """What verifies certificate and host name as librdkafka with these settings does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if (authority := client.get("ssl.ca.location")) is None:
         context.load_default_certs()
@@ -223,14 +215,7 @@ def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def check(security: Security, sources: Mapping[str, str]) -> None:
-    """Refuse settings that do not go together, and files that are not what they should be.
-
-    Args:
-        sources: by setting, the flag, variable or file's entry that gave it.
-
-    Raises:
-        SettingsError: it names what gave the setting.
-    """
+    """Refuse settings that do not go together, and files that are not what they should be."""
     protocol = security.security_protocol
     for name in _SPECS:
         is_sasl = name in ("sasl_username", "sasl_password")

@@ -139,14 +139,8 @@ class Settings:
     ) -> Settings:
         """From flags (by field name; None: not given), environment, file and defaults.
 
-        Args:
-            environ: this process's environment by default.
-            file: by default the one that `SPU_ASSIGNER_CONFIG` names, if any.
-            is_target: of another Kafka cluster than the job's, which has variables of its own
-                (`SPU_ASSIGNER_TARGET_…`): what is set for the job's is never sent to it.
-
-        Raises:
-            SettingsError: a value cannot be; it names the flag, variable or file's entry.
+        Another Kafka cluster than the job's, the target, has variables of its own: what is set for
+        the job's is never sent to it.
         """
         environ = os.environ if environ is None else environ
         given = {name: value for name, value in (flags or {}).items() if value is not None}

@@ -39,12 +39,7 @@ def prepare(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> tuple[Java, list[Path], Path]:
-    """Java, jars and formatted data folder, brought or made where they are missing.
-
-    Raises:
-        JavaError, JarError: what it runs on cannot be had.
-        BrokerError: the data folder cannot be formatted.
-    """
+    """Java, jars and formatted data folder, brought or made where they are missing."""
     java = ensure_java(environ)
     jars = ensure("broker", environ)
     return java, jars, ensure_formatted(java, jars, environ=environ, report=report)
@@ -60,11 +55,6 @@ class EmbeddedBroker(BrokerProcess):
         preferred_port: see `port`; None for none.
         heap_mb: the JVM's heap.
         settings: further lines of `server.properties`.
-
-    Raises:
-        BrokerError: the port is taken.
-        JavaError, JarError: what it runs on cannot be had.
-        FolderError: others can write to its data folder.
     """
 
     def __init__(
@@ -92,11 +82,7 @@ class EmbeddedBroker(BrokerProcess):
         )
 
     def start(self) -> Self:
-        """Start, and wait until the broker answers, 2 s; after `stop` or `kill` on the same ports.
-
-        Raises:
-            BrokerError: it does not come up; the message says why and names its log.
-        """
+        """Start, and wait until the broker answers, 2 s; after a `stop` on the same ports."""
         if self.is_running:
             raise BrokerError(
                 f"the broker already runs on {self.bootstrap_servers}; stop it, or use that one"

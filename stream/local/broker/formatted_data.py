@@ -36,14 +36,7 @@ def ensure_formatted(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> Path:
-    """The formatted folder for these jars; made on first use.
-
-    Args:
-        report: is called when it has to be made.
-
-    Raises:
-        BrokerError: Kafka's storage tool failed.
-    """
+    """The formatted folder for these jars; made on first use."""
 
     def make(folder: Path) -> Path:
         report("formatting a data folder for the broker (2 s)")

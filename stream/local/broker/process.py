@@ -150,11 +150,7 @@ class BrokerProcess:
         return path
 
     def start(self) -> Self:
-        """Start and wait until the broker serves clients.
-
-        Raises:
-            BrokerError: it ended, or did not start in time; the message names its log.
-        """
+        """Start and wait until the broker serves clients."""
         with self._folder_lock() as lock, open_private(self.log_path) as log:
             command = self.java_command("kafka.Kafka", str(self.write_settings()))
             begin = log.tell()

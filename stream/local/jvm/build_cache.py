@@ -40,11 +40,7 @@ def cache_home(environ: Mapping[str, str] | None = None) -> Path:
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Hold the cache's lock: a second process waits. The kernel frees it should the holder die.
-
-    Raises:
-        CacheError: the folder cannot be made or written.
-    """
+    """Hold the cache's lock: a second process waits. The kernel frees it should the holder die."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(home / ".lock", os.O_RDWR | os.O_CREAT, 0o644)

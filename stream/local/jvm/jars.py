@@ -89,7 +89,7 @@ def read_lock() -> dict[Group, tuple[Jar, ...]]:
 
 
 def ensure(group: Group, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """The group's jars, each checked; fetched if the cache lacks them or holds a damaged one."""
+    """The jars of one group."""
     return ensure_all([group], environ)[group]
 
 
@@ -100,12 +100,9 @@ def ensure_all(
     lock: Mapping[Group, Sequence[Jar]] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> dict[Group, list[Path]]:
-    """The jars of several groups; safe in several processes at once.
+    """The jars of groups, each checked; fetched if the cache lacks them or holds a damaged one.
 
     Cost: hashing, about 0.1 s for all groups when nothing is fetched.
-
-    Raises:
-        JarError: an artifact cannot be fetched, or what came is not what the lock says.
     """
     environ = os.environ if environ is None else environ
     lock = read_lock() if lock is None else lock
@@ -127,11 +124,7 @@ def ensure_all(
 
 
 def require_jars(groups: Sequence[Group], environ: Mapping[str, str] | None = None) -> None:
-    """Return if all jars of these groups are there as the lock says; nothing is fetched.
-
-    Raises:
-        JarError: they are not; it names some.
-    """
+    """Return if all jars of these groups are there as the lock says; nothing is fetched."""
     lock, home = read_lock(), cache_home(environ)
     places = [place for group in groups for place in _places(home, group, lock[group])]
     if wrong := [path for jar, path in places if not _is_right(jar, path)]:
@@ -197,11 +190,7 @@ class _Repository:
         self._trusted = create_default_context(cafile=next(filter(os.path.isfile, bundles), None))
 
     def fetch(self, jar: Jar, path: Path) -> None:
-        """Fetch a jar to a path, and check it.
-
-        Raises:
-            JarError: it cannot be had, or is not what the lock says.
-        """
+        """Fetch a jar to a path, and check it."""
         try:
             request = Request(f"{self._place}/{jar.path}", headers=self._headers)
             with (

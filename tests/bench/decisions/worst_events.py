@@ -45,7 +45,7 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import evolve
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
-from support.bench.figures import keep, say, spread
+from support.bench.figures import keep, parser_of, say, spread
 from support.bench.large_clusters import Building, asked, rebalanced
 from worst_rules import (
     by_rules,
@@ -329,12 +329,9 @@ def measured(name: str) -> tuple[float, str]:
 
 def main() -> None:
     """Measure each case."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--only", choices=CASES)
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--write", action="store_true")
     parser.add_argument("--once", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:

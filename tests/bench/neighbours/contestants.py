@@ -102,7 +102,7 @@ class Contestant(ABC):
 
 
 class Product(Contestant):
-    """The job as a user runs it, all defaults but policy and shards."""
+    """The job as a user runs it, all defaults but the policy."""
 
     guarantee = EXACTLY_ONCE
     answers = Answers.MAPS_WITH_REASONS
@@ -111,13 +111,9 @@ class Product(Contestant):
     maps = "replica-map"
     joined = "ring-events"
 
-    def __init__(self, policy: Policy, shards: int | None = None) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.name = f"spu-assigner {policy}"
-        self._options: list[str] = []
-        if shards is not None:
-            self.name += f" in {shards} shards"
-            self._options = ["--shards", str(shards)]
         self._program = str(Path(sys.executable).with_name("spu-assigner"))
 
     def make_topics(self, place: Place) -> None:
@@ -130,7 +126,7 @@ class Product(Contestant):
 
     def command(self, place: Place) -> Sequence[str]:
         checkpoint = str(place.folder / "checkpoint")
-        return [self._program, "run", "--checkpoint", checkpoint, *self._options]
+        return [self._program, "run", "--checkpoint", checkpoint]
 
     def environ(self, place: Place) -> Mapping[str, str]:
         return {
@@ -239,13 +235,9 @@ class QuixStreams(Contestant):
         return {"PYTHONPATH": ""}  # The environment's own packages, and no others.
 
 
-REFERENCE: Final = "spu-assigner fluvio"  # the denominator of ratios
-
 CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.FLUVIO),
     Product(Policy.BALANCED),
-    Product(Policy.FLUVIO, shards=2),
-    Product(Policy.BALANCED, shards=2),
     RawEcho(),
     PlainLoop(),
     PlainLoop(table=True),

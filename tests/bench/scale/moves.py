@@ -15,7 +15,6 @@ It ends with an error if not. With --write the figures go to results/moves.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -35,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.clusters.moves.reassigning import MovesError, Partition
-from support.bench.figures import keep, say
+from support.bench.figures import keep, parser_of, say
 from support.job.kafka_operator import Lists, Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, VALUE_SIZE, Mover, until
@@ -319,9 +318,8 @@ def with_tool(bench: Bench, file: Path, _: Watch) -> tuple[int, float]:
 
 def main() -> None:
     """Set up, measure, keep."""
-    parser = argparse.ArgumentParser()
+    parser = parser_of(__doc__)
     parser.add_argument("--values", type=int, default=2560, help="of 16 KiB in a partition")
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,

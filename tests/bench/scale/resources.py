@@ -15,7 +15,6 @@ Last, known rules for what comes one by one, in the same order and twelve others
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any, Final
 from spu_assigner.core.base.events import ClusterRebalance
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
-from support.bench.figures import QUICK, keep, say
+from support.bench.figures import QUICK, keep, parser_of, say
 from support.bench.zipf_cluster import PARTITIONS, REPLICAS, RULES, ZipfCluster, ratio
 
 SPUS: Final = 100 if QUICK else 1_000
@@ -123,11 +122,7 @@ def rebalanced(cluster: ZipfCluster, *, band_percent: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
+    options = parser_of(__doc__).parse_args()
     figures = {f"zipf_{exponent}": figures_of(exponent) for exponent in EXPONENTS}
     figures["rules"] = by_rule()
     for name, found in figures.items():

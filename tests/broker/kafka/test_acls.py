@@ -33,7 +33,7 @@ from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.audit.verify.history import History, read_history
 from spu_assigner.stream.client.pending_answers import exchange
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_rights
+from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
 from spu_assigner.stream.clusters.follow.report import FollowOutput
@@ -446,10 +446,6 @@ def look(settings: Settings) -> None:
         target.look(["mapped"])
 
 
-def require_rights_of(settings: Settings) -> None:
-    require_rights(settings.connection())
-
-
 @pytest.mark.parametrize(
     ("work", "reported"),
     [
@@ -463,7 +459,7 @@ def require_rights_of(settings: Settings) -> None:
         (consume, "not use acls.replica-map, "),
         (produce, "not use acls.spu-events, "),
         (create, "not Describe acls.spu-events, "),
-        (require_rights_of, "not do what the follower does: acls.spu-events: "),
+        (follow_once, "not do what the follower does: acls.spu-events: "),
     ],
 )
 def test_a_user_without_any_rights_is_refused_by_name(

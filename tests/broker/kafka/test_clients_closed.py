@@ -7,15 +7,12 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.audit.doctor.checks import run_checks
 from spu_assigner.stream.audit.doctor.look import DoctorLook
-from spu_assigner.stream.clusters.follow.kafka import require_rights
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.checkpoint.inputs import InputPositions, check_inputs, topic_ids
@@ -104,18 +101,14 @@ def look_at_the_input(connection: Connection) -> None:
     check_inputs(settings_of(connection), inputs)
 
 
-REFUSABLE: Final[Sequence[Callable[[Connection], object]]] = (
+ASKING: Final[Sequence[Callable[[Connection], object]]] = (
     read_all,
     look_at_the_input,
     lambda to: check_topics(to.client(), prefix=to.prefix),
     lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
-)
-ASKING: Final = (
-    *REFUSABLE,
     look_at_topics,
     watch_brokers,
     doctor,
-    require_rights,
     lambda to: create_topics(to.client(), prefix=to.prefix),
 )
 
@@ -127,13 +120,3 @@ def test_who_asks_closes(
 ) -> None:
     ask(connection)
     assert opened() == []
-
-
-@pytest.mark.parametrize("ask", REFUSABLE)
-def test_who_is_refused_closes(
-    ask: Callable[[Connection], object], connection: Connection, opened: Callable[[], list[str]]
-) -> None:
-    """While the error is at hand, and with it all that its traceback refers to."""
-    with pytest.raises(AssignerError) as refused:
-        ask(replace(connection, prefix=f"{connection.prefix}missing."))
-    assert opened() == [], refused.value

@@ -147,25 +147,6 @@ def test_spark_reads_with_a_password_or_a_key_from_files(
     assert [count_read(spark, each, "spu-events") for each in (user, machine)] == [1, 1]
 
 
-def test_spark_s_plan_holds_the_place_of_a_secret_and_not_the_secret(
-    secured: Secured, spark: SparkSession, tmp_path: Path
-) -> None:
-    """What the reader is given is shown in the UI and written to the event log."""
-    password = tmp_path / "password"
-    password.write_text("the canary", encoding="utf-8")
-    password.chmod(0o600)
-    environ = {
-        **secured.environ("job"),
-        "SPU_ASSIGNER_SASL_PASSWORD_FILE": str(password),
-    }
-    settings = Settings.load(environ=environ)
-    options = settings.connection().spark()
-    assert f"${{dir:{tmp_path}:password}}" in options["kafka.sasl.jaas.config"]
-    assert "canary" not in str(options)
-    plan = read_events(spark, settings, shards=2, group="g")._jdf.queryExecution().toString()
-    assert "canary" not in plan
-
-
 def test_a_secret_that_spark_s_jvm_does_not_have_is_reported(
     secured: Secured, spark: SparkSession
 ) -> None:

@@ -8,11 +8,9 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event, LeaveMode
-from spu_assigner.stream.job.input_identity import InputIdentity
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 from support.events.builders import Events
 from support.job.audits import audit
 from support.kafka.kafka_cluster import KafkaCluster
@@ -50,24 +48,6 @@ def _racks_used(
         for lists in maps.values()
         for replicas in lists
     }
-
-
-@pytest.mark.long("each of three brokers is stopped and started again")
-def test_input_topics_are_compared_while_any_one_broker_is_away(
-    kafka_cluster: KafkaCluster, settings: Settings
-) -> None:
-    """One of them is what a client takes for the controller, which it asks, since it connected."""
-    topics = [f"{settings.topic_prefix}{name}" for name in ("topic-events", "spu-events")]
-    with AdminClient(kafka_cluster.client) as admin:
-        identity = InputIdentity(settings, ask_topic_ids(admin, topics, seconds=30.0)())
-    assert sorted(identity.ids) == sorted(topics)
-    try:
-        for gone in kafka_cluster.seen():
-            identity.check()
-            with kafka_cluster.stopped(gone):
-                identity.check()
-    finally:
-        identity.close()
 
 
 @pytest.mark.long("Kafka moves replicas between three brokers")

@@ -17,7 +17,7 @@ from spu_assigner.stream.kafka.topic_admin import (
     create_topics,
     find_faults,
 )
-from spu_assigner.stream.kafka.topics import JOB_TOPICS, TOPICS, topic_name
+from spu_assigner.stream.kafka.topics import TOPICS, topic_name
 from support.kafka.shared_broker import SharedBroker
 
 
@@ -83,18 +83,6 @@ def test_the_largest_map_fits(kafka: SharedBroker, topic_prefix: str, name: str)
     )
     assert producer.flush(60) == 0
     assert failures == [None]
-
-
-@pytest.mark.smoke
-def test_missing_topics_are_named_in_one_line(kafka: SharedBroker, topic_prefix: str) -> None:
-    """The job's start says what to do; a stack trace does not."""
-    names = ", ".join(topic_prefix + spec.name for spec in JOB_TOPICS)
-    with pytest.raises(TopicsError) as caught:
-        check_topics(_client(kafka), prefix=topic_prefix)
-    assert str(caught.value) == (
-        f"the topics are not as the job needs them: missing {names}; "
-        "run `spu-assigner topics create`"
-    )
 
 
 @pytest.mark.smoke

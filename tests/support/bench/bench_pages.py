@@ -6,19 +6,15 @@ No figure in them is written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from support.bench.curves import drawable
-from support.bench.tables.bench_table import markdown
-from support.bench.tables.cost_table import table as cost_table
-from support.bench.tables.worst_table import table as worst_table
-from support.bench.targets import MB_IN_GIB, Results
+from support.bench import cost_table, targets
+from support.bench.curves import CAPTIONS
+from support.bench.figures import markdown_table
 
 ROOT: Final = Path(__file__).parents[3]
-OPENS: Final = "<!-- {name} -->\n"
-CLOSES: Final = "<!-- /{name} -->"
 # Which page has which tables, by the names of their places.
 PAGES: Final = {
     "README.md": ("headline",),
@@ -28,31 +24,37 @@ PAGES: Final = {
         *("worst", "evenness", "movement"),
     ),
 }
-# Scenarios of comparison.json, and incidents of movement.json, as the page calls them.
-_UNEVEN: Final = "3 uneven racks (500, 300, 200), equal capacities"
+# The scenario of comparison.json and the incidents of movement.json, as the page calls them.
+UNEVEN: Final = "3 uneven racks (500, 300, 200), equal capacities"
 _INCIDENTS: Final = {
     "decommission": ("one SPU decommissioned", -1),
     "2 join": ("2 empty SPUs join, rebalance", 2),
     "3 join": ("3 empty SPUs join, rebalance", 3),
 }
+SECONDS_MAX: Final = 5  # of an event
+Figures = Mapping[str, Any]
 
 
-def tables(results: Results) -> dict[str, str]:
+def tables(results: targets.Results) -> dict[str, str]:
     """By the names of their places."""
+    of = {name: result["figures"] for name, result in results.items()}
     return {
-        "headline": _headline(results),
-        "moves": _moves(results),
-        "targets": markdown(results),
-        "cost": cost_table(results.get("cost", {}).get("figures", {})) + "\n",
-        "worst": worst_table(results.get("worst_events", {}).get("figures", {})) + "\n",
-        "neighbours": _neighbours(results),
-        "curves": _curves(results),
-        "evenness": _evenness(results, _UNEVEN),
-        "movement": _movement(results),
+        "headline": _headline(of),
+        "moves": _moves(of["moves"]),
+        "targets": targets.table(results),
+        "cost": cost_table.table(of["cost"]),
+        "worst": _worst(of["worst_events"]),
+        "neighbours": neighbours(of["neighbours"]),
+        "curves": "".join(
+            f"![{caption}](../tests/bench/curves/{name}.png)\n"
+            for name, caption in CAPTIONS.items()
+        ),
+        "evenness": evenness(of["comparison"][UNEVEN]),
+        "movement": movement(of["movement"]),
     }
 
 
-def publish_tables(results: Results, root: Path = ROOT) -> None:
+def publish_tables(results: targets.Results, root: Path = ROOT) -> None:
     """Write the tables into the pages."""
     for name in PAGES:
         page = root / name
@@ -60,7 +62,7 @@ def publish_tables(results: Results, root: Path = ROOT) -> None:
         page.write_text(text, encoding="utf-8")
 
 
-def with_tables(text: str, page: str, results: Results) -> str:
+def with_tables(text: str, page: str, results: targets.Results) -> str:
     """The text of a page with its tables as the results have them.
 
     Raises:
@@ -68,97 +70,77 @@ def with_tables(text: str, page: str, results: Results) -> str:
     """
     made = tables(results)
     for name in PAGES[page]:
-        opens, closes = OPENS.format(name=name), CLOSES.format(name=name)
-        place = re.compile(f"(?<={re.escape(opens)}).*(?={re.escape(closes)})", re.DOTALL)
+        place = re.compile(f"(?<=<!-- {name} -->\n).*(?=<!-- /{name} -->)", re.DOTALL)
         text, count = place.subn(lambda _, table=made[name]: table, text)  # type: ignore[misc]
         if count != 1:
             raise ValueError(f"{page} has {count} places for {name!r}")
     return text
 
 
-def _headline(results: Results) -> str:
+def _headline(of: Figures) -> str:
     """The few figures that README shows."""
-    contestants: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
-    lasting: dict[str, Any] = results.get("cost", {}).get("figures", {}).get("this", {})
-    many: dict[str, Any] = results.get("growth", {}).get("figures", {}).get("many", {})
-    rows = [
-        "| measured | `balanced` | `fluvio` |",
-        "| --- | --- | --- |",
-        _row(
-            "one create at a time, after some minutes: p50 / p95",
-            [_latency(lasting["lone"]["latency_ms"]) if lasting else "not measured", None],
-            absent="",
-        ),
-        _row(
-            "a backlog of creates (16 partitions × 3 replicas)",
-            [
-                f"{each['events_per_s']['median']:,.0f}/s" if each else None
-                for each in map(contestants.get, ("spu-assigner balanced", "spu-assigner fluvio"))
-            ],
-        ),
-        *_idle(lasting),
-    ]
-    memory, start = many.get("peak_mb_after_restart"), many.get("restart_s")
-    rows += [
-        _row(
-            "1,000,000 topics in state: memory of all processes",
-            [None, f"{memory['tree'] / MB_IN_GIB:.2f} GiB" if memory else None],
-            absent="",
-        ),
-        _row(
-            "1,000,000 topics in state: start of the process to its first answer",
-            [None, f"{start['first_answer']['median']:.1f} s" if start else None],
-            absent="",
-        ),
-    ]
-    return "\n".join(rows) + "\n"
+    lasting, many = of["cost"]["this"], of["growth"]["many"]
+    latency, idle = lasting["lone"]["latency_ms"], lasting["idle"]
+    rates = (
+        f"{of['neighbours'][f'spu-assigner {policy}']['events_per_s']['median']:,.0f}/s"
+        for policy in ("balanced", "fluvio")
+    )
+    shares = " / ".join(f"{idle[who] * 100:.1f} %" for who in ("job_cores", "broker_cores"))
+    memory = many["peak_mb_after_restart"]["tree"] / targets.MB_IN_GIB
+    start = many["restart_s"]["first_answer"]["median"]
+    topics = "1,000,000 topics in state"
+    p50_p95 = f"{latency['p50']:.0f} / {latency['p95']:.0f} ms"
+    return markdown_table(
+        ["measured", "`balanced`", "`fluvio`"],
+        [
+            ["one create at a time, after some minutes: p50 / p95", p50_p95, ""],
+            ["a backlog of creates (16 partitions × 3 replicas)", *rates],
+            ["idle: the job / its broker, of a core", shares, ""],
+            ["idle: memory of all processes", f"{lasting['memory_mib']} MiB", ""],
+            [f"{topics}: memory of all processes", "", f"{memory:.2f} GiB"],
+            [f"{topics}: start of the process to its first answer", "", f"{start:.1f} s"],
+        ],
+    )
 
 
-def _idle(figures: dict[str, Any]) -> list[str]:
-    """What a job takes that nobody asks for anything."""
-    if not figures:
-        return []
-    idle = figures["idle"]
-    shares = f"{idle['job_cores'] * 100:.1f} % / {idle['broker_cores'] * 100:.1f} %"
-    return [
-        _row("idle: the job / its broker, of a core", [shares, None], absent=""),
-        _row("idle: memory of all processes", [f"{figures['memory_mib']} MiB", None], absent=""),
-    ]
-
-
-def _moves(results: Results) -> str:
+def _moves(figures: Figures) -> str:
     """The same moves by the command and by Kafka's tool."""
-    figures = results.get("moves", {}).get("figures")
-    if not figures:
-        return ""
-    rows = ["| | `apply --moves` | `kafka-reassign-partitions` |", "| --- | --- | --- |"]
-    for name, what, form in (
-        ("steps_of_a_person", "steps of a person", ""),
+    rows = (
+        ("steps of a person", "steps_of_a_person", ""),
         ("seconds", "seconds", ".0f"),
-        ("bytes_per_byte_to_move", "bytes copied ÷ bytes to copy", ".2f"),
-        ("rate_to_throttle", "bytes ÷ seconds ÷ throttle", ".2f"),
-        ("most_to_throttle", "the same, the most of any 11 s", ".2f"),
-        ("moves_at_once", "moves at once, at most", ""),
-    ):
-        cells: list[str | None] = [format(figures[who][name], form) for who in ("apply", "tool")]
-        rows.append(_row(what, cells))
-    return "\n".join(rows) + "\n"
+        ("bytes copied ÷ bytes to copy", "bytes_per_byte_to_move", ".2f"),
+        ("bytes ÷ seconds ÷ throttle", "rate_to_throttle", ".2f"),
+        ("the same, the most of any 11 s", "most_to_throttle", ".2f"),
+        ("moves at once, at most", "moves_at_once", ""),
+    )
+    return markdown_table(
+        ["", "`apply --moves`", "`kafka-reassign-partitions`"],
+        [
+            [what, *(format(figures[who][name], form) for who in ("apply", "tool"))]
+            for what, name, form in rows
+        ],
+    )
 
 
-def _latency(ranks: dict[str, float]) -> str:
-    return f"{ranks['p50']:.0f} / {ranks['p95']:.0f} ms"
+def _worst(figures: Figures) -> str:
+    """The event of each kind that takes the longest; bold: more than an event may take."""
+    worst: dict[str, str] = {}  # by kind, the first word of a name
+    for name in figures:
+        kind = name.split()[0].rstrip(",")
+        slowest = worst.setdefault(kind, name)
+        worst[kind] = max(slowest, name, key=lambda each: figures[each]["seconds"]["median"])
+    rows = []
+    for name in worst.values():
+        seconds = figures[name]["seconds"]["median"]
+        shown = f"**{seconds:.2f}**" if seconds > SECONDS_MAX else f"{seconds:.2f}"
+        answer, _, code = figures[name]["answer"].partition("rejected, ")
+        rows.append([name, shown, f"rejected with `{code}`" if code else answer])
+    return markdown_table(["event", "CPU s", "answer"], rows)
 
 
-def _row(what: str, cells: list[str | None], *, absent: str = "not measured") -> str:
-    return f"| {' | '.join([what, *(cell or absent for cell in cells)])} |"
-
-
-def _neighbours(results: Results) -> str:
-    rows = [
-        "| who | guarantee | p50 / p95 / p99 ms | creates/s | CPU s per 100,000 |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    figures: dict[str, Any] = results.get("neighbours", {}).get("figures", {})
+def neighbours(figures: Figures) -> str:
+    """A line for each contestant."""
+    rows = []
     for name, each in figures.items():
         if "latency_ms" in each:
             cells = (
@@ -168,27 +150,21 @@ def _neighbours(results: Results) -> str:
             )
         else:
             cells = ("failed" if "failed" in each else "could not be run", "", "")
-        rows.append(f"| {' | '.join((name, each['guarantee'], *cells))} |")
-    return "\n".join(rows) + "\n"
+        rows.append([name, each["guarantee"], *cells])
+    head = ["who", "guarantee", "p50 / p95 / p99 ms", "creates/s", "CPU s per 100,000"]
+    return markdown_table(head, rows)
 
 
-def _curves(results: Results) -> str:
-    return "".join(
-        f"![{picture.caption}](../tests/bench/curves/{name}.png)\n"
-        for name, picture in drawable(results).items()
-    )
-
-
-def _evenness(results: Results, scenario: str) -> str:
+def evenness(placers: Mapping[str, Sequence[Figures]]) -> str:
     """A line for each placer; of several seeds the range."""
+    head = (
+        *("placer", "leaders on an SPU", "replicas on an SPU"),
+        *("largest difference of SPUs alike", "furthest off its fair share"),
+        *("lists on distinct racks", "peers of an SPU"),
+    )
     rows = [
-        "| placer | leaders on an SPU | replicas on an SPU | largest difference of SPUs alike "
-        "| furthest off its fair share | lists on distinct racks | peers of an SPU |",
-        f"|{' --- |' * 7}",
-    ]
-    figures: dict[str, Any] = results.get("comparison", {}).get("figures", {})
-    for placer, runs in figures.get(scenario, {}).items():
-        cells = [
+        [
+            placer,
             *(
                 f"{_range(runs, f'{what}_min', '…')} – {_range(runs, f'{what}_max', '…')}"
                 for what in ("leaders", "replicas")
@@ -198,49 +174,43 @@ def _evenness(results: Results, scenario: str) -> str:
             f"{_range(runs, 'diverse_percent')} %",
             _range(runs, "peers_median"),
         ]
-        rows.append(f"| {' | '.join([placer, *cells])} |")
-    return "\n".join(rows) + "\n"
+        for placer, runs in placers.items()
+    ]
+    return markdown_table(head, rows)
 
 
-def _range(runs: Sequence[dict[str, Any]], figure: str, sign: str = " … ") -> str:
+def _range(runs: Sequence[Figures], figure: str, sign: str = " … ") -> str:
     low, high = (f"{end(run[figure] for run in runs):.10g}" for end in (min, max))
     return low if low == high else f"{low}{sign}{high}"
 
 
-def _movement(results: Results) -> str:
+def movement(figures: Figures) -> str:
     """A line for each incident of the topics that `balanced` placed."""
-    tool = "kafka-reassign-partitions --generate"
-    rows = [
-        f"| 3,600 replicas in 3 racks | least possible | ours | `{tool}` "
-        "| the policy run once more | replicas / leaders on an SPU, ours | Kafka's |",
-        f"|{' --- |' * 7}",
-    ]
-    figures: dict[str, Any] = results.get("movement", {}).get("figures", {})
-    balanced = [each for each in figures.values() if each["policy"] == "balanced"]
-    for ours in (each for each in balanced if each["by"] == "spu-assigner"):
-        theirs, once_more = (
-            next(
-                each
-                for each in balanced
-                if each["by"] == by and (each["spus"], each["incident"]) == _of(ours)
-            )
-            for by in (tool, "balanced run once more")
+    tool, once_more = "kafka-reassign-partitions --generate", "balanced run once more"
+    incidents: dict[tuple[int, str], dict[str, Figures]] = {}
+    for each in figures.values():
+        if each["policy"] == "balanced":
+            incidents.setdefault((each["spus"], each["incident"]), {})[each["by"]] = each
+    rows = []
+    for (spus, incident), by in incidents.items():
+        ours = by["spu-assigner"]
+        what, joined = _INCIDENTS[incident]
+        spreads = (
+            " / ".join("–".join(map(str, each[which])) for which in ("replicas", "leaders"))
+            for each in (ours, by[tool])
         )
-        what, joined = _INCIDENTS[ours["incident"]]
-        cells = [
-            f"{ours['spus'] - joined} SPUs: {what}",
-            f"{ours['at_least']:,}",
-            f"**{ours['moved']:,}**",
-            f"{theirs['moved']:,}",
-            f"{once_more['moved']:,}",
-            *(
-                " / ".join("–".join(map(str, each[what])) for what in ("replicas", "leaders"))
-                for each in (ours, theirs)
-            ),
-        ]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _of(row: dict[str, Any]) -> tuple[int, str]:
-    return row["spus"], row["incident"]
+        rows.append(
+            [
+                f"{spus - joined} SPUs: {what}",
+                f"{ours['at_least']:,}",
+                f"**{ours['moved']:,}**",
+                f"{by[tool]['moved']:,}",
+                f"{by[once_more]['moved']:,}",
+                *spreads,
+            ]
+        )
+    head = (
+        *("3,600 replicas in 3 racks", "least possible", "ours", f"`{tool}`"),
+        *("the policy run once more", "replicas / leaders on an SPU, ours", "Kafka's"),
+    )
+    return markdown_table(head, rows)

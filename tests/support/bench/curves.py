@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ COLOURS: Final = {
 }
 POLICIES: Final = ("balanced", "fluvio")
 LINES: Final = {"create": "-", "grow": "--", "delete": ":"}
+MARKED: Final[Mapping[str, Any]] = {"marker": "o", "markersize": 3.5, "lw": 1.5}
 TITLES: Final = {
     "clusters": "clusters, each of 64 SPUs",
     "SPUs of the cluster": "SPUs of the cluster",
@@ -35,18 +35,14 @@ TITLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """How a picture is drawn, of which result."""
-
-    needed: str
-    caption: str
-    figure: Callable[[Results], Figure]
+CAPTIONS: Final = {
+    "core_growth": "What an event costs the core as clusters, rings, maps and the state grow",
+    "neighbours": "The product beside others that do its work",
+}
 
 
-def core_growth(results: Results) -> Figure:
+def core_growth(curves: Mapping[str, Mapping[str, Any]]) -> Figure:
     """What an event costs the core, over what grows; dashed: linear."""
-    curves: Mapping[str, Mapping[str, Any]] = results["core_growth"]["figures"]
     figure = Figure(figsize=(11, 6.6), layout="constrained")
     figure.suptitle("CPU time of an event in the core, µs (grey: in proportion)")
     panels = figure.subplots(2, 3).flat
@@ -62,19 +58,19 @@ def core_growth(results: Results) -> Figure:
             event, _, policy = kind.partition(", ")
             colour = COLOURS.get(policy, COLOURS[""])
             style = LINES.get(event, "-")
-            _line(panel, sizes, medians, label=kind, colour=colour, style=style)
+            panel.plot(sizes, medians, style, color=colour, label=kind, **MARKED)
         _proportion(panel, sizes, shown)
-        _legend(panel)
+        panel.legend(fontsize=7, frameon=False, ncols=2 if len(panel.lines) > 5 else 1)
     for panel in list(figure.axes)[len(curves) :]:
         panel.set_axis_off()
     return figure
 
 
-def neighbours(results: Results) -> Figure:
+def neighbours(contestants: Mapping[str, Any]) -> Figure:
     """The product beside others that do this work."""
     figures = {
         name: each
-        for name, each in results["neighbours"]["figures"].items()
+        for name, each in contestants.items()
         if "latency_ms" in each and name != "raw echo"
     }
     names = list(figures)
@@ -106,47 +102,16 @@ def neighbours(results: Results) -> Figure:
     return figure
 
 
-PICTURES: Final[Mapping[str, Picture]] = {
-    "core_growth": Picture(
-        needed="core_growth",
-        caption="What an event costs the core as clusters, rings, maps and the state grow",
-        figure=core_growth,
-    ),
-    "neighbours": Picture(
-        needed="neighbours",
-        caption="The product beside others that do its work",
-        figure=neighbours,
-    ),
-}
-
-
-def drawable(results: Results) -> dict[str, Picture]:
-    """The pictures whose results are there, by name."""
-    return {name: each for name, each in PICTURES.items() if each.needed in results}
-
-
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draw each picture whose result is there. Returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Draw both pictures. Returns the files."""
     files = []
-    for name, picture in drawable(results).items():
-        file = folder / f"{name}.png"
+    for picture in (core_growth, neighbours):
+        name = picture.__name__
+        files.append(folder / f"{name}.png")
         # The same results give the same file: it does not show what drew it.
-        picture.figure(results).savefig(file, dpi=DOTS, metadata={"Software": None})
-        files.append(file)
+        drawn = picture(results[name]["figures"])
+        drawn.savefig(files[-1], dpi=DOTS, metadata={"Software": None})
     return files
-
-
-def _line(
-    panel: Axes,
-    sizes: Sequence[float],
-    values: Sequence[float],
-    *,
-    label: str,
-    colour: str,
-    style: str = "-",
-) -> None:
-    panel.plot(sizes, values, style, marker="o", markersize=3.5, color=colour, label=label, lw=1.5)
 
 
 def _proportion(panel: Axes, sizes: Sequence[float], shown: Sequence[float]) -> None:
@@ -173,7 +138,3 @@ def _on_scales(panel: Axes, title: str) -> None:
 def _plain(value: float, _: object) -> str:
     """1,000 for a thousand; millions with an M, that axes stay narrow."""
     return f"{value / 1e6:,g} M" if value >= 1e6 else f"{value:,g}"
-
-
-def _legend(panel: Axes) -> None:
-    panel.legend(fontsize=7, frameon=False, ncols=2 if len(panel.lines) > 5 else 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 import platform
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -84,6 +85,36 @@ def keep(
         for figure, value in figures.items():
             print(f"  {figure:<44} {value}")
     return path
+
+
+def figure(figures: Mapping[str, Any], *place: str) -> float | None:
+    """The figure at a place; None: it was not measured."""
+    found: Any = figures
+    for key in place:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return float(found) if isinstance(found, int | float) else None
+
+
+def read_results(folder: Path = STORED) -> dict[str, Any]:
+    """What is kept in a folder, by name."""
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.json"))
+    }
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of the documentation."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a bench: --write keeps its figures."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=raw)
+    parser.add_argument("--write", action="store_true", help="keep the figures in results/")
+    return parser
 
 
 def say(line: str) -> None:

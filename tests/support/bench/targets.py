@@ -1,4 +1,4 @@
-"""What the product is held to, and what a run of the benches says of it.
+"""What the product is held to, and the table that says whether the results reach it.
 
 `reach` is what must be; `moonshot` is what would be more than anybody asks for. A figure without
 its neighbour says little, so most are ratios of two of the same run.
@@ -6,36 +6,22 @@ its neighbour says little, so most are ratios of two of the same run.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
+from support.bench.figures import figure, markdown_table
+
 Results = Mapping[str, Any]  # by name what a bench has kept
-Figure = tuple[str, ...]  # the name of a result, then the way to a figure in it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goals:
-    """What a backlog is to reach by a policy."""
-
-    of_plain_loop: float  # times its rate
-    of_kafka_streams: float | None
-    cpu_s: float  # for 100,000 creates
-
-
-PRODUCT: Final = {
-    "spu-assigner fluvio": Goals(of_plain_loop=1.5, of_kafka_streams=0.9, cpu_s=5.0),
-    "spu-assigner balanced": Goals(of_plain_loop=1.0, of_kafka_streams=None, cpu_s=5.5),
-}
+Bounds = Sequence[float | None]  # reach, moonshot
+POLICIES: Final = ("balanced", "fluvio", "kafka")
+# By policy the rate of a backlog beside a plain loop's and Kafka Streams', and CPU s of 100,000.
+BACKLOG: Final = {"fluvio": (1.5, 0.9, 5.0), "balanced": (1.0, None, 5.5)}
 MB_IN_GIB: Final = 2**30 / 1_000_000
 LINEAR: Final = 1.1  # as slope on logarithmic scales: 1 is linear, the rest is what noise may add
 # Times, over all sizes, of what an event does not touch: it may cost no more than that the
 # processor's caches hold less of a larger state.
 UNTOUCHED: Final = {"clusters": 2.0, "topics in state": 1.2}
-
 
 # Cases of core_ratios: 16 × 3 on 64 SPUs.
 RACKED: Final = "on 3 racks"
@@ -43,23 +29,14 @@ UNEQUAL: Final = "on 3 racks, 3 capacities"
 RULED: Final = "4 resources and 2 rules"
 
 
-class Verdict(StrEnum):
-    MET = "met"
-    MISSED = "missed"
-    NOT_ASKED = "–"
-    NOT_MEASURED = "not measured"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A line of the table."""
+    """A cell of the table."""
 
     what: str
     policy: str
-    ours: Figure
-    of: Callable[[Results], float | None] | None = None  # what is held to it, if not `ours`
-    beside: Sequence[Figure] = ()  # the neighbour's; of several the largest counts
-    whose: str = ""  # they are
+    ours: tuple[str, ...]  # the name of a result, then the way to a figure in it
+    beside: str = ""  # the neighbour, whose same figure is the divisor
     unit: str = "×"
     scale: float = 1.0
     at_most: bool = False
@@ -67,202 +44,138 @@ class Target:
     moonshot: float | None = None
 
     def value(self, results: Results) -> float | None:
-        """What is held to the target: the figure, or its ratio to the neighbour's."""
-        if self.of is not None:
-            return self.of(results)
-        own = figure(results, self.ours)
+        """The figure, or its ratio to the neighbour's; None: it was not measured."""
+        result, *place = self.ours
+        found = results.get(result, {}).get("figures", {})
+        own = figure(found, *place)
         if own is None or not self.beside:
             return own if own is None else own / self.scale
-        others = [figure(results, each) for each in self.beside]
-        known = [each for each in others if each is not None]
-        return own / max(known) if len(known) == len(others) and max(known) else None
+        other = figure(found, self.beside, *place[1:])
+        return own / other if other else None
 
-    def verdict(self, value: float | None, bound: float | None) -> Verdict:
+    def meets(self, value: float, bound: float | None) -> bool:
         if bound is None:
-            return Verdict.NOT_ASKED
+            return False
+        return value <= bound if self.at_most else value >= bound
+
+    def bound(self, bound: float | None) -> str:
+        return "" if bound is None else f"{'≤' if self.at_most else '≥'} {number(bound)}"
+
+    def cell(self, value: float | None) -> str:
+        """Bold: missed; a star: more than anybody asks for."""
         if value is None:
-            return Verdict.NOT_MEASURED
-        is_met = value <= bound if self.at_most else value >= bound
-        return Verdict.MET if is_met else Verdict.MISSED
+            return "not measured"
+        missed = self.reach is not None and not self.meets(value, self.reach)
+        star = " ★" if self.meets(value, self.moonshot) else ""
+        return (f"**{number(value)}**" if missed else number(value)) + star
 
 
-def figure(results: Results, place: Figure) -> float | None:
-    """A figure; None: it was not measured."""
-    found: Any = results.get(place[0], {}).get("figures")
-    for key in place[1:]:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return float(found) if isinstance(found, int | float) else None
+def number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
-def read_results(folder: Path) -> Results:
-    """What is kept in a folder."""
-    return {
-        path.stem: json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("*.json"))
-    }
+def table(results: Results, *, measured_only: bool = False) -> str:
+    """In Markdown: a line for each target, a column for each policy."""
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for target in targets(results):
+        value = target.value(results)
+        if value is None and measured_only:
+            continue
+        what = f"{target.what} ÷ {target.beside}" if target.beside else target.what
+        line = (what, target.unit, target.bound(target.reach), target.bound(target.moonshot))
+        lines.setdefault(line, {})[target.policy] = target.cell(value)
+    # An event without a policy costs the same under each.
+    return markdown_table(
+        ["what", *(f"`{each}`" for each in POLICIES), "unit", "reach", "moonshot"],
+        [
+            [what, *(cells.get(each, cells.get("", "")) for each in POLICIES), *rest]
+            for (what, *rest), cells in lines.items()
+        ],
+    )
 
 
-def targets(results: Results) -> list[Target]:
-    """All lines, for what was measured."""
-    return [
-        *_beside_neighbours(),
-        *_job_growth(),
-        *_core_growth(results),
-        *_core_speed(),
-    ]
+def targets(results: Results) -> Iterator[Target]:
+    """All, for what was measured."""
+    yield from _beside_neighbours()
+    yield from _job_growth()
+    yield from _core_growth(results)
+    for case, policy, reach in (  # what is cheap by a table, and what takes the general way
+        ("small creates", "fluvio", 35.0),
+        ("small creates", "balanced", 80.0),
+        (RACKED, "balanced", 150.0),
+        (UNEQUAL, "balanced", 250.0),
+        (RULED, "balanced", 300.0),
+    ):
+        place = ("core_ratios", f"{case}, {policy}", "us_an_event", "median")
+        yield _most(f"core: {case}", policy, place, "µs", (reach, None))
 
 
-def _neighbour(name: str, what: str, rank: str = "median") -> Figure:
-    return ("neighbours", name, what, rank)
+def _most(
+    what: str, policy: str, place: tuple[str, ...], unit: str, bounds: Bounds, **more: Any
+) -> Target:
+    reach, moonshot = bounds
+    bound = {"at_most": True, "reach": reach, "moonshot": moonshot}
+    return Target(what=what, policy=policy, ours=place, unit=unit, **bound, **more)
 
 
-def _beside_neighbours() -> list[Target]:
-    found = []
-    for product, goals in PRODUCT.items():
-        policy = product.split()[-1]
-        rate = _neighbour(product, "events_per_s")
-        found += [
-            Target(
+def _beside_neighbours() -> Iterator[Target]:
+    for policy, (of_plain_loop, of_kafka_streams, cpu_s) in BACKLOG.items():
+        ours = ("neighbours", f"spu-assigner {policy}")
+        for name, reach, moonshot in (
+            ("plain loop", of_plain_loop, 2.0),
+            ("Quix Streams 100 ms", 3.0, None),
+            ("naive transformWithState", 6.0, None),
+            ("plain loop with table codec", None, 0.8),
+            ("Kafka Streams 100 ms", of_kafka_streams, 1.0),
+        ):
+            yield Target(
                 what="creates/s of a backlog",
                 policy=policy,
-                ours=rate,
-                beside=[_neighbour(name, "events_per_s")],
-                whose=name,
+                ours=(*ours, "events_per_s", "median"),
+                beside=name,
                 reach=reach,
                 moonshot=moonshot,
             )
-            for name, reach, moonshot in (
-                ("plain loop", goals.of_plain_loop, 2.0),
-                ("Quix Streams 100 ms", 3.0, None),
-                ("naive transformWithState", 6.0, None),
-                ("plain loop with table codec", None, 0.8),
-                ("Kafka Streams 100 ms", goals.of_kafka_streams, 1.0),
-            )
-        ]
-        found += [
-            *_latencies(product, policy),
-            Target(
-                what="CPU of 100,000 creates",
-                policy=policy,
-                ours=_neighbour(product, "cpu_s_per_100k"),
-                unit="s",
-                at_most=True,
-                reach=goals.cpu_s,
-                moonshot=2.5,
-            ),
-        ]
-    return found
+        alone = "one create at a time"
+        for rank, *bounds in (("p50", 140.0, 80.0), ("p95", 200.0, None), ("p99", 300.0, None)):
+            place = (*ours, "latency_ms", rank)
+            yield _most(f"{alone}, {rank}", policy, place, "ms", bounds)
+        p50, echo = (*ours, "latency_ms", "p50"), "Spark stateless echo"
+        yield _most(f"{alone}, p50", policy, p50, "×", (3.0, None), beside=echo)
+        cpu = (*ours, "cpu_s_per_100k", "median")
+        yield _most("CPU of 100,000 creates", policy, cpu, "s", (cpu_s, 2.5))
 
 
-def _latencies(product: str, policy: str) -> list[Target]:
-    bounds = (("p50", 140.0, 80.0), ("p95", 200.0, None), ("p99", 300.0, None))
-    return [
-        *(
-            Target(
-                what=f"one create at a time, {rank}",
-                policy=policy,
-                ours=_neighbour(product, "latency_ms", rank),
-                unit="ms",
-                at_most=True,
-                reach=reach,
-                moonshot=moonshot,
-            )
-            for rank, reach, moonshot in bounds
-        ),
-        Target(
-            what="one create at a time, p50",
-            policy=policy,
-            ours=_neighbour(product, "latency_ms", "p50"),
-            beside=[_neighbour("Spark stateless echo", "latency_ms", "p50")],
-            whose="Spark stateless echo",
-            at_most=True,
-            reach=3.0,
-        ),
-    ]
-
-
-def _job_growth() -> list[Target]:
+def _job_growth() -> Iterator[Target]:
     """The job with a million topics in its state, beside the same with a thousand."""
     largest = "1,000,000 topics in state"
-    ratios = (("one create at a time, p50", "latency_p50"), ("s a create", "seconds_per_create"))
-    memory = (("after a restart", "peak_mb_after_restart"), ("filled", "peak_mb_while_filling"))
-    return [
-        *(
-            Target(
-                what=f"job, {what}: topics in state 1,000 → 1,000,000",
-                policy="fluvio",
-                ours=("growth", "many_of_few", name, "median"),
-                unit="× the cost",
-                at_most=True,
-                reach=1.2,
-                moonshot=1.05,  # flat
-            )
-            for what, name in ratios
-        ),
-        *(
-            Target(
-                what=f"memory of all processes, {largest}, {when}",
-                policy="fluvio",
-                ours=("growth", "many", name, "tree"),
-                unit="GiB",
-                scale=MB_IN_GIB,
-                at_most=True,
-                reach=3.0,
-                moonshot=2.0,
-            )
-            for when, name in memory
-        ),
-        Target(
-            what=f"start of the process to its first answer, {largest}",
-            policy="fluvio",
-            ours=("growth", "many", "restart_s", "first_answer", "median"),
-            unit="s",
-            at_most=True,
-            reach=30.0,
-            moonshot=15.0,
-        ),
-    ]
+    for what, name in (
+        ("one create at a time, p50", "latency_p50"),
+        ("s a create", "seconds_per_create"),
+    ):
+        place = ("growth", "many_of_few", name, "median")
+        line = f"job, {what}: topics in state 1,000 → 1,000,000"
+        yield _most(line, "fluvio", place, "× the cost", (1.2, 1.05))
+    for when, name in (
+        ("after a restart", "peak_mb_after_restart"),
+        ("filled", "peak_mb_while_filling"),
+    ):
+        what = f"memory of all processes, {largest}, {when}"
+        place = ("growth", "many", name, "tree")
+        yield _most(what, "fluvio", place, "GiB", (3.0, 2.0), scale=MB_IN_GIB)
+    what = f"start of the process to its first answer, {largest}"
+    place = ("growth", "many", "restart_s", "first_answer", "median")
+    yield _most(what, "fluvio", place, "s", (30.0, 15.0))
 
 
-def _core_growth(results: Results) -> list[Target]:
+def _core_growth(results: Results) -> Iterator[Target]:
     """At most linear in what an event touches, and nothing for what it does not touch."""
-    found = []
     for curve, kinds in results.get("core_growth", {}).get("figures", {}).items():
         sizes = kinds["sizes"]
-        for kind in kinds:
-            if kind == "sizes":
-                continue
+        for kind in (each for each in kinds if each != "sizes"):
             event, _, policy = kind.partition(", ")
-            measure = "times" if curve in UNTOUCHED else "slope"
-            found.append(
-                Target(
-                    what=f"{event}: {curve} {sizes[0]:,} → {sizes[-1]:,}",
-                    policy=policy,
-                    ours=("core_growth", curve, kind, measure),
-                    unit="× the cost" if measure == "times" else "slope",
-                    at_most=True,
-                    reach=UNTOUCHED.get(curve, LINEAR),
-                )
-            )
-    return found
-
-
-def _core_speed() -> list[Target]:
-    """A create in the core; what is cheap by a table, and what takes the general way."""
-    return [
-        Target(
-            what=f"core: {case}",
-            policy=policy,
-            ours=("core_ratios", f"{case}, {policy}", "us_an_event", "median"),
-            unit="µs",
-            at_most=True,
-            reach=reach,
-        )
-        for case, policy, reach in (
-            ("small creates", "fluvio", 35.0),
-            ("small creates", "balanced", 80.0),
-            (RACKED, "balanced", 150.0),
-            (UNEQUAL, "balanced", 250.0),
-            (RULED, "balanced", 300.0),
-        )
-    ]
+            what = f"{event}: {curve} {sizes[0]:,} → {sizes[-1]:,}"
+            measure, unit = ("times", "× the cost") if curve in UNTOUCHED else ("slope", "slope")
+            place = ("core_growth", curve, kind, measure)
+            yield _most(what, policy, place, unit, (UNTOUCHED.get(curve, LINEAR), None))

@@ -33,6 +33,7 @@ RULED_LIVE: Final = 3  # and one of taints and constraints: seeds that leave thi
 # u: capacity or rack of one that is there; k: cordon, demote, or the end of either;
 # a: a topic is adopted; f: another factor
 KINDS: Final = "jjjjjuuuooxxxxccccccccccaddggggffbbrrkkkkkk"
+MODELLED_INSTEAD: Final = {"x": "o", "a": "c", "b": "c", "f": "g"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,23 +50,6 @@ class Life:
 def life_of(seed: int, *, modelled: bool = False) -> Life:
     """The life of this seed; with `modelled` one that the oracle can follow."""
     return _Author(seed, modelled=modelled).write(seed)
-
-
-def life_of_bytes(data: bytes) -> Life:
-    """A life whose chances are these bytes, so that a fuzzer can choose them."""
-    seed = int.from_bytes(data[:2], "big")
-    author = _Author(seed, modelled=False)
-    author.random = _GivenChances(data[2:])
-    return author.write(seed)
-
-
-class _GivenChances(Random):
-    def __init__(self, data: bytes) -> None:
-        super().__init__(0)
-        self._data = iter(data)
-
-    def random(self) -> float:
-        return next(self._data, 0) / 256
 
 
 def rebalanced_life(seed: int) -> Life:
@@ -157,6 +141,7 @@ class _Author:
 
     def event(self, kind: str, event_id: str) -> Event:
         build, random, given = self.build, self.random, {"event_id": event_id}
+        kind = MODELLED_INSTEAD.get(kind, kind) if self.modelled else kind
         match kind:
             case "j":
                 return self.join(self.one_of(self.left, self.spu_ids), **given)
@@ -167,13 +152,14 @@ class _Author:
             case "x":
                 return self.leave(LeaveMode.DECOMMISSION, **given)
             case "k":
-                made = random.choice([build.cordon, build.uncordon, build.demote, build.undemote])
+                kinds = [build.cordon, build.uncordon, build.demote, build.undemote]
+                made = random.choice(kinds[:2] if self.modelled else kinds)
                 return made(self.one_of(self.joined, self.spu_ids), **given)
             case "a":
                 return self.adopt(**given)
-            case "b" if not self.modelled:
+            case "b":
                 return build.rebalance(random.choice([-1, 0, 1, 2, 5, 100, 100]), **given)
-            case "b" | "c":
+            case "c":
                 return self.create(**given)
         topic = self.one_of(list(self.asked), self.topics)
         match kind:

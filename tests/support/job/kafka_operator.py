@@ -187,7 +187,7 @@ class FollowerProcess:
         self.lines: list[str] = []
         command = [sys.executable, "-m", "spu_assigner.stream.cli", "follow", "--cluster", "c1"]
         self.process = subprocess.Popen(
-            [*command, "--interval", "0.2s", *options],
+            [*command, "--interval", "0.2", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

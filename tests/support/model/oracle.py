@@ -1,12 +1,13 @@
-"""A slow and obvious model of the whole core, to hold the real one against.
+"""A slow and obvious model of ring, indexes, requests and waiting, to hold the core against.
 
 Written from the contract, apart from the core, in plain Python; it imports nothing of the product.
 Everything is done the plainest way: one partition after the other, indexes as plain integers that
 are re-based at each change of the ring, a deep copy for what may have to be undone. Events and
 answers are the JSON objects of `spu-assigner simulate`; messages are always null.
 
-Not modelled: where `balanced` places, what a rebalance moves, and what a single event can be
-rejected for by itself: numbers out of range, malformed lists, limits.
+Not modelled: where `balanced` and `kraft` place, what changes lists that are there (repairs,
+demotions, adoptions, other factors, rebalances), and what a single event can be rejected for by
+itself: numbers out of range, malformed lists, limits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from support.model.plain_changes import change_lists, resized_lists
 from support.model.plain_cluster import (
     Cluster,
     Json,
@@ -24,8 +24,6 @@ from support.model.plain_cluster import (
     release_cores,
     resized,
 )
-from support.model.plain_leaders import demoted_last, take_back
-from support.model.plain_repair import repair_topic, shortage
 from support.model.plain_requests import PARTITIONS_MAX, place, place_by_hand
 
 REMEMBERED = 256
@@ -99,13 +97,11 @@ class Talk:
         spu = Spu(rack=rack, capacity=capacity, weights=resized([2], cores))
         if before is not None:
             spu.weights, spu.count = resized(before.weights, cores), before.count
-            spu.cordoned, spu.demoted = before.cordoned, before.demoted
+            spu.cordoned = before.cordoned
         cluster.spus[spu_id] = spu
         is_update = before is not None and before.online
         cluster.report(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
-        if not is_update and any(cluster.spus[i].demoted for i in cluster.leaders()):
-            self._demoted_last()
         if before is None or not before.online or capacity > before.capacity:
             self._serve()
 
@@ -114,75 +110,27 @@ class Talk:
         if spu_id not in cluster.spus:
             cluster.report(spu_id, "ignored", "SPU_UNKNOWN")
             return
-        spu, is_final = cluster.spus[spu_id], self.event.get("mode", "offline") == "decommission"
-        if (is_final and spu.is_dead) or (spu.leaving and not is_final):
-            spu.unreachable = True
-        spu.online = False
+        cluster.spus[spu_id].online = False
         cluster.report(spu_id, "left")
         cluster.refresh()
-        if is_final:
-            spu.leaving = True
-            self._decommission(spu_id, self.event["event_id"])
 
     def spu_cordon(self) -> None:
-        self._set("cordoned", True, "cordoned")
+        self._set_cordoned(True)
 
     def spu_uncordon(self) -> None:
-        if self._set("cordoned", False, "uncordoned"):
+        if self._set_cordoned(False):
             self._serve()
 
-    def spu_demote(self) -> None:
-        if self._set("demoted", True, "demoted"):
-            self._demoted_last()
-
-    def spu_undemote(self) -> None:
-        if self._set("demoted", False, "undemoted"):
-            self._demoted_last()
-            self._say_reordered(take_back(self.cluster, self.event["spu_id"]))
-
-    def _set(self, flag: str, value: bool, change: str) -> bool:
+    def _set_cordoned(self, value: bool) -> bool:
         cluster, spu_id = self.cluster, self.event["spu_id"]
         spu = cluster.spus.get(spu_id)
-        if spu is None or getattr(spu, flag) is value:
-            code = "SPU_UNKNOWN" if spu is None else "SPU_UNCHANGED"
-            cluster.report(spu_id, "ignored", code)
+        if spu is None or spu.cordoned is value:
+            cluster.report(spu_id, "ignored", "SPU_UNKNOWN" if spu is None else "SPU_UNCHANGED")
             return False
-        setattr(spu, flag, value)
-        cluster.report(spu_id, change)
+        spu.cordoned = value
+        cluster.report(spu_id, "cordoned" if value else "uncordoned")
         cluster.refresh()
         return True
-
-    def _demoted_last(self) -> None:
-        self._say_reordered(demoted_last(self.cluster))
-
-    def _say_reordered(self, names: list[str]) -> None:
-        for name in names:
-            topic = self.cluster.topics[name]
-            topic.revision += 1
-            self.say_map(name, topic, self.event["event_id"])
-
-    def _decommission(self, spu_id: int, cause: str) -> None:
-        cluster = self.cluster
-        for name, topic in sorted(cluster.topics.items()):
-            if not any(spu_id in ids for ids in topic.replicas):
-                continue
-            self._repair_lists(name, topic, cause, only=spu_id)
-        cluster.forget_the_gone()
-
-    def _repair_lists(
-        self, name: str, topic: Topic, cause: str, *, only: int | None = None
-    ) -> None:
-        """Repair a topic that lies on leaving SPUs, and say so."""
-        cluster = self.cluster
-        if repair_topic(cluster, topic, only=only):
-            topic.revision += 1
-            self.say_map(name, topic, cause)
-        code = shortage(cluster, topic)
-        if code is not None:
-            cluster.repairs[name] = cause
-            self.say(name, "waiting", cause, code=code)
-        elif name in cluster.repairs:
-            self.say(name, "assigned", cluster.repairs.pop(name))
 
     def topic_create(self) -> None:
         event, name = self.event, self.event["topic"]
@@ -190,7 +138,8 @@ class Talk:
         if policy is None:
             policy = "manual" if event.get("replicas") is not None else self.default_policy
         before, is_trial = self.cluster, event.get("validate_only", False)
-        _check_reserved(name)
+        if name.startswith("__") or name in PRODUCT_TOPICS:
+            raise Refusal("RESERVED_NAME")
         if name in before.topics or name in before.creates:
             raise Refusal("TOPIC_EXISTS")
         others = {other.replace(".", "_") for other in (*before.topics, *before.creates)}
@@ -226,7 +175,6 @@ class Talk:
             return
         topic = _known(cluster, name)
         del cluster.topics[name]
-        cluster.repairs.pop(name, None)
         for ids in topic.replicas:
             for spu_id in ids:
                 cluster.spus[spu_id].count -= 1
@@ -236,7 +184,6 @@ class Talk:
                 cluster, [pair for ids, cores in pairs for pair in zip(ids, cores, strict=True)]
             )
         cluster.refresh()
-        cluster.forget_the_gone()
         topic.revision += 1
         self.say_map(name, topic, cause, is_gone=True)
         self.say(name, answer, cause)
@@ -262,86 +209,11 @@ class Talk:
         if topic.cores is not None:
             topic.cores += cores or []
         topic.revision += 1
-        topic.widths += [topic.width] * len(lists)
         topic.changed_by.append(cause)
         self._keep(after, name, topic, cause)
 
-    def topic_adopted(self) -> None:
-        event, name, cause = self.event, self.event["topic"], self.event["event_id"]
-        cluster, lists = self.cluster, [list(ids) for ids in event["replicas"]]
-        _check_reserved(name)
-        if any(spu_id not in cluster.spus for ids in lists for spu_id in ids):
-            raise Refusal("MANUAL_UNKNOWN_SPU")
-        known, is_pinned = cluster.topics.get(name), event.get("pinned", False)
-        policy = event.get("policy") or (self.default_policy if known is None else known.policy)
-        if known is not None and (known.policy, known.is_pinned, known.replicas) == (
-            policy,
-            is_pinned,
-            lists,
-        ):
-            self.say(name, "adopted", cause)
-            return
-        topic = known
-        if topic is None:
-            topic = Topic(policy, [], None, cause, 0, [], ignore_rack=False, revision=0)
-            cluster.topics[name] = topic
-        else:
-            topic.changed_by.append(cause)
-        frees = change_lists(cluster, topic, lists, policy=policy)
-        topic.policy, topic.is_pinned, topic.revision = policy, is_pinned, topic.revision + 1
-        topic.widths = [len(ids) for ids in lists]
-        topic.width = max(topic.widths)
-        self.say_map(name, topic, cause)
-        self.say(name, "adopted", cause)
-        waits = cluster.creates.pop(name, None)
-        if waits is not None:
-            self.say(name, "rejected", waits["event_id"], code="TOPIC_EXISTS")
-        if any(cluster.spus[spu_id].leaving for ids in lists for spu_id in ids):
-            self._repair_lists(name, topic, cause)
-        elif name in cluster.repairs:
-            self.say(name, "assigned", cluster.repairs.pop(name))
-        cluster.forget_the_gone()
-        if frees:
-            self._serve()
-
-    def topic_replication(self) -> None:
-        event, name, cause = self.event, self.event["topic"], self.event["event_id"]
-        cluster, factor = self.cluster, event["replication_factor"]
-        topic = _known(cluster, name)
-        if not 1 <= factor <= 32:
-            raise Refusal("INVALID_REPLICATION_FACTOR")
-        if topic.policy == "manual":
-            raise Refusal("MANUAL_TOPIC")
-        lists = topic.replicas
-        if set(topic.widths) != {factor}:
-            lists = resized_lists(cluster, topic, factor)
-        self.say(name, "assigned", cause)
-        if lists is topic.replicas:
-            return
-        frees = change_lists(cluster, topic, lists, policy=topic.policy)
-        topic.changed_by.append(cause)
-        topic.revision += 1
-        topic.width, topic.widths = factor, [factor] * len(lists)
-        self.say_map(name, topic, cause)
-        if name in cluster.repairs and shortage(cluster, topic) is None:
-            self.say(name, "assigned", cluster.repairs.pop(name))
-        cluster.forget_the_gone()
-        if frees:
-            self._serve()
-
     def _serve(self) -> None:
-        """Try what waits, once: short lists first, then creates, oldest first."""
-        for name, cause in list(self.cluster.repairs.items()):
-            cluster = self.cluster
-            cluster.cause = cause
-            topic = cluster.topics[name]
-            if repair_topic(cluster, topic):
-                topic.revision += 1
-                self.say_map(name, topic, cause)
-            if shortage(cluster, topic) is None:
-                del cluster.repairs[name]
-                self.say(name, "assigned", cause)
-            cluster.forget_the_gone()
+        """Try the creates that wait, once, oldest first."""
         for name, event in list(self.cluster.creates.items()):
             self.cluster.cause = event["event_id"]
             try:
@@ -377,11 +249,6 @@ class Talk:
         self.statuses.append({**line, **fields})
 
 
-def _check_reserved(name: str) -> None:
-    if name.startswith("__") or name in PRODUCT_TOPICS:
-        raise Refusal("RESERVED_NAME")
-
-
 def _known(cluster: Cluster, name: str) -> Topic:
     if name not in cluster.topics:
         raise Refusal("TOPIC_UNKNOWN")
@@ -401,7 +268,6 @@ def _created(before: Cluster, event: Json, policy: str) -> tuple[Cluster, Topic]
         cores=cores,
         created_by=event["event_id"],
         width=len(lists[0]),
-        widths=[len(lists[0])] * len(lists),
         ignore_rack=event.get("ignore_rack", False),
     )
     return after, topic

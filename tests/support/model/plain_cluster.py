@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,24 +22,17 @@ class Spu:
     capacity: int
     weights: list[int]
     online: bool = True
-    leaving: bool = False
-    unreachable: bool = False
     cordoned: bool = False
-    demoted: bool = False
     count: int = 0
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether nothing can be copied from it."""
-        return not self.online and (self.unreachable or not self.leaving)
 
     @property
     def is_full(self) -> bool:
         return self.count >= self.capacity
 
     @property
-    def is_saturated(self) -> bool:
-        return self.online and not self.cordoned and self.is_full
+    def takes(self) -> bool:
+        """Whether it is in the ring, unless it is full."""
+        return self.online and not self.cordoned
 
 
 @dataclass
@@ -75,12 +67,9 @@ class Topic:
     replicas: list[list[int]]
     cores: list[list[int]] | None
     created_by: str
-    width: int  # replicas that each new list is to have
-    widths: list[int]  # and each of those that are there
+    width: int  # replicas of each list
     ignore_rack: bool
     changed_by: list[str] = field(default_factory=list)
-    is_pinned: bool = False
-    has_lost: bool = False  # its last repair found an only copy that cannot be copied
     revision: int = 1
 
 
@@ -97,16 +86,13 @@ class Cluster:
     indexes: dict[str, Index] = field(default_factory=lambda: {name: Index() for name in ORDERS})
     seen: list[str] = field(default_factory=list)
     creates: dict[str, Json] = field(default_factory=dict)  # waiting, by topic, oldest first
-    repairs: dict[str, str] = field(default_factory=dict)  # topic → leave that asked, oldest first
     saturated: list[int] = field(default_factory=list)
     ring_events: list[Json] = field(default_factory=list)
     cause: str = ""
 
     def refresh(self) -> None:
         """Recompute the ring in every order, and re-base the index of each."""
-        ring = sorted(
-            i for i, spu in self.spus.items() if spu.online and not spu.cordoned and not spu.is_full
-        )
+        ring = sorted(i for i, spu in self.spus.items() if spu.takes and not spu.is_full)
         racks = {i: self.spus[i].rack or "" for i in ring}
         registered = [i for i in self.orders["registration"] if i in ring]
         new = {
@@ -118,7 +104,7 @@ class Cluster:
         for name in ORDERS:
             self.indexes[name].rebase(self.orders[name], new[name])
         self.orders = new
-        saturated = [i for i, spu in self.spus.items() if spu.is_saturated]
+        saturated = [i for i, spu in self.spus.items() if spu.takes and spu.is_full]
         for spu_id in saturated:
             if spu_id not in self.saturated:
                 self.report(spu_id, "saturated")
@@ -155,13 +141,6 @@ class Cluster:
         if topic.policy in ("manual", "rendezvous"):
             return None
         return self.indexes[self.order_of(topic.policy, ignore_rack=topic.ignore_rack)].value
-
-    def leaders(self) -> Counter[int]:
-        return Counter(ids[0] for topic in self.topics.values() for ids in topic.replicas)
-
-    def forget_the_gone(self) -> None:
-        for spu_id in [i for i, spu in self.spus.items() if spu.leaving and spu.count == 0]:
-            del self.spus[spu_id]
 
 
 def resized(weights: list[int], cores: int) -> list[int]:

@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
-from support.model.plain_leaders import lead_new
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
 from support.model.plain_rendezvous import rendezvous_list
 
@@ -31,17 +30,13 @@ def place(
     if policy == "redpanda":
         placed = [_allocate(cluster, replicas) for _ in range(partitions)]
         lists = [[spu_id for spu_id, _ in row] for row in placed]
-        cores = [[core for _, core in row] for row in placed]
-        lead_new(cluster, lists, cores)
-        return lists, cores
+        return lists, [[core for _, core in row] for row in placed]
     if policy == "rendezvous":
         rows = _rows_by_score(cluster, request)
     else:
         order = cluster.order_of(policy, ignore_rack=ignore_rack)
         rows = _rows_in_turn(cluster, request, policy, order)
-    lists = [next(rows) for _ in range(partitions)]
-    lead_new(cluster, lists, None)
-    return lists, None
+    return [next(rows) for _ in range(partitions)], None
 
 
 def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> Iterator[list[int]]:
@@ -141,8 +136,6 @@ def place_by_hand(cluster: Cluster, raw: Any) -> list[list[int]]:
     for chosen in lists:
         if any(spu_id not in cluster.spus for spu_id in chosen):
             raise Refusal("MANUAL_UNKNOWN_SPU")
-        if any(cluster.spus[spu_id].leaving for spu_id in chosen):
-            raise Refusal("MANUAL_SPU_LEAVING")
         if any(cluster.spus[spu_id].cordoned for spu_id in chosen):
             raise Refusal("MANUAL_SPU_CORDONED")
         if any(cluster.spus[spu_id].is_full for spu_id in chosen):

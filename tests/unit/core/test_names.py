@@ -105,14 +105,6 @@ def test_the_second_of_two_is_rejected(policy: Policy) -> None:
     assert codes(life.create("a_b.c", 1, 1, policy=policy)) == GRANTED
 
 
-def test_manual_lists_and_trials_are_no_way_around() -> None:
-    life = OneCluster(*Events().joins(0))
-    life.create("a.b", 1, 1)
-    assert codes(life.manual("a_b", [0])) == COLLIDES
-    assert codes(life.create("a_b", 1, 1, validate_only=True)) == COLLIDES
-    assert codes(life.wait("a_b", 1, 2)) == COLLIDES
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from(("a.b", "a_b", "a.b.c", "a_b.c", "a_b_c", "x")), st.booleans())

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import SpuJoined, SpuLeft
-from spu_assigner.schemas.messages.codec import decode_event
+from spu_assigner.schemas.messages.codec import decode_event, encode_event
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.announced import LABEL
-from spu_assigner.stream.clusters.follow.kafka import FencedProducer, OvertakenError
+from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.kafka_operator import FollowerProcess
@@ -23,7 +24,7 @@ from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.reading import committed, settled
 
 GRACE_SECONDS = 10.0  # the leader may lose the election for a while with the broker that stops
-RESTART_GRACE = "10m"  # longer than any machine takes to restart a broker
+RESTART_GRACE = "600"  # longer than any machine takes to restart a broker
 
 
 class Followed:
@@ -40,7 +41,7 @@ class Followed:
         return follower
 
     def once(self, *options: str) -> tuple[int, str, str]:
-        asked = ["follow", "--cluster", "c1", "--once", "--interval", "0.2s", *options]
+        asked = ["follow", "--cluster", "c1", "--once", "--interval", "0.2", *options]
         done = CliRunner().invoke(cli, asked, env=self.environ)
         return done.exit_code, done.stdout, done.stderr
 
@@ -84,7 +85,7 @@ def test_a_broker_that_stops_leaves_and_joins_again_and_the_ring_follows(
     kafka_cluster: KafkaCluster, followed: Followed
 ) -> None:
     """The whole life of a broker, by one process that is then ended."""
-    follower = followed.start("--grace", f"{GRACE_SECONDS}s", "--capacity", "50")
+    follower = followed.start("--grace", f"{GRACE_SECONDS}", "--capacity", "50")
     followed.waits_for(JOINED)
     joins = [event for event in followed.events() if isinstance(event, SpuJoined)]
     assert [(join.rack, join.capacity) for join in joins] == [("a", 50), ("b", 50), ("c", 50)]
@@ -138,12 +139,17 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
 def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
     """One that was stopped for a while still believes that it leads; nothing of it is seen."""
     events = Events()
-    older = FencedProducer(followed.connection, "c1")
-    older.send([events.join(1)])
-    newer = FencedProducer(followed.connection, "c1")
+
+    def send(producer: FencedProducer, *spu_ids: int) -> None:
+        joins = [("c1", encode_event(events.join(spu_id))) for spu_id in spu_ids]
+        producer.send("spu-events", joins)
+
+    older = FencedProducer(followed.connection, "leader", Role.FOLLOWER)
+    send(older, 1)
+    newer = FencedProducer(followed.connection, "leader", Role.FOLLOWER)
     with pytest.raises(OvertakenError):
-        older.send([events.join(2), events.join(3)])
-    newer.send([events.join(4)])
+        send(older, 2, 3)
+    send(newer, 4)
     newer.close()
     older.close()
     followed.waits_for([("SpuJoined", 1), ("SpuJoined", 4)])

@@ -45,14 +45,16 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
     }
     records = f"{topic_prefix}applied-topics"
     name = f"{topic_prefix}apply-moves"
-    not_seen = f"this user may not Read and Write {records}; {GRANT}"
-    no_write = f"this user may not Write {records}; {GRANT}"
+    no_mover = f"this user may not do what the mover does: {records}: access is "
+    topics = ", expected Read, Write; grant what `spu-assigner topics acls` lists\n"
+    reading = "Alter, AlterConfigs, Create, Delete, Describe, DescribeConfigs, Read"
+    not_seen, no_write = f"{no_mover}none{topics}", f"{no_mover}{reading}{topics}"
     no_alter = f"this user may not Alter the cluster; {GRANT}"
     no_configs = f"this user may not Alter and AlterConfigs the cluster; {GRANT}"
     no_group = f"this user may not Read group {name!r}; {GRANT}"
     no_id = (
-        "this user may not record moves (TRANSACTIONAL_ID_AUTHORIZATION_FAILED: topic "
-        f"{records}, transactional id {name!r}); {GRANT}"
+        f"this user may not Write transactional id {name!r} "
+        f"(TRANSACTIONAL_ID_AUTHORIZATION_FAILED); {GRANT}"
     )
     with KafkaCluster(users=users) as cluster, AdminClient(cluster.client) as admin:
         allow(admin, users)

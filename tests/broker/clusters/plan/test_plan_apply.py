@@ -85,6 +85,9 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     of_maps = {"orders": mapped(job, orders), "logs": mapped(job, logs)}
     assert operator.lists("orders", "logs", "late", "gone", "another-clusters") == of_maps
     assert operator.plan().exit_code == 0
+    failed = operator("whatif", "--cluster", "c1", "--fail", "rack=a", "-o", "json")
+    found = json.loads(failed.stdout)  # Of what the job has published.
+    assert (found["before"]["partitions"], found["failure"]["failed"]) == (8, [1])
 
     job.apply([events.grow(orders, 9), events.delete(logs)])
     planned = operator.plan("--delete")
@@ -131,8 +134,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert without.exit_code == 1
     assert " to move: run `apply --moves`" in without.stderr
     shown = operator.plan(
-        *("--reassignment-file", file, "--throttle", "1MB/s"),
-        *("--topics", operator.name("orders")),
+        *("--reassignment-file", file, "--topics", operator.name("orders")),
     )
     assert shown.exit_code == 2
     shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
@@ -154,7 +156,7 @@ def test_moves_are_made_by_kafkas_own_tool(
 
 
 def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
-    """What comes to each broker, as `fill` wrote it, and how long that takes."""
+    """What comes to each broker, as `fill` wrote it."""
     size = VALUES * VALUE_SIZE  # of a partition; its batches have some bytes more
     shown = operator.plan("-o", "json", "--topics", operator.name("orders")).stdout
     pairs = [*zip(after, before, strict=True)]
@@ -163,8 +165,7 @@ def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Li
         assert size * coming <= each["bytes_in"] <= 1.01 * size * coming
         held = each["bytes_before"] + each["bytes_in"] - each["bytes_out"]
         assert each["bytes_after"] == held
-    copied = r"\d replicas? to copy, [48]\.0 MiB; \d\.0 MiB to or from the busiest broker"
-    assert re.search(rf"^{copied}: at least \d+ s at 976\.6 KiB/s$", text, re.MULTILINE), text
+    assert re.search(r"^\d replicas? to copy, [48]\.0 MiB$", text, re.MULTILINE), text
 
 
 def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:

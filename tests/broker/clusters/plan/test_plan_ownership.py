@@ -129,20 +129,6 @@ def on_terminal(operator: Operator, answer: str, *options: str) -> tuple[int, st
     return status, shown.decode()
 
 
-def test_a_released_topic_stays(operator: Operator, job: SmallJob) -> None:
-    """The tombstone of its map says so, and no option deletes it."""
-    name = operator.name("t")
-    job.apply([operator.events.create(name, 1, 1)])
-    assert operator.apply().exit_code == 0
-    operator.write("t", b"kept")
-    job.apply([operator.events.release(name)])
-    planned = operator.plan("--delete")
-    assert planned.exit_code == 0
-    assert f". {name}  was released; it stays in Kafka" in planned.stdout
-    assert operator.apply("--delete", "--yes", "--foreign", "*").exit_code == 0
-    assert (records(operator, "t"), origins(operator)) == (1, {"t": "RELEASED"})
-
-
 def test_a_topic_that_is_gone_is_created_again_only_on_request(
     operator: Operator, job: SmallJob, tmp_path: Path
 ) -> None:

@@ -24,8 +24,6 @@ GONE = LeaveMode.DECOMMISSION
 SSD = Constraints(require=("tier=ssd",))
 CLOSED = Taint("pool", "team-a", TaintEffect.NO_NEW_REPLICAS)
 OLD = Taint("old", "", TaintEffect.EVICT)
-WEAK = Taint("weak", "", TaintEffect.NO_LEADERS)
-POOL = Constraints(tolerations=(Toleration("pool", "team-a"),), require=("pool",))
 
 
 class Cluster(OneCluster):
@@ -62,17 +60,6 @@ def cluster() -> Cluster:
 # Rules bind what comes later.
 
 
-def test_rules_bind_repairs_of_a_topic_that_was_adopted_with_another_policy(
-    cluster: Cluster,
-) -> None:
-    """It keeps its constraints (`rebalanced_life(7665)`)."""
-    cluster.ask("t", 1, 3, constraints=SSD)
-    cluster.adopt("t", [0, 1], [1, 2], policy=Policy.REDPANDA)
-    cluster.leave(0, GONE)
-    cluster.leave(1, GONE)
-    assert cluster.spus("t").keys() == {2, 3}
-
-
 def test_a_list_waits_rather_than_break_a_rule(cluster: Cluster) -> None:
     cluster.ask("t", 1, 4, constraints=SSD)
     assert the_status(cluster.leave(0, GONE)).status is Status.WAITING
@@ -80,14 +67,6 @@ def test_a_list_waits_rather_than_break_a_rule(cluster: Cluster) -> None:
     found = cluster.join(9, rack="r0", labels={"tier": "ssd"})
     assert the_status(found).status is Status.ASSIGNED
     assert cluster.rows("t") == [[1, 2, 3, 9]]
-
-
-def test_a_higher_factor_is_met_by_the_rules_or_refused(cluster: Cluster) -> None:
-    cluster.ask("t", 2, 2, constraints=SSD)
-    cluster.apply(cluster.build.replication("t", 4))
-    answer = the_status(cluster.apply(cluster.build.replication("t", 5)))
-    assert (answer.status, answer.code) == (Status.REJECTED, Code.INSUFFICIENT_CAPACITY)
-    assert cluster.rows("t") == [[0, 1, 2, 3]] * 2
 
 
 def test_topics_stay_apart_and_together_both_ways(cluster: Cluster) -> None:
@@ -125,17 +104,6 @@ def test_a_changed_label_that_breaks_a_rule_is_reported_once(cluster: Cluster) -
 # Taints.
 
 
-def test_a_pool_holds_those_alone_that_tolerate_it(cluster: Cluster) -> None:
-    """A pool is a label with a taint: nobody else comes in, and its topics stay within."""
-    found = cluster.join(20, 21, 22, labels={"pool": "a"}, taints=(CLOSED,), capacity=100)
-    assert changes(found) == [RingChange.JOINED, RingChange.CORDONED] * 3
-    for number in range(10):
-        cluster.ask(f"other{number}", 8, 3)
-        assert not cluster.spus(f"other{number}").keys() & {20, 21, 22}
-    cluster.ask("t", 6, 3, constraints=POOL)
-    assert cluster.spus("t").keys() == {20, 21, 22}
-
-
 def test_an_spu_without_its_taint_is_used_again(cluster: Cluster) -> None:
     cluster.join(0, rack="r0", taints=(CLOSED,), capacity=100)
     found = cluster.join(0, rack="r0", capacity=100)
@@ -168,28 +136,6 @@ def test_what_cannot_be_evicted_stays_until_it_can() -> None:
     assert cluster.rows("t") == [[1, 2]]
 
 
-def test_what_cannot_be_evicted_stays_though_it_is_offline() -> None:
-    """Found by seed 25279: another repair of the list dropped it, with nobody in its place."""
-    cluster = Cluster()
-    cluster.join(0, 1, 2)
-    cluster.ask("t", 1, 3)
-    cluster.join(0, taints=(OLD,))
-    cluster.leave(0)
-    cluster.leave(1, GONE)
-    assert cluster.rows("t") == [[0, 2]]
-
-
-def test_a_refused_join_of_an_spu_that_evicts_changes_nothing() -> None:
-    """Found by the fuzzer: what waited was tried again, and the refused join named as its cause."""
-    cluster = Cluster()
-    cluster.join(0, 1)
-    cluster.ask("t", 1, 2)
-    cluster.join(0, taints=(OLD,))
-    found = cluster.join(0, rack="")
-    assert [type(each) for each in found] == [RingEvent]
-    assert changes(found) == [RingChange.IGNORED]
-
-
 def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
     tolerant = Constraints(tolerations=(Toleration("old"),), require=("spu_id in (0, 1, 2)",))
     cluster.join(0, rack="r0", capacity=100, taints=(OLD,))
@@ -197,39 +143,6 @@ def test_what_tolerates_no_longer_is_evicted(cluster: Cluster) -> None:
     assert cluster.spus("t").keys() == {0, 1, 2}
     cluster.apply(cluster.build.constraints("t", Constraints()))
     assert cluster.spus("t")[0] == 0
-
-
-def test_a_topic_that_comes_to_tolerate_what_evicts_it_waits_no_more() -> None:
-    cluster = Cluster()
-    cluster.join(0, 1)
-    cluster.ask("t", 1, 2, constraints=Constraints(require=("spu_id",)))
-    cluster.join(1, taints=(OLD,))
-    tolerates = Constraints(tolerations=(Toleration("old"),))
-    found = cluster.apply(cluster.build.constraints("t", tolerates))
-    assert [status for status, _ in said(found)] == [Status.ASSIGNED, Status.ASSIGNED]
-    assert cluster.state.waiting == {}
-    assert cluster.rows("t") == [[0, 1]]
-
-
-def test_an_spu_tainted_against_leading_leads_nothing(cluster: Cluster) -> None:
-    cluster.ask("before", 8, 3)
-    cluster.join(0, rack="r0", capacity=100, taints=(WEAK,))
-    cluster.ask("after", 16, 3)
-    tolerant = Constraints(tolerations=(Toleration("weak"),), leaders=("spu_id=0",))
-    cluster.ask("tolerant", 2, 3, constraints=tolerant)
-    assert [cluster.leads(name)[0] for name in ("before", "after", "tolerant")] == [0, 0, 2]
-    assert cluster.spus("after")[0] > 0
-
-
-def test_where_nobody_may_lead_nothing_is_given() -> None:
-    cluster = Cluster()
-    cluster.join(0, 1, taints=(WEAK,))
-    answer = cluster.ask("t", 1, 2)
-    assert (answer.code, answer.message) == (
-        Code.UNSATISFIABLE,
-        "1 list of 2 replicas cannot hold taints against leading (2 SPUs may not lead), with 2 "
-        "SPUs online; relax one of these, or add SPUs that hold them",
-    )
 
 
 # What is refused, and why a repair waits.

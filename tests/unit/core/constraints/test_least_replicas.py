@@ -8,8 +8,6 @@ from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, OnShortage, Policy
 from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.constraints import violations
-from spu_assigner.core.decision.machine import step
-from spu_assigner.core.saving import state_from_json, state_to_json
 from support.events.one_cluster import Answer, OneCluster, the_status
 
 ZONES = Constraints(spread=(SpreadLevel("zone", min=1),))
@@ -40,19 +38,6 @@ class Zoned(OneCluster):
 @pytest.fixture
 def cluster() -> Zoned:
     return Zoned()
-
-
-def test_a_conflict_names_the_rule_that_takes_what_min_demands(cluster: Zoned) -> None:
-    """What `min` demands is what all rules together make it: zone c demands nothing."""
-    cluster.add("b", 6)
-    twice = (SpreadLevel("zone", min=2),)
-    rules = Constraints(require=("zone in (a, b)",), forbid=("spu_id = 0",), spread=twice)
-    answer = cluster.ask("t", 1, 4, rules=rules)
-    assert answer.code is Code.UNSATISFIABLE
-    assert (
-        "cannot hold forbid[0] 'spu_id = 0' (excludes 1 SPU) and "
-        "spread[0] 'zone' min 2 (2 values), with 7 SPUs online" in (answer.message or "")
-    )
 
 
 def test_a_zone_that_is_offline_or_cordoned_still_demands_its_replica(cluster: Zoned) -> None:
@@ -157,13 +142,3 @@ def test_past_the_limit_topics_are_named_as_unchecked_and_constraints_check_one(
     rules = many.state.topics["t29"].constraints or ZONES
     answers = many.apply(many.build.constraints("t29", rules))
     assert [each.message for each in answers if isinstance(each, TopicStatus)] == [None, BROKEN]
-
-
-def test_what_is_checked_depends_on_the_state_alone(many: Zoned) -> None:
-    """Tables that are kept in memory change nothing: a replay answers the same."""
-    cold = state_from_json(state_to_json(many.state))
-    for number in range(3):
-        many.ask(f"more{number}", 1, 9)
-    event = many.build.join(4, capacity=1_000, labels={"zone": "c"})
-    found = step(cold, event, default_policy=Policy.BALANCED)
-    assert found == step(many.state, event, default_policy=Policy.BALANCED)

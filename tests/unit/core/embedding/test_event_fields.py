@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from spu_assigner.core import (
     Assigner,
     AssignerError,
-    ClusterRebalance,
     ClusterState,
     Constraints,
     Event,
     InvalidEventError,
     LeaveMode,
     Policy,
-    Preference,
     Record,
     ReplicaLists,
     SpreadLevel,
@@ -29,7 +27,6 @@ from spu_assigner.core import (
     SpuLeft,
     Taint,
     TaintEffect,
-    Toleration,
     TopicAdopted,
     TopicCreate,
     TopicDemand,
@@ -96,23 +93,15 @@ def test_what_json_can_say_of_a_field_is_coerced(
     [
         (SpuLeft, "mode", "bogus", "mode", "one of 'offline', 'decommission'"),
         (SpuLeft, "spu_id", "7", "spu_id", "a whole number"),
-        (SpuLeft, "spu_id", np.float64(7), "spu_id", "a whole number"),
         (SpuLeft, "spu_id", True, "spu_id", "a whole number"),
-        (SpuLeft, "event_id", 7, "event_id", "a text"),
         (SpuLeft, "event_id", "", "event_id", "1 to 256 characters"),
         (SpuLeft, "cluster_id", None, "cluster_id", "a text"),
-        (SpuLeft, "occurred_at", "now", "occurred_at", "a whole number"),
-        (SpuJoined, "rack", 3, "rack", "a text"),
         (SpuJoined, "labels", {"zone": 1}, "labels.zone", "a text"),
         (SpuJoined, "labels", [("zone", "a")], "labels", "a mapping"),
         (SpuJoined, "resources", {"disk_bytes": 1.5}, "resources.disk_bytes", "a whole number"),
-        (SpuJoined, "taints", [{"key": "k"}], "taints[0]", "effect, key, value must be there"),
         (SpuJoined, "taints", [("k", "v", "evict")], "taints[0]", "Taint, or a mapping"),
         (TopicCreate, "topic", "a b", "topic", "1 to 249 of"),
-        (TopicCreate, "partitions", "3", "partitions", "a whole number"),
         (TopicCreate, "ignore_rack", "false", "ignore_rack", "True or False"),
-        (TopicCreate, "replicas", "0,1", "replicas", "a list of"),
-        (TopicCreate, "constraints", "zone in (a)", "constraints", "Constraints, or a"),
         (TopicCreate, "constraints", {"must": ["a"]}, "constraints", "with the fields tolerations"),
         (
             TopicCreate,
@@ -122,8 +111,6 @@ def test_what_json_can_say_of_a_field_is_coerced(
             "a whole number",
         ),
         (TopicAdopted, "replicas", [[0, "1"]], "replicas[0][1]", "a whole number"),
-        (TopicDemand, "demand", None, "demand", "a mapping"),
-        (ClusterRebalance, "max_moves", "all", "max_moves", "a whole number"),
     ],
     ids=str,
 )
@@ -146,8 +133,6 @@ def test_what_a_field_cannot_hold_is_refused_by_name(
         (lambda: Constraints(require="tier in (ssd)"), "require"),  # type: ignore[arg-type]
         (lambda: Constraints(spread=("zone",)), "spread[0]"),  # type: ignore[arg-type]
         (lambda: Taint("k", "v", "evicted"), "effect"),  # type: ignore[arg-type]
-        (lambda: Toleration(1), "key"),  # type: ignore[arg-type]
-        (lambda: Preference("a", 1.5), "weight"),  # type: ignore[arg-type]
         (lambda: SpreadLevel("zone", max=True), "max"),
         (lambda: Assigner("bogus"), "default_policy"),  # type: ignore[arg-type]
     ],

@@ -49,16 +49,6 @@ def test_a_loaded_state_goes_on_as_the_saved_one(seed: int) -> None:
     assert loaded == state
 
 
-def test_a_state_is_printed_in_a_line() -> None:
-    new = Events()
-    assigner = Assigner()
-    for event in (new.join(0), new.join(1), new.leave(1), new.create("t", 1)):
-        assigner.apply(event)
-    assert repr(assigner.clusters["c1"]) == (
-        "<ClusterState 'c1': 2 SPUs (1 online), 1 topics, 0 waiting>"
-    )
-
-
 def saved() -> dict[str, Any]:
     new = Events()
     assigner = Assigner()

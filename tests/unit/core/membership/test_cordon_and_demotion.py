@@ -87,6 +87,7 @@ def test_no_create_or_grow_lets_it_lead_and_the_others_lead_alike(
         assert [set(row) for row in rows] == [set(row) for row in plain]
         assert [row for row in rows if 4 not in row] == [row for row in plain if 4 not in row]
     elif replicas > 1:
+        assert all(row[-1] == 4 for row in rows if 4 in row)
         assert max(leads.values()) - min(leads[i] for i in range(6) if i != 4) <= 1
 
 

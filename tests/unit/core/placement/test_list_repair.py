@@ -33,8 +33,6 @@ def on_racks(racks: str) -> OneCluster:
     ("racks", "row", "gone", "taken"),
     [
         ("aaabbb", [0, 3, 1, 4], 3, 5),
-        ("aaabbb", [0, 3, 1, 4], 1, 2),
-        ("bbbaaa", [0, 3, 1, 4], 4, 5),
         ("aabbccc", [0, 2, 4, 1, 3, 5], 5, 6),
         ("aaaabbbb", [4, 0, 5, 1, 6, 2], 6, 7),
     ],
@@ -47,27 +45,6 @@ def test_a_replacement_keeps_the_list_even_over_racks(
     life.adopt("t", row, policy=policy)
     life.leave(gone, GONE)
     assert life.lists("t") == [[*[spu_id for spu_id in row if spu_id != gone], taken]]
-
-
-@pytest.mark.parametrize(
-    ("racks", "row", "factor", "counts"),
-    [
-        ("aaabbb", [0, 3], 4, [2, 2]),
-        ("aaabbb", [0, 1], 4, [2, 2]),
-        ("aaabbb", [0], 6, [3, 3]),
-        ("aabbcc", [0, 1], 5, [2, 2, 1]),
-        ("aaaabc", [0, 4], 5, [3, 1, 1]),
-    ],
-)
-def test_a_higher_factor_fills_racks_evenly(
-    racks: str, row: list[int], factor: int, counts: list[int]
-) -> None:
-    life = on_racks(racks)
-    life.adopt("t", row)
-    life.apply(life.build.replication("t", factor))
-    [found] = life.lists("t")
-    assert found[: len(row)] == row
-    assert sorted(Counter(racks[spu_id] for spu_id in found).values(), reverse=True) == counts
 
 
 def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None:

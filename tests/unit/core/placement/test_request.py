@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Policy, SpuId
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.placement import choose
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -104,21 +104,6 @@ def test_a_topic_is_not_given_whole_to_new_spus() -> None:
         assert Counter(spu_id for row in rows for spu_id in row)[3] <= 6  # twice 12 / 4
 
 
-@pytest.mark.parametrize("racked", [False, True])
-def test_a_demoted_spu_is_taken_where_another_can_lead(racked: bool) -> None:
-    """And stands last; of one replica another SPU is taken."""
-    life = OneCluster()
-    for spu_id in range(6):
-        life.join(spu_id, rack=f"r{spu_id % 3}" if racked else None, capacity=100)
-    life.demote(0)
-    life.create("one", 12, 1, policy=Policy.BALANCED)
-    assert 0 not in {row[0] for row in life.lists("one")}
-    life.create("three", 12, 3, policy=Policy.BALANCED)
-    rows = [row for row in life.lists("three") if 0 in row]
-    assert rows
-    assert all(row[-1] == 0 for row in rows)
-
-
 def test_a_refusal_names_the_partition_that_found_too_little_room() -> None:
     life = joined(Case(spus=[(0, 3), (0, 1), (0, 1)], topics=[]))
     [status] = life.create("t", 3, 2, policy=Policy.BALANCED)
@@ -137,13 +122,3 @@ def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -
     [answer] = life.apply(life.build.grow("t", 5))
     assert isinstance(answer, TopicStatus)
     assert answer.code is Code.INSUFFICIENT_SPUS
-
-
-def test_the_start_says_which_equal_spu_is_first() -> None:
-    """So that one topic goes on where the last one stopped."""
-    life = OneCluster(*Events().joins(3, 5, 6, 7, 9, capacity=10))
-    life.create("first", 3, 1, policy=Policy.BALANCED)
-    assert life.lists("first") == [[3], [5], [6]]
-    assert life.state.ledger.count(SpuId(3)) == 1
-    life.create("second", 3, 1, policy=Policy.BALANCED)
-    assert life.lists("second")[:2] == [[7], [9]]

@@ -8,11 +8,8 @@ from math import ceil, lcm
 from random import Random
 
 import networkx as nx
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.events import Policy
-from support.events.one_cluster import OneCluster
 from support.model.plain_rebalance import Cluster, Topic, clusters
 from support.project.case_share import share_of
 
@@ -111,32 +108,3 @@ def test_very_many_lists_are_led_as_exactly() -> None:
     cluster = Cluster(racks=ids, capacities=dict.fromkeys(ids, 1_000), topics=topics, other={})
     after = cluster.after(cluster.plan(0))
     assert led(after) == exactly_led(cluster)
-
-
-@pytest.mark.parametrize(("spus", "topics", "partitions"), [(4, 10, 12), (5, 7, 20), (8, 5, 24)])
-def test_what_led_nothing_leads_its_part_of_each_topic(
-    spus: int, topics: int, partitions: int
-) -> None:
-    """After a demotion and its end: not all of one topic, and nothing of the next."""
-    life = OneCluster()
-    life.join(*range(spus))
-    for number in range(topics):
-        life.create(f"t{number}", partitions, 3, policy=Policy.BALANCED)
-    life.demote(0)
-    life.undemote(0)
-    life.rebalance(0)
-    fair = partitions / spus
-    for number in range(topics):
-        leaders = Counter(row[0] for row in life.lists(f"t{number}"))
-        assert all(abs(leaders[spu] - fair) <= 2 for spu in range(spus)), number
-
-
-def test_another_lead_makes_up_for_one_beyond_its_bound() -> None:
-    """SPU 1 leads five of the six lists [1, 0] and [2, 1, 0], where twice its share is four; SPU 0
-    can lead one more only if SPU 3 leads one less."""
-    of_two = [[0], [0], [0], [0], [0], [3], [3], [3], [3], [1, 0], [3, 0, 1]]
-    other = [[0], [1, 0], [3], [3], [1, 0], [1, 0], [1, 0], [1, 0], [2, 1, 0]]
-    ids = dict.fromkeys(range(4), 0)
-    capacities = dict.fromkeys(ids, 10)
-    cluster = Cluster(racks=ids, capacities=capacities, topics=[of_two, other], other={})
-    assert led(cluster.after(cluster.plan(0))) == exactly_led(cluster)

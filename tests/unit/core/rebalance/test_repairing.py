@@ -44,13 +44,6 @@ def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
     assert len({racks[spu] for spu in life.lists("t")[0]}) == 2
 
 
-@pytest.mark.parametrize("racks", ["aaabbb", "aaaabb"])
-def test_more_replicas_than_racks_are_as_even_as_can_be(racks: str) -> None:
-    life = on_racks(racks, [0, 1, 2, 3])
-    life.rebalance()
-    assert sorted(Counter(racks[spu] for spu in life.lists("t")[0]).values()) == [2, 2]
-
-
 def test_few_moves_repair_as_much_as_they_may() -> None:
     """And the answer says what is left; leaders alone repair nothing."""
     life = on_racks("aabb", *[[0, 1]] * 5)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import pytest
 from support.bench.core_speed import CASES, Case, slower_than
-from support.bench.figures import STORED
-from support.bench.targets import figure, read_results
+from support.bench.figures import figure, read_results
 
 pytestmark = pytest.mark.thorough
 
-_RESULTS = read_results(STORED)
-SLOWED = 8
+_RATIOS = read_results()["core_ratios"]["figures"]
 TIMES_MAX = 2.0  # another processor or Python moves a ratio too; a lost fast path costs more
 
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def stored(case: Case) -> float:
-    ratio = figure(_RESULTS, ("core_ratios", case.name, "ratio", "median"))
+    ratio = figure(_RATIOS, case.name, "ratio", "median")
     assert ratio is not None, "measure it: python tests/bench/core_ratios.py --write"
     return ratio
 

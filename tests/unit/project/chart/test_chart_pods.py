@@ -14,10 +14,9 @@ import pytest
 import yaml
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.clusters.follow.options import read_sizes
 from spu_assigner.stream.job import session
 from spu_assigner.stream.kafka.config.security import Mechanism, Protocol
-from spu_assigner.stream.kafka.config.settings import SPECS, Settings
+from spu_assigner.stream.kafka.config.settings import SPECS, TARGET_SERVERS_VARIABLE, Settings
 from support.kafka.secured import Certificates
 from support.project import chart
 from support.project.chart import (
@@ -99,12 +98,10 @@ def test_what_is_followed_is_what_the_values_say() -> None:
     found = parsed(container("follow-prod")["args"])
     expected: Values = {
         "cluster_id": "Prod.EU",
-        "watch_bootstrap_servers": "prod-0.kafka:9095",
         "interval_seconds": 2.0,
         "grace_seconds": 90.0,
         "capacity": 4_000_000,
         "cores": 2,
-        "sizes_file": Path("/etc/spu-assigner/follow/sizes.toml"),
         "exclude": (7, 8),
         "adopt": True,
         "topics": ("team-*", "orders"),
@@ -118,15 +115,6 @@ def test_what_is_followed_is_what_the_values_say() -> None:
     assert parsed(container("follow-staging")["args"]) == plain | {"capacity": 0}
 
 
-def test_the_file_of_sizes_is_one_that_follow_reads(tmp_path: Path) -> None:
-    """Of a ConfigMap, under the name that its option has."""
-    name = parsed(container("follow-prod")["args"])["sizes_file"].name
-    [sizes] = [each for each in render(given("full")) if each["kind"] == "ConfigMap"]
-    (tmp_path / name).write_text(sizes["data"][name], encoding="utf-8")
-    of_all, of_brokers = read_sizes(tmp_path / name)
-    assert (of_all.capacity, of_brokers[3].capacity) == (1000, 4000)
-
-
 def test_the_pods_run_as_the_user_of_the_image() -> None:
     """Its folders are that one's."""
     user, group = map(int, re.findall(r"^USER (\d+):(\d+)$", _DOCKERFILE, re.MULTILINE)[-1])
@@ -137,7 +125,8 @@ def test_the_pods_run_as_the_user_of_the_image() -> None:
 
 def test_every_variable_is_a_setting() -> None:
     """One with a name that no setting has would be ignored without a word."""
-    known = {spec.variable for spec in SPECS}
+    known = {spec.variable for spec in SPECS} | {TARGET_SERVERS_VARIABLE}
+    known |= {each.replace("SPU_ASSIGNER_S", "SPU_ASSIGNER_TARGET_S") for each in known}
     extra = {"job": {"SPARK_CONF_DIR"}}
     for part in _PARTS:
         assert environ(part).keys() - known == extra.get(part, {"TZ"})

@@ -26,7 +26,6 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.desired import command
 from spu_assigner.stream.clusters.desired.command import desired_json, desired_lines
 from spu_assigner.stream.clusters.desired.decision import DesiredEvents, desired_events
-from spu_assigner.stream.clusters.desired.topics_file import DesiredTopic
 from support.events.builders import Events
 
 RULES = Constraints(require=("tier = ssd",), apart_from=("u",))
@@ -48,9 +47,8 @@ def cluster(*events: Event, spus: int = 3) -> Assigner:
 def found_by(
     assigner: Assigner, *creates: TopicCreate, in_kafka: Collection[str] = ()
 ) -> DesiredEvents:
-    file = [DesiredTopic(line, each) for line, each in enumerate(creates, start=1)]
     reserved, state = frozenset({"replica-map"}), assigner.clusters["c1"]
-    return desired_events(file, state, in_kafka=in_kafka, reserved=reserved)
+    return desired_events(creates, state, in_kafka=in_kafka, reserved=reserved)
 
 
 LOST = Events().leave(2, mode=LeaveMode.DECOMMISSION, event_id="l")
@@ -76,16 +74,16 @@ NO_HDD = Constraints(forbid=("tier = hdd",))
         ([UNEVEN], create(partitions=2), "~ t  replication factor 1 to 2 → 2"),
         ([create(factor=3), LOST], create(factor=3), "? t  its repair waits for SPUs or slots"),
         ([create(factor=5, on_shortage=OnShortage.WAIT)], create(), "? t  its create waits for"),
-        ([create(partitions=5)], create(), "! t  line 1: 5 → 4 partitions: rejected as the clu"),
-        ([create()], create(policy=Policy.KAFKA), "! t  line 1: has policy balanced, which a top"),
+        ([create(partitions=5)], create(), "! t  5 → 4 partitions: rejected as the clu"),
+        ([create()], create(policy=Policy.KAFKA), "! t  has policy balanced, which a top"),
         ([create()], create(constraints=NO_HDD), "~ t  other constraints, forbids tier = hdd"),
         (
             [create(constraints=NO_HDD)],
             create(constraints=NO_CONSTRAINTS),
             "~ t  other constraints, none",
         ),
-        ([], create(factor=5), "! t  line 1: 4 partitions, replication factor 5: rejected as the"),
-        ([], create("replica-map"), "! replica-map  line 1: 4 partitions, replication factor 2: r"),
+        ([], create(factor=5), "! t  4 partitions, replication factor 5: rejected as the"),
+        ([], create("replica-map"), "! replica-map  4 partitions, replication factor 2: r"),
     ],
 )
 def test_a_topic_is_brought_to_what_is_desired_or_it_is_said_why_not(
@@ -137,20 +135,9 @@ def test_a_topic_that_kafka_has_without_a_map_is_not_requested() -> None:
     found = found_by(cluster(create("t", 1, 1)), *creates, in_kafka={"a", "b_c"})
     assert (found.events, found.unchanged) == ([], 1)
     assert [reason.partition("; ")[0] for reason in found.refused.values()] == [
-        "line 1: is in Kafka and has no map",
-        "line 2: differs from topic 'b_c' in Kafka by dots and underscores alone, which Kafka "
-        "refuses",
+        "is in Kafka and has no map",
+        "differs from topic 'b_c' in Kafka by dots and underscores alone, which Kafka refuses",
     ]
-
-
-def test_an_event_is_decided_after_those_before_it() -> None:
-    """What comes first holds slots, and has its name."""
-    small = [Events().join(n, capacity=4, event_id=f"s{n}") for n in range(3)]
-    file = [create("a.b", 4, 2), create("a_b"), create("c", 4, 2), create("d", 2, 2)]
-    found = found_by(cluster(*small, spus=0), *file)
-    assert [each.topic for each in found.events if isinstance(each, TopicCreate)] == ["a.b", "d"]
-    assert found.refused["a_b"].endswith("(TOPIC_COLLIDES)")
-    assert found.refused["c"].endswith("(INSUFFICIENT_CAPACITY)")
 
 
 def test_the_events_make_the_cluster_as_desired_and_then_there_is_nothing_to_do() -> None:
@@ -227,7 +214,7 @@ def test_what_cannot_be_as_desired_does_not_hold_up_the_rest(file: Path, sent: l
     good = "  - {name: good, partitions: 1, replication_factor: 1}\n"
     file.write_text(f"topics:\n{bad}{good}", "utf-8")
     status, _, text = call("apply", file)
-    assert (status, sent, text.startswith("apply: bad: line 2: 1 part")) == (1, ["good"], True)
+    assert (status, sent, text.startswith("apply: bad: 1 part")) == (1, ["good"], True)
     file.write_text(f"topics:\n{bad}", "utf-8")
     last = "nothing to do: 1 that cannot be as desired, 1 not in the file\n"
     status, text, _ = call("apply", file)
@@ -255,5 +242,5 @@ def test_every_fault_of_the_file_is_a_line_and_the_status_is_1(name: str, file: 
     )
     file.write_text("topics:\n  - name: t\n    partitions: x\n", "utf-8")
     status, _, text = call(name, file)
-    heads = [line.partition(": ")[0] for line in text.splitlines()]
-    assert (status, heads) == (1, [f"{file}:2", f"{file}:3"])
+    heads = [line.partition(": topics[0]")[0] for line in text.splitlines()]
+    assert (status, heads) == (1, [str(file)] * 2)

@@ -168,6 +168,9 @@ SIZED = replace(OPTIONS, size=Size(capacity=10))
         ([(without(2), 4), LABELLED, (ALL, 2), (without(2), 9)], leaves(2)),
         ([DRAINED, (ALL, 3), "restart", (ALL, 3)], []),
         ([TAKES_OVER, DRAINED, (ALL, 3), "restart", (ALL, 3)], []),
+        # What others joined is taken over where that is asked for, and leaves like others then.
+        ([by_hand(4), ({**ALL, 4: "d"}, 2), (ALL, 9)], []),
+        ([TAKES_OVER, by_hand(4), ({**ALL, 4: "d"}, 2), (ALL, 4)], [*joins(4), *leaves(4)]),
     ],
 )  # fmt: skip
 def test_who_is_announced_after_the_joins_of_all(
@@ -249,17 +252,6 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     count = len(life.sent)
     life.play(OPTIONS, ({**ALL, 2: "y"}, 2))
     assert len(life.sent) == count
-
-
-def test_what_is_taken_over_keeps_its_size_and_leaves_like_others() -> None:
-    """Kafka knows the rack, and nothing of the size; without --adopt it is theirs."""
-    life = Life()
-    life.play(by_hand(2, labels={"row": "7"}), (ALL, 2), (without(2), 9), FIRST)
-    assert life.announced() == joins(1, 3)
-    life.play(TAKES_OVER, (ALL, 2), (without(2), 4))
-    assert life.announced() == [*joins(1, 3, 2), *leaves(2)]
-    taken = joined_by(life, 2)
-    assert (taken.rack, taken.capacity, taken.labels) == ("b", 9, {"row": "7", LABEL: "k"})
 
 
 LOOKS = st.lists(

@@ -30,17 +30,6 @@ def all_moves(draw: st.DrawFn) -> list[MovedPartition]:
     return [move(number, *pair) for number, pair in enumerate(pairs)]
 
 
-def test_the_example_of_the_module() -> None:
-    """A new order first, then the smallest; broker 3 has no room for both."""
-    moves = [
-        move(1, (2, 1), (3, 1), 20 * MB),
-        move(2, (1, 2), (2, 1), 90 * MB),
-        move(0, (1, 2), (3, 2), 10 * MB),
-    ]
-    found = waves(moves, bytes_max=25 * MB)
-    assert [[each.partition for each in wave] for wave in found] == [[2, 0], [1]]
-
-
 def test_a_wave_takes_about_a_minute_and_fits_in_its_record() -> None:
     """Thousands of empty partitions are no reason to wait, and a record is one message."""
     assert wave_bytes(50 * MB) == 3_000 * MB

@@ -28,8 +28,6 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
     rows_digest,
 )
-from spu_assigner.stream.kafka import log_dirs
-from spu_assigner.stream.kafka.config.connection import Connection
 from support.job import plans
 from support.job.plans import kafka, maps, recorded, wanted
 
@@ -175,26 +173,3 @@ def test_a_topic_that_is_changed_is_known_from_then_on_with_what_is_yet_to_move(
     unmoved = [(0, ROWS[0]), (1, ROWS[1]), (0, (9, 8))]
     assert [is_unmoved(found, number, row) for number, row in unmoved] == [True, False, False]
     assert adopted(plan, recorded(found), now_ms=NOW) == ()
-
-
-def test_the_bytes_of_a_topic_are_those_of_one_replica_of_each_partition(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The largest: a follower may lag behind. What no broker reports is not known."""
-
-    def logs(*sizes: tuple[str, int, int]) -> dict[str, Any]:
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {"partition_index": at, "partition_size": size, "is_future_key": size == 99}
-                ],
-            }
-            for topic, at, size in sizes
-        ]
-        return {"log_dirs": [{"topics": topics}]}
-
-    answers = [logs(("t", 0, 10), ("t", 1, 5), ("u", 0, 7)), logs(("t", 1, 6)), logs(("t", 0, 99))]
-    monkeypatch.setattr(log_dirs, "topic_logs", lambda *_: answers)
-    connection = Connection(bootstrap_servers="127.0.0.1:9092", prefix="")
-    assert log_dirs.topic_bytes(connection, {"t": 2, "u": 2}) == {"t": 16}

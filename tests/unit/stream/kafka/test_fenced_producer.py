@@ -1,4 +1,4 @@
-"""The record of the moves where Kafka does not take it."""
+"""The producer of a leader where Kafka does not take what it sends."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from spu_assigner.stream.clusters.moves import run_record
-from spu_assigner.stream.clusters.moves.run_record import Seat, SeatTakenError, begun_run
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka import fenced_producer
+from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
+from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
 
 
 @pytest.mark.parametrize(
     ("abort", "error", "text"),
     [
-        (KafkaError._FENCED, SeatTakenError, "another process has taken over the moves"),
+        (
+            KafkaError._FENCED,
+            OvertakenError,
+            "another process has taken over the-id",
+        ),
         (KafkaError._TIMED_OUT, ClientError, "EndTxn commit failed: Unknown broker error"),
         (None, ClientError, "EndTxn commit failed: Unknown broker error"),
     ],
@@ -32,10 +37,8 @@ def test_a_commit_that_fails_is_reported_as_what_its_abort_shows(
     if abort is not None:
         fault = KafkaException(KafkaError(abort, fatal=abort == KafkaError._FENCED))
         producer.abort_transaction.side_effect = fault
-    monkeypatch.setattr(run_record, "Producer", lambda _: producer)
-    monkeypatch.setattr(Seat, "look", lambda _: Mock(drain_messages=list))
-    seat = Seat(Settings.load(flags={}, environ={}).connection())
-    seat.take_over()
+    monkeypatch.setattr(fenced_producer, "Producer", lambda _: producer)
+    leader = FencedProducer(Connection(bootstrap_servers="k:1"), "the-id", Role.MOVER)
     with pytest.raises(error, match=text):
-        seat.write(begun_run("c1"))
+        leader.send("applied-topics", [("key", b"value")])
     assert producer.abort_transaction.call_count == 1
