@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
@@ -35,14 +34,6 @@ _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 class SchemaRegistryError(AssignerError):
     """The registry cannot be reached, refuses, or holds something else under an id of ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedSchemas:
-    """What a registry holds of ours, and what it does not."""
-
-    present: list[Registered]
-    missing: list[Registered]
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -112,8 +103,8 @@ class SchemaRegistryClient:
             ) from reason
 
 
-def publish(client: SchemaRegistryClient) -> PublishedSchemas:
-    """Put into a registry what is missing; returns what was there before and what was missing.
+def publish(client: SchemaRegistryClient) -> tuple[list[Registered], list[Registered]]:
+    """Put into a registry what is missing; returns what was missing, and what was there.
 
     Raises:
         SchemaRegistryError: an id belongs to another schema there, before anything is written; or
@@ -143,7 +134,7 @@ def publish(client: SchemaRegistryClient) -> PublishedSchemas:
             client.request("POST", f"/subjects/{subject}/versions", named)
         finally:
             client.request("PUT", mode, {"mode": "READWRITE"})
-    return PublishedSchemas(present=present, missing=missing)
+    return missing, present
 
 
 def subject_of(entry: Registered) -> str:

@@ -30,8 +30,9 @@ def publish(url: str, output: str) -> int:
     """
     from spu_assigner.stream.client import registry_publish
 
-    found = registry_publish.publish(registry_publish.SchemaRegistryClient(url, os.environ))
-    by_state = {"published": found.missing, "unchanged": found.present}
+    client = registry_publish.SchemaRegistryClient(url, os.environ)
+    missing, present = registry_publish.publish(client)
+    by_state = {"published": missing, "unchanged": present}
     if output == "json":
         click.echo(json.dumps({state: [each.id for each in by_state[state]] for state in by_state}))
     else:

@@ -278,7 +278,7 @@ def start_command_session(place: str, *, application: str) -> SparkSession:
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         return build_session(settings, java=None, jars=None)
     java, jars = ensure_java(), ensure_jars(place, reads_kafka=False)
-    with _stderr_kept() as said:
+    with tempfile.TemporaryFile() as said, stderr_to(said):
         try:
             # Here, whatever master the job has: what is read goes to this process alone.
             settings = replace(settings, master="local[*]")
@@ -293,15 +293,14 @@ def start_command_session(place: str, *, application: str) -> SparkSession:
 
 
 @contextmanager
-def _stderr_kept() -> Iterator[IO[bytes]]:
-    """Give a JVM that is started meanwhile a file for what it says; it has no other silence."""
+def stderr_to(file: IO[bytes]) -> Iterator[None]:
+    """Give processes that are started meanwhile, a JVM above all, a file for what they say."""
     saved = os.dup(2)
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield said
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -17,7 +17,7 @@ from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines
+from spu_assigner.stream.common import json_line_reading
 from support.events.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]
@@ -106,17 +106,10 @@ def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:
     assert "longer than 8388608 bytes" in answers[0]["message"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_lines_are_found_across_chunks(size: int) -> None:
-    """A pipe hands over what it has, not lines."""
-
-    class Dribble(io.BytesIO):
-        def read1(self, _size: int | None = -1, /) -> bytes:
-            return super().read1(size)
-
-    lines = [b"", b"a", b"bcd", b"", b"efghij", b"k"]
-    chunks = chunks_of_lines(Dribble(b"\n".join(lines)), size_max=5)
-    assert [line for chunk in chunks for line in chunk] == [line[:6] for line in lines]
+def test_what_is_too_long_is_cut_and_the_next_line_is_found() -> None:
+    lines = [b"", b"a", b"bcdef", b"", b"ghijkl", b"m" * 20, b"n" * 12, b"o"]
+    found = json_line_reading.lines_of(io.BytesIO(b"\n".join(lines)), size_max=5)
+    assert list(found) == [line[:6] for line in lines]
 
 
 def test_an_answer_comes_before_the_next_line_is_there() -> None:
