@@ -34,9 +34,6 @@ def private_folder(folder: Path) -> None:
     """Make a folder 0700; take the rights to read from others where it is there already.
 
     What others could have written is not trusted, so that is refused, not changed.
-
-    Raises:
-        FolderError: it is another user's, or others can write to it, or it cannot be made.
     """
     with _as_folder_error(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -101,12 +101,6 @@ def inspect_checkpoint(
         batch: a committed batch that is still kept; the last one by default.
         spark: by default the active session, or one that is made for this and stopped after it.
         starting: called before Spark is asked, which takes seconds to start.
-
-    Raises:
-        NoCheckpointError: nothing was committed there.
-        OtherProgramError: it is not of this job.
-        BatchNotKeptError: that batch is not there; it says which are.
-        JavaError, JarError: what Spark needs cannot be had.
     """
     place = absolute(checkpoint)
     if is_local(place) and not place.startswith("file:"):

@@ -18,24 +18,14 @@ from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 
 
 class InputIdentity:
-    """Asks Kafka for the ids of the input topics.
-
-    Args:
-        ids: by topic, as the checkpoint has noted them; none of a broker that gives none.
-    """
+    """Asks Kafka for the ids of the input topics."""
 
     def __init__(self, settings: Settings, ids: Mapping[str, str]) -> None:
         self.ids = dict(sorted(ids.items()))
         self._admin = DiagnosedAdmin(settings.connection().client()) if ids else None
 
     def check(self) -> None:
-        """Compare the ids with Kafka's.
-
-        Raises:
-            TopicReplacedError: a topic has another id.
-            TopicsError: a topic is missing.
-            KafkaException: no broker answers.
-        """
+        """Raise TopicReplacedError or TopicsError unless Kafka has the same topics."""
         if (admin := self._admin) is not None:
             found = ask_leaders(
                 admin,

@@ -242,11 +242,7 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
 
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
-    """Start the query in a session that was built for it.
-
-    Raises:
-        AssignerError: as `start` does, for what concerns checkpoint, input and outputs.
-    """
+    """Start the query in a session that was built for it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from spu_assigner.stream.job.metrics.watcher import Watch

@@ -74,12 +74,6 @@ def read_marker(
     Args:
         seconds_max: for the broker's answers.
         held_seconds: for open transactions on the topic; by default as long.
-
-    Raises:
-        KafkaException: the broker does not answer within `seconds_max` seconds.
-        OpenTransactionError: a transaction stays open, so the last marker may be hidden.
-        PrefixTakenError: the last marker is of another query.
-        MarkerFormatError: it is not of a form that this release reads.
     """
     place, query = (topic, 0), settings.query_name
     client = {**settings.connection().client(), "log_level": 0}

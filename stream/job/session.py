@@ -89,11 +89,7 @@ def ensure_jars(
     *,
     reads_kafka: bool = True,
 ) -> Jars:
-    """The jars for a session that uses this checkpoint; those for S3 only where it is on S3.
-
-    Raises:
-        JavaError, JarError: they cannot be had.
-    """
+    """The jars for a session that uses this checkpoint; those for S3 only where it is on S3."""
     groups: list[Group] = ["spark-local"]
     groups += ["spark-kafka"] if reads_kafka else []
     groups += ["spark-s3"] if is_on_s3(checkpoint) else []
@@ -249,11 +245,7 @@ def s3_options(*, is_brief: bool) -> dict[str, str]:
 def command_session(
     given: SparkSession | None, place: str, *, application: str
 ) -> Iterator[SparkSession]:
-    """The given session, else the active one, else one of its own that ends with the block.
-
-    Raises:
-        SessionError, JavaError, JarError: it cannot be had.
-    """
+    """The given session, else the active one, else one of its own that ends with the block."""
     from pyspark.sql import SparkSession
 
     base = given or SparkSession.getActiveSession()
@@ -268,11 +260,7 @@ def command_session(
 
 
 def start_command_session(place: str, *, application: str) -> SparkSession:
-    """A session for a command that looks at this checkpoint.
-
-    Raises:
-        SessionError, JavaError, JarError: it cannot be had.
-    """
+    """A session for a command that looks at this checkpoint."""
     flags = {"checkpoint": place, "ui_port": "0", "query_name": application}
     settings = Settings.load(flags=flags)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.

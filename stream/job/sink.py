@@ -86,10 +86,8 @@ class TransactionalSink:
         """A sink that is not yet connected.
 
         Args:
-            shards: in how many parts the state is divided.
             positions_after: how far the input has been read by a batch, out of the checkpoint.
-            ownership: this process's in the checkpoint; None: there is no checkpoint.
-            id_owner: asks Kafka whose the transactional id is; None: nobody asks.
+            ownership, id_owner: this process's; None: there is no checkpoint, nobody asks Kafka.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
@@ -121,38 +119,20 @@ class TransactionalSink:
         ]
 
     def open(self, checkpoint_id: str | None) -> None:
-        """Take over the output and look at the last marker, before the query starts.
-
-        Args:
-            checkpoint_id: of the checkpoint; None if it is still to be made.
-
-        Raises:
-            ForeignCheckpointError: the marker belongs to another one.
-            FencedError, PrefixTakenError, OpenTransactionError, SinkError: as `take_over`.
+        """As `take_over`, with this checkpoint or a new one (None): raises ForeignCheckpointError if
+        the last marker is of another.
         """
         last = self.take_over()
         if last is not None:
             check_checkpoint(checkpoint_id, last)
 
     def take_over(self) -> CommitMarker | None:
-        """Take over the output whatever checkpoint it is of; gives the last marker.
-
-        Raises:
-            FencedError: a process that was started later has taken over meanwhile.
-            PrefixTakenError: the last marker is of another query.
-            OpenTransactionError: another producer's transaction may hide the last marker.
-            SinkError: the broker does not answer.
-        """
+        """Take over the output whatever checkpoint it is of; gives the last marker."""
         self._connect()
         return self._marker
 
     def mark(self, marker: CommitMarker) -> None:
-        """Commit a marker by itself, after `take_over`.
-
-        Raises:
-            FencedError: another process has taken over since.
-            SinkError: it is not known whether it is there.
-        """
+        """Commit a marker by itself, after `take_over`."""
         try:
             self._transact(BatchBuffer(), marker)
         except KafkaException as reason:

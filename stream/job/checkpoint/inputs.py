@@ -123,13 +123,7 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
 
 
 def check_inputs(settings: Settings, inputs: InputPositions) -> None:
-    """Check that Kafka still has what is to be read next.
-
-    Raises:
-        InputError: it has not.
-        CheckpointError: the checkpoint has read other topics.
-        TopicsError: Kafka does not answer, or a topic is missing.
-    """
+    """Check that Kafka still has what is to be read next; raises InputError if it has not."""
     own, ids = input_topics(settings), inputs.ids
     if others := sorted({*inputs.following, *inputs.begun, *ids} - {*own}):
         raise CheckpointError(
@@ -175,11 +169,7 @@ def input_topics(settings: Settings) -> list[str]:
 def note_topics(
     files: Files, settings: Settings, checkpoint: str, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Note the topics that are read, unless that was done; gives their ids.
-
-    Args:
-        known: ids that were noted, here or in a marker.
-    """
+    """Note the topics that are read, unless that was done; gives their ids."""
     topics = input_topics(settings)
     ids = dict(known)
     if not ids.keys() >= {*topics}:
@@ -249,15 +239,7 @@ class LostInputError(AssignerError):
 def retained_positions(
     settings: Settings, positions: Positions, ids: Mapping[str, str], *, skip_lost: bool
 ) -> tuple[Positions, dict[str, str], tuple[Skipped, ...]]:
-    """The positions, the topics' ids, and where positions had to be moved since messages are gone.
-
-    Args:
-        ids: of the topics that the positions are in, as far as they are known.
-
-    Raises:
-        LostInputError: some had to be moved, and were not to be.
-        TopicsError: Kafka cannot be reached, or the topics are missing.
-    """
+    """The positions, the topics' ids, and where positions had to be moved as messages are gone."""
     known, spans = inputs_now(settings, input_topics(settings))
     ids_now = {topic: found for topic, found in known.items() if found is not None}
     renewed = renewed_topics(ids, ids_now)
