@@ -119,8 +119,8 @@ class TransactionalSink:
         ]
 
     def open(self, checkpoint_id: str | None) -> None:
-        """As `take_over`, with this checkpoint or a new one (None): raises ForeignCheckpointError if
-        the last marker is of another.
+        """As `take_over`; raises ForeignCheckpointError if the last marker is not of this checkpoint,
+        or there is one and the checkpoint is new (None).
         """
         last = self.take_over()
         if last is not None:

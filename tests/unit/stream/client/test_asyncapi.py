@@ -10,11 +10,9 @@ from typing import Any
 
 import fastavro
 import pytest
-from confluent_kafka.schema_registry.avro import AvroDeserializer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from jsonschema import Draft7Validator
 from spu_assigner.schemas.avro.registry import Registry
-from support.kafka.registry_server import registry_client
 from support.project.asyncapi import DOCUMENT, document, text
 from support.project.contract import Contract
 
@@ -71,26 +69,3 @@ def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
     fastavro.json_writer(text, schema, [fastavro.schemaless_reader(body, schema, None)])
     assert body.read() == b""
     assert json.loads(text.getvalue()) == message["examples"][0]["payload"]
-
-
-def test_the_stock_deserializer_reads_every_example() -> None:
-    """With a Schema Registry that was filled from the document."""
-    with registry_client(CONTRACT.avro_schemas) as client:
-        deserialize = AvroDeserializer(client)
-        for name in WITH_VALUES:
-            found: Any = deserialize(bytes.fromhex(MESSAGES[name]["x-example-bytes"]["confluent"]))
-            assert list(found) == list(MESSAGES[name]["examples"][0]["payload"])
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_headers_and_the_key_of_an_example_are_as_their_schemas_say(name: str) -> None:
-    """They are what the job writes; the schemas are written by hand."""
-    message = MESSAGES[name]
-    (example,) = message["examples"]
-    assert ("headers" in example) == ("headers" in message)
-    if "headers" in message:
-        Draft7Validator(message["headers"]).validate(example["headers"])
-        assert [*example["headers"]] == message["headers"]["allOf"][0]["required"]
-    key = message["bindings"]["kafka"]["key"]
-    (shown,) = key["examples"]
-    Draft7Validator(key).validate(shown)
