@@ -29,8 +29,8 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.stream.job.checkpoint.inputs import InputIdentity
 from spu_assigner.stream.job.failpoints import Failpoint, armed
-from spu_assigner.stream.job.input_identity import InputIdentity
 from spu_assigner.stream.job.marker import PlacedMarker, offsets_read, read_marker
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.job.metrics.counters import Metrics
@@ -119,8 +119,10 @@ class TransactionalSink:
         ]
 
     def open(self, checkpoint_id: str | None) -> None:
-        """As `take_over`; raises ForeignCheckpointError if the last marker is not of this checkpoint,
-        or there is one and the checkpoint is new (None).
+        """As `take_over`; raises ForeignCheckpointError if the last marker is of another one.
+
+        Args:
+            checkpoint_id: None: of a new one, which no marker may be of.
         """
         last = self.take_over()
         if last is not None:

@@ -3,7 +3,7 @@
 Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
 messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
 the input topics are checked before the query starts, and again when it has failed; their ids also
-while it runs (`job/input_identity.py`).
+while it runs.
 
 Rules:
 - A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
@@ -40,8 +40,8 @@ from spu_assigner.stream.job.checkpoint.recovered import Recovery
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
-from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.kafka.topic_ids import id_of, renewed_topics
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders, list_offsets
+from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, id_of, renewed_topics
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 NOTE: Final = "input-topics"
@@ -159,6 +159,38 @@ def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -
     for topic in renewed_topics(before, now):
         found = f"its id is {now[topic]}, and was {before[topic]}"
         raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
+
+
+class InputIdentity:
+    """Whether the input topics of a running query are still those that it began with.
+
+    A topic that is recreated while the job stands still, and has grown past the old offsets when it
+    wakes, is read from there as if it were the old one. So the ids are compared after all that a
+    batch has read, before it is sent; and by the watch every few seconds, since a new topic that is
+    short makes no batch.
+    """
+
+    def __init__(self, settings: Settings, ids: Mapping[str, str]) -> None:
+        self.ids = dict(sorted(ids.items()))
+        self._admin = DiagnosedAdmin(settings.connection().client()) if ids else None
+
+    def check(self) -> None:
+        """Raise TopicReplacedError or TopicsError unless Kafka has the same topics."""
+        if (admin := self._admin) is not None:
+            found = ask_leaders(
+                admin,
+                lambda left: ask_topic_ids(admin, self.ids, seconds=left)(),
+                seconds=RETRY_SECONDS_MAX,
+            )
+            require_same_ids(self.ids, found)
+            if missing := sorted(self.ids.keys() - found):
+                raise undescribed(missing, "the broker does not know them")
+
+    def close(self) -> None:
+        """Close the client."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
 
 def input_topics(settings: Settings) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.cli import Commands, cli
-from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from spu_assigner.stream.kafka.config.settings import SettingsError
 
 ROOT = Path(__file__).parents[4]
