@@ -289,26 +289,6 @@ def test_each_command_is_answered_and_its_status_says_how(
 
 
 @pytest.mark.smoke
-def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
-    """Joins, creates that saturate, a delete that restores: all of it, and nothing of others."""
-    common = {"cluster_id": "full"}
-    events: list[dict[str, object]] = [
-        {"type": "spu_joined", "event_id": "f1", "spu_id": 0, "capacity": 1},
-        {"type": "topic_create", "event_id": "f2", "topic": "t"},
-        {"type": "topic_delete", "event_id": "f3", "topic": "t"},
-    ]
-    given = "".join(f"{json.dumps({**event, **common})}\n" for event in events)
-    done = call("produce", "events", "-", WAIT, "-o", "json", *job, given=given)
-    assert (done.returncode, done.stderr) == (0, "")
-    answers = json_lines(done.stdout)
-    ring = [each["change"] for each in answers if each["type"] == "ring_event"]
-    statuses = [each["status"] for each in answers if each["type"] == "topic_status"]
-    maps = [each["replicas"] for each in answers if each["type"] == "replica_map"]
-    assert ring == ["joined", "saturated", "restored"]
-    assert (statuses, maps) == (["assigned", "deleted"], [[[0]], None])
-
-
-@pytest.mark.smoke
 def test_a_file_of_desired_topics_is_made_true_and_then_there_is_nothing_to_do(
     job: list[str], tmp_path: Path
 ) -> None:

@@ -55,7 +55,6 @@ class Watched:
     live: Answer
     ready: Answer
     live_when_stopped: Answer
-    lag_when_stuck: Values
     settings: Settings
 
 
@@ -160,7 +159,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         job.query.stop()
         stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
         broker.send([Events("one", first=500).join(2)])
-        stuck = until(lambda: values(asked(url)[1]), lambda found: 1.0 in lags(found).values())
     return Watched(
         kafka=broker,
         sent=sent,
@@ -168,7 +166,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         live=live,
         ready=ready,
         live_when_stopped=stopped,
-        lag_when_stuck=lags(stuck),
         settings=settings,
     )
 
@@ -226,12 +223,6 @@ def test_health_is_reported_with_a_status_and_a_reason(watched: Watched) -> None
     status, body = watched.live_when_stopped
     assert (status, body["live"]) == (503, False)
     assert "the query has ended" in body["reason"]
-
-
-def test_lag_grows_while_nothing_is_read(watched: Watched) -> None:
-    """Kafka is asked, since a query that stands still reports nothing of it."""
-    assert watched.lag_when_stuck["spu_assigner_lag_messages", "0", f"{PREFIX}spu-events"] == 1
-    assert sum(watched.lag_when_stuck.values()) == 1
 
 
 def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Watched) -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
+from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.common import json_line_reading
 from support.events.builders import Events
 
@@ -79,22 +79,6 @@ def test_a_refusal_is_an_answer_and_no_error() -> None:
     """Scripts see by the status whether every line was an event."""
     status, answers = simulated(lines_of([Events().create("t", 1, 1)]))
     assert (status, answers[0]["code"]) == (0, "INSUFFICIENT_SPUS")
-
-
-@pytest.mark.parametrize("policy", DEFAULT_POLICIES)
-def test_each_policy_can_be_the_default_and_explains_each_replica(policy: Policy) -> None:
-    """`simulate --policy kraft --explain`: what Kafka would have done, and why."""
-    events = Events()
-    target = io.BytesIO()
-    given = lines_of([*events.racks({"a": [0, 1], "b": [2]}), events.create("t", 3, 2)])
-    assert answer_lines(io.BytesIO(given), target, policy, explain=True) == 0
-    answers = [json.loads(line) for line in target.getvalue().splitlines()]
-    [found] = [answer for answer in answers if answer["type"] == "replica_map"]
-    assert found["policy"] == policy
-    why = [answer for answer in answers if answer["type"] == "explanation"]
-    assert [[step["spu_id"] for step in each["steps"]] for each in why] == found["replicas"]
-    is_by_rule = policy is not Policy.BALANCED
-    assert all(each["recomputed"] is is_by_rule and each["unknown"] == [] for each in why)
 
 
 def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:

@@ -19,8 +19,6 @@ from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import (
     CommitMarker,
-    MovesRun,
-    MovesState,
     PartitionOffsets,
     PartitionPosition,
 )
@@ -282,39 +280,6 @@ def test_a_batch_s_time_is_reported_with_its_parts() -> None:
     assert found["spu_assigner_batch_seconds_sum",] == pytest.approx(500.9)
     assert found["spu_assigner_batch_part_seconds_total", "add_batch"] == pytest.approx(0.6)
     assert found["spu_assigner_state_rows",] == 4
-
-
-def test_the_run_that_moves_partitions_is_measured() -> None:
-    """Where nothing was ever moved there is no series: 0 would claim to know."""
-    run = MovesRun(
-        cluster_id="c1",
-        run_id="r",
-        holder="",
-        state=MovesState.RUNNING,
-        recorded_at=90_000,
-        wave=1,
-        moves=(),
-        throttles=(),
-        moves_total=8,
-        moves_done=5,
-        moves_failed=1,
-        bytes_total=100,
-        bytes_done=60,
-        began_at=0,
-        bytes_failed=10,
-    )
-    found = scraped(Metrics(clock=lambda: 100.0, moves=lambda: run))
-    assert {name: value for name, value in found.items() if "moves" in name[0]} == {
-        ("spu_assigner_moves", "pending"): 2,
-        ("spu_assigner_moves", "done"): 5,
-        ("spu_assigner_moves", "failed"): 1,
-        ("spu_assigner_moves_bytes", "pending"): 30,
-        ("spu_assigner_moves_bytes", "done"): 60,
-        ("spu_assigner_moves_bytes", "failed"): 10,
-        ("spu_assigner_moves_running",): 1,
-        ("spu_assigner_moves_record_age_seconds",): 10,
-    }
-    assert not [name for name in scraped(Metrics()) if "moves" in name[0]]
 
 
 def test_a_query_without_a_sign_of_life_is_stuck() -> None:
