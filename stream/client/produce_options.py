@@ -152,10 +152,6 @@ def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> 
 def read_assignment(path: Path) -> Any:
     """The manual lists of a file, in either of the documents' forms, as they are there: the core
     names the first fault of the lists themselves.
-
-    Raises:
-        AssignmentFileError: not a regular file, a link to one, over 8 MiB, or no JSON of either
-            form.
     """
     try:
         data = read_plain_file(path, size_max=MANUAL_FILE_SIZE_MAX, follows_link=False)

@@ -49,9 +49,6 @@ class SchemaRegistryClient:
     Args:
         url: `http(s)://host:port[/path]`.
         environ: may hold the credentials. OpenSSL's own SSL_CERT_FILE names other authorities.
-
-    Raises:
-        SchemaRegistryError: the address is none, or credentials would be sent unencrypted.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:

@@ -14,11 +14,7 @@ LINE_SIZE_MAX: Final = MANUAL_FILE_SIZE_MAX  # the longest legal line carries a 
 
 
 def event_of_line(line: bytes) -> Event | None:
-    """The event of one line; None of a blank one.
-
-    Raises:
-        LineError: the line is no event.
-    """
+    """The event of one line; None of a blank one. Raises LineError if it is none."""
     if len(line) > LINE_SIZE_MAX:
         said = f"the line is longer than {LINE_SIZE_MAX} bytes; expected one event"
         raise LineError(LineFault.TOO_LONG, said)

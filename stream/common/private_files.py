@@ -45,11 +45,7 @@ def private_folder(folder: Path) -> None:
 
 
 def require_trusted(folder: Path) -> None:
-    """Return if `private_folder` would take this folder, or could make it; nothing is changed.
-
-    Raises:
-        FolderError: it would not.
-    """
+    """Return if `private_folder` would take this folder, or could make it; nothing is changed."""
     with _as_folder_error(folder):
         place = folder
         try:

@@ -118,11 +118,7 @@ class Job:
         return self.watch.url
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the query's end; False: it still runs.
-
-        Raises:
-            AssignerError: why it ended, if it was not stopped.
-        """
+        """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
         from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
@@ -217,16 +213,10 @@ class Job:
 
 
 def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
-    """Check what the job relies on, and start it.
+    """Check what the job relies on, and start it; raises why it cannot be started.
 
     Args:
         environ: the environment to find Java and the cache with; this process's by default.
-
-    Raises:
-        JavaError, JarError: what Spark needs cannot be had.
-        TopicsError: Kafka does not answer, or its topics are missing or wrong.
-        CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
-        InputError: what was to be read next is no longer in Kafka.
     """
     check_early(settings, environ)
     java = jars = None

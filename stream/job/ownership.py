@@ -95,11 +95,7 @@ class Ownership:
                 self._remove(other.name)
 
     def check(self) -> None:
-        """Look whether a later process is the owner.
-
-        Raises:
-            FencedError: so it is. A look that fails raises nothing: Kafka is the authority.
-        """
+        """Raise FencedError if a later process is the owner, as far as the notes can be read."""
         from py4j.protocol import Py4JError
 
         with suppress(OSError, Py4JError):

@@ -70,11 +70,7 @@ def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
 
 
 class Clusters(Mapping[str, ClusterState]):
-    """Clusters by name. Looking one up may decode it, and so find that what is stored is damaged.
-
-    Raises:
-        DecodeError, InvariantError: at a look-up or `restore`; the cluster is as it was.
-    """
+    """Clusters by name. A look-up may decode one, and so find that what is stored is damaged."""
 
     def __init__(self) -> None:
         self._states: dict[str, ClusterState | bytearray] = {}  # bytes: entries, not yet decoded
@@ -130,11 +126,7 @@ class Clusters(Mapping[str, ClusterState]):
 
 
 def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
-    """The clusters that a checkpoint's state holds.
-
-    Args:
-        rows: (shard, key, value) of the state variable, as Spark's `statestore` reader gives them.
-    """
+    """The clusters of a checkpoint's state: its shards, keys and values, as Spark reads them."""
     stored: dict[int, dict[str, bytes]] = {}
     for label, key, value in rows:
         stored.setdefault(label, {})[key] = bytes(value)

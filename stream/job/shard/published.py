@@ -171,12 +171,7 @@ def _read_cluster(connection: Connection, cluster_id: str) -> ClusterState:
 
 
 def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:
-    """What is committed now of a cluster's maps and of what waits: where, the topic, the message.
-
-    Raises:
-        ClientError: Kafka cannot be reached, or topics are missing.
-        ClusterUnknownError: there is nothing of this cluster; raised at the end.
-    """
+    """What is committed of a cluster's maps and of what waits: where, the topic, the message."""
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
     for name, key, message in own_messages(connection, cluster_id):

@@ -12,8 +12,15 @@ from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.job.run.demo import DemoAnswers, Row, compare, show, summarise
-from spu_assigner.stream.job.run.scenario import Example, examples
+from spu_assigner.stream.job.run.demo import (
+    DemoAnswers,
+    Example,
+    Row,
+    compare,
+    examples,
+    show,
+    summarise,
+)
 
 
 def found_by_the_core(example: Example) -> DemoAnswers:
