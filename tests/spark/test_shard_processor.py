@@ -208,19 +208,6 @@ def test_rows_go_to_the_shard_and_bundles_and_state_come_back(query: Query) -> N
     assert query.taken.begun == [0, 1]
 
 
-@pytest.mark.smoke
-def test_a_message_without_key_or_value_is_carried_as_it_is(query: Query) -> None:
-    """An empty value is another thing than none."""
-    query.start()
-    rows = [(1, 0, 0, 5, None, b"?"), (1, 0, 1, 5, b"c1", None), (1, 3, 2, 5, b"c1", b"")]
-    letters = [decode_record(message.value or b"") for message in query.batch(Batch.of_rows(rows))]
-    assert [(each.source_partition, each.code, each.raw) for each in letters] == [  # type: ignore[union-attr]
-        (0, "KEY_MISSING", b"?"),
-        (0, "NULL_VALUE", None),
-        (3, "UNDECODABLE", b""),
-    ]
-
-
 def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> None:
     """Rows of Spark's statestore reader and our codec give the clusters back."""
     events = Events()
