@@ -112,11 +112,6 @@ class Job:
         url: str | None = self.spark.sparkContext.uiWebUrl
         return url
 
-    @property
-    def metrics_url(self) -> str | None:
-        """Where the job's metrics are; `/live` and `/ready` are beside them."""
-        return self.watch.url
-
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
         from py4j.protocol import Py4JNetworkError

@@ -147,7 +147,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         )
 
     with start(settings) as job:
-        url = job.metrics_url or ""
+        url = job.watch.url or ""
         base = url.removesuffix("/metrics")
         page = until(lambda: asked(url)[1], is_shown)
         places = [
@@ -231,7 +231,7 @@ def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Wa
     newest = max(int(path.name) for path in commits.glob("[0-9]*"))
     (commits / str(newest)).unlink()  # as if it had died before noting it
     with start(watched.settings) as job:
-        url = job.metrics_url or ""
+        url = job.watch.url or ""
         found = until(
             lambda: values(asked(url)[1]),
             lambda found: (
