@@ -49,7 +49,7 @@ _COMMANDS: Final = {
     "whatif": ("clusters.whatif.command", "Show what a failure of SPUs or racks would cost."),
     "doctor": ("audit.doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
-    "schemas": ("client.schemas_command", "Put schemas into a Schema Registry, or check one."),
+    "schemas": ("client.schemas_command", "Put the schemas of messages into a Schema Registry."),
     "broker": ("local.broker.command", "Run the embedded Kafka broker alone."),
     "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }

@@ -47,7 +47,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     sha256_of,
     write_text,
 )
-from spu_assigner.stream.job.checkpoint.past_positions import Skipped, retained_positions
+from spu_assigner.stream.job.checkpoint.inputs import Skipped, retained_positions
 from spu_assigner.stream.job.checkpoint.recovered import (
     FOLDER,
     METADATA_FILE,
@@ -60,11 +60,11 @@ from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.job.shard.published import PublishedState, read_published
 from spu_assigner.stream.job.shard.state_log import first_writes
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX

@@ -34,7 +34,7 @@ from spu_assigner.schemas.messages.codec import (
     type_name_of,
 )
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, MessageKind

@@ -29,13 +29,13 @@ from spu_assigner.stream.job.query import (
     end_run,
     events_to_bundles,
     register_sink,
+    shard_labels,
 )
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import HEAD
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
@@ -206,19 +206,6 @@ def test_rows_go_to_the_shard_and_bundles_and_state_come_back(query: Query) -> N
     assert sent[0].id == b"spu-events/0/0/0"
     assert maps(query.events(events.create("b", 2, 1), first=9)) == {b"c1/b": [[2], [0]]}
     assert query.taken.begun == [0, 1]
-
-
-@pytest.mark.smoke
-def test_a_message_without_key_or_value_is_carried_as_it_is(query: Query) -> None:
-    """An empty value is another thing than none."""
-    query.start()
-    rows = [(1, 0, 0, 5, None, b"?"), (1, 0, 1, 5, b"c1", None), (1, 3, 2, 5, b"c1", b"")]
-    letters = [decode_record(message.value or b"") for message in query.batch(Batch.of_rows(rows))]
-    assert [(each.source_partition, each.code, each.raw) for each in letters] == [  # type: ignore[union-attr]
-        (0, "KEY_MISSING", b"?"),
-        (0, "NULL_VALUE", None),
-        (3, "UNDECODABLE", b""),
-    ]
 
 
 def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> None:

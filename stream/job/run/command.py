@@ -155,7 +155,7 @@ def _print_addresses(launch: Launch) -> None:
     job, settings = launch.job, launch.settings
     lines = {
         "Spark UI": job.ui_url,
-        "metrics": job.metrics_url,
+        "metrics": job.watch.url,
         "query": f"{settings.query_name}, {job.shards} shards",
         "checkpoint": settings.checkpoint,
         "Spark log": launch.spark_log,

@@ -40,17 +40,12 @@ def state_key(key: bytes) -> bytes:
     return _ENTRY + key
 
 
-def entry_key(record: ReplicaMap | Entry) -> bytes:
-    """The key in a shard's state under which a record belongs."""
-    if isinstance(record, ReplicaMap):
-        return map_key(f"{record.cluster_id}/{record.topic}".encode())
-    kind, name = entry_name(record)
-    return state_key(f"{record.cluster_id}/{kind}/{name}".encode())
-
-
 def output_key(record: ReplicaMap | Entry) -> bytes:
     """The key of a record's message on its topic: the state keeps it after a letter."""
-    return entry_key(record)[1:]
+    if isinstance(record, ReplicaMap):
+        return f"{record.cluster_id}/{record.topic}".encode()
+    kind, name = entry_name(record)
+    return f"{record.cluster_id}/{kind}/{name}".encode()
 
 
 def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
@@ -70,11 +65,7 @@ def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
 
 
 class Clusters(Mapping[str, ClusterState]):
-    """Clusters by name. Looking one up may decode it, and so find that what is stored is damaged.
-
-    Raises:
-        DecodeError, InvariantError: at a look-up or `restore`; the cluster is as it was.
-    """
+    """Clusters by name. A look-up may decode one, and so find that what is stored is damaged."""
 
     def __init__(self) -> None:
         self._states: dict[str, ClusterState | bytearray] = {}  # bytes: entries, not yet decoded

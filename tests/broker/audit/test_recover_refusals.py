@@ -21,7 +21,7 @@ from spu_assigner.stream.audit.rebuild import (
     survey,
 )
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
+from spu_assigner.stream.job.checkpoint.inputs import LostInputError
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics

@@ -11,6 +11,7 @@ from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.audit.rebuild import write_state
 from spu_assigner.stream.audit.verify.model import COMPACTED
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, starting_offsets
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.published import (
     DamagedOutputError,
@@ -18,7 +19,6 @@ from spu_assigner.stream.job.shard.published import (
     PublishedState,
     UnsoundError,
 )
-from spu_assigner.stream.job.source import shard_labels
 from support.events.builders import Events
 from support.events.histories import written
 from support.job.checkpoint_state import read_shards
