@@ -30,11 +30,10 @@ from kafka.admin import (
     KafkaAdminClient,
 )
 from kafka.errors import AuthorizationError, KafkaError
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import granting
+from spu_assigner.stream.kafka.errors import ClientError, granting
 from spu_assigner.stream.kafka.log_dirs import (
     Partition,
     Sizes,
@@ -64,7 +63,7 @@ Values = Mapping[Place, str | None]
 _T = TypeVar("_T")
 
 
-class MovesError(AssignerError):
+class MovesError(ClientError):
     """Partitions cannot be moved now."""
 
 

@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.schemas.messages.wire import MovedPartition
@@ -28,10 +27,6 @@ Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
 
 FORMAT: Final = 3  # of a plan's file
-
-
-class TargetError(AssignerError):
-    """The Kafka cluster whose topics are to be as mapped cannot be looked at."""
 
 
 def rows_digest(rows: Rows | None) -> str:
