@@ -108,7 +108,8 @@ class Seat:
 
     def write(self, run: MovesRun) -> None:
         """Record this, under this run's id."""
-        run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        run = replace(run, run_id=self.run_id, holder=holder, recorded_at=_now_ms())
         self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
         self.latest = run
 
@@ -258,7 +259,3 @@ def begun_run(cluster_id: str) -> MovesRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _holder() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()}"
