@@ -26,7 +26,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -112,7 +112,16 @@ def decide_topics(
     if options.place_new:
         events, moves = place_new(adoptions, facts, memory, untouched)
         memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
-    events = [*events, *_releases(lost, maps, options, occurred_at=occurred_at)]
+    releases = (
+        TopicRelease(
+            event_id=f"{ADOPT_MARK}/gone/{_digest(name)}/{maps[name].revision}",
+            cluster_id=options.cluster_id,
+            occurred_at=occurred_at,
+            topic=name,
+        )
+        for name in lost
+    )
+    events = [*events, *releases]
     rejected = memory.rejected
     left += (
         TopicReason(topic=event.topic, reason=rejected[event.event_id])
@@ -255,25 +264,6 @@ def _adoption(
         policy=options.policy,
         pinned=pinned,
     )
-
-
-def _releases(
-    names: Iterable[str],
-    maps: Mapping[str, ReplicaMap],
-    options: FollowOptions,
-    *,
-    occurred_at: int,
-) -> list[TopicEvent]:
-    """The events that forget mapped topics."""
-    return [
-        TopicRelease(
-            event_id=f"{ADOPT_MARK}/gone/{_digest(name)}/{maps[name].revision}",
-            cluster_id=options.cluster_id,
-            occurred_at=occurred_at,
-            topic=name,
-        )
-        for name in names
-    ]
 
 
 def _digest(content: str) -> str:

@@ -16,6 +16,7 @@ from msgspec import Meta
 from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.clusters.moves.status import new_move
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.log_dirs import UnseenTopics
 
@@ -205,14 +206,7 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     def moved_partitions(self) -> list[MovedPartition]:
         """What `apply --moves` carries out; sizes are not known yet."""
         return [
-            MovedPartition(
-                topic=change.topic,
-                topic_id=change.topic_id or "",
-                partition=number,
-                before=before,
-                after=after,
-                size_bytes=0,
-            )
+            new_move((change.topic, number), change.topic_id or "", before, after)
             for change in self.changes
             for number, (before, after) in change.moves.items()
         ]
