@@ -1,8 +1,5 @@
 """What brokers hold on their disks, whoever may see the topics, by DescribeLogDirs.
 
-    held = replica_sizes(connection, brokers)
-    unseen = unseen_replicas(admin, held, brokers, visible)
-
 Metadata leave out the topics that a user may not see. A broker reports every replica that it holds
 to a user who may Describe the cluster, if it is asked without a filter. confluent-kafka has no
 DescribeLogDirs: kafka-python asks.

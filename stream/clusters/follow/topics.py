@@ -1,7 +1,5 @@
 """What follows from a look at topics: decided without Kafka and without a clock.
 
-    decision = decide_topics(facts, options, memory, occurred_at=…)
-
 Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
   differ because the map was changed here and Kafka has not followed yet, which is for `plan` and

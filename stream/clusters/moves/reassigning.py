@@ -1,9 +1,5 @@
 """What moving partitions asks of a Kafka cluster, by the admin protocol.
 
-    with Reassigner(connection) as kafka:
-        shapes = kafka.shapes(topics)
-        failures = kafka.reassign({("t", 0): (3, 2)})
-
 kafka-python asks: librdkafka has no AlterPartitionReassignments, and Kafka's own client needs a
 JVM.
 

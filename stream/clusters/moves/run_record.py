@@ -1,11 +1,5 @@
 """The record of the run in Kafka, and the seat: one process at a time moves partitions.
 
-    with Seat(connection) as seat:
-        seat.sit()                     # or take_over, to cancel
-        run = seat.latest              # what a run before this has left
-        log = RunLog(seat, "c1")
-        log.record(wave, throttles)    # acknowledged before anything that depends on it is done
-
 Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
 moves is a member of a group with one leader, so that a second process is refused while the first
 one lives. The group alone is no lock: whoever has the seat writes under one transactional id, which

@@ -1,9 +1,5 @@
 """The Kafka cluster that `plan` looks at and `apply` works on.
 
-    with Target(connection) as target:
-        cluster = target.look(topics)
-        failures = target.send(changes)
-
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
 it had when that was decided.
