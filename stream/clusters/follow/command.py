@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -61,11 +61,6 @@ def following(cluster: str) -> Callable[[Command], Command]:
         return command
 
     return decorated
-
-
-def size_of(given: dict[str, Any]) -> Size:
-    """The size of brokers; its options are taken from those that were given."""
-    return Size(**{name: given.pop(name) for name in ("cores", "capacity", "resources")})
 
 
 @click.command("follow")
@@ -163,7 +158,6 @@ def follow(
         take_over=adopt,
         globs=topics,
         excluded=excluded_topics,
-        size=size_of(given),
         **given,
     )
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
@@ -244,7 +238,6 @@ def adopt(
         is_adopt=True,
         globs=globs or ("*",),
         policy=None if policy is None else Policy(policy),
-        size=size_of(given),
         **given,
     )
     shown = FollowOutput("adopt", output, dry_run=options.dry_run)
