@@ -22,6 +22,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     cluster_option,
     errors_end_with,
     output_option,
+    with_options,
     with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -34,7 +35,7 @@ INTERVAL_SECONDS_MIN: Final = 0.05
 
 def following(cluster: str) -> Callable[[Command], Command]:
     """Sizes of brokers, what is accepted, the output, and how both clusters are reached."""
-    options = (
+    return with_options(
         cluster_option(cluster),
         click.option(
             "--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker."
@@ -54,13 +55,6 @@ def following(cluster: str) -> Callable[[Command], Command]:
         broker_options,
         with_target,
     )
-
-    def decorated(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorated
 
 
 @click.command("follow")

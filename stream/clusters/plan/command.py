@@ -20,6 +20,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     errors_end_with,
     json_option,
     table_width,
+    with_options,
     with_target,
 )
 
@@ -84,9 +85,7 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
             request = PlanRequest(**{name: given.pop(name) for name in names})
             return command(request=request, **given)
 
-        for option in reversed(options):
-            requested = option(requested)
-        return requested
+        return with_options(*options)(requested)
 
     return decorated
 
