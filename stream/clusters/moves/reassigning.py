@@ -35,6 +35,7 @@ from spu_assigner.stream.kafka.log_dirs import (
     Sizes,
     UnseenReplicas,
     admin_client,
+    alive_brokers,
     all_logs,
     read_unseen,
     sizes_in,
@@ -111,7 +112,7 @@ class Reassigner:
 
     def brokers(self) -> dict[int, str | None]:
         """The brokers that are alive, with their racks."""
-        return self._ask("its brokers", _alive)
+        return self._ask("its brokers", alive_brokers)
 
     def require_rights(self, *, is_limited: bool) -> None:
         """Return if this user may move partitions, with `is_limited` under a throttle."""
@@ -256,7 +257,7 @@ class Reassigner:
             def asked(
                 client: KafkaAdminClient, broker: int | None = broker, part: Values = part
             ) -> Any:
-                is_there = broker is None or broker in _alive(client)
+                is_there = broker is None or broker in alive_brokers(client)
                 return request(client, part) if is_there else None
 
             yield part, self._ask(what, asked)
@@ -285,14 +286,6 @@ class Reassigner:
         if self._client is None:
             self._client = admin_client(self._connection)
         return self._client
-
-
-def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
-    return {
-        int(each["broker_id"]): each["rack"]
-        for each in client.describe_cluster()["brokers"]
-        if not each.get("is_fenced")
-    }
 
 
 def _kind(where: int | str) -> str:
