@@ -248,7 +248,6 @@ _NOT_OF_THE_JOB = {
     "NotConfirmedError",
     "PlanFileError",
     "StalePlanError",
-    "TargetError",
     # apply --moves, drain, rebalance
     "DrainError",
     "RebalanceError",
