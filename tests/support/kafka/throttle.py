@@ -1,4 +1,4 @@
-"""Kafka's own client quotas: a broker that gives the job little, and the bench all it wants."""
+"""Kafka's own client quotas: a broker that gives a client little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure
 from support.placers.kafka_java import running_java
 
-UNLIMITED = 1e12
 RATES = ("producer_byte_rate", "consumer_byte_rate")
 
 
