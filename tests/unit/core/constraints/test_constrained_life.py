@@ -195,13 +195,6 @@ EACH_ZONE = Constraints(spread=(SpreadLevel("zone", min=1),))
     ("zones", "others", "given", "code", "why"),
     [
         (
-            "abb",
-            {},
-            {"constraints": Constraints(spread=(SpreadLevel("zone", 1),))},
-            Code.UNSATISFIABLE,
-            "spread[0] 'zone' max 1 excludes 1",
-        ),
-        (
             "abbba",
             {4: {"capacity": 0}},
             {"constraints": EACH_ZONE, "replication_factor": 3},
@@ -216,7 +209,7 @@ EACH_ZONE = Constraints(spread=(SpreadLevel("zone", min=1),))
             "(1 without a free slot, 1 has less than 10 of disk free)",
         ),
     ],
-    ids=["max", "min", "resources"],
+    ids=["min", "resources"],
 )
 def test_a_repair_that_waits_names_what_holds_it_back(
     zones: str, others: dict[int, Any], given: dict[str, Any], code: Code, why: str
