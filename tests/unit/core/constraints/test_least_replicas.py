@@ -77,20 +77,6 @@ def test_a_shorter_list_keeps_a_replica_in_each_zone(cluster: Zoned) -> None:
     assert cluster.zones("t") == ["abc"] * 4
 
 
-@pytest.mark.parametrize("least", [None, 1])
-def test_a_rebalance_takes_no_zone_its_last_replica(least: int | None) -> None:
-    """By pairs alone a list may become less even over an inner level."""
-    cluster = Zoned("")
-    cluster.add("a", 0)
-    cluster.add("b", 1)
-    rules = Constraints(spread=(SpreadLevel("zone", min=least),))
-    cluster.adopt("t", *[[0, 1]] * 12, rules=rules)
-    cluster.add("c", 2, 3)
-    cluster.rebalance()
-    moved = [zones for zones in cluster.zones("t") if "c" in zones]
-    assert bool(moved) is (least is None)
-
-
 @pytest.mark.parametrize("event", ["new", "taint", "leaving", "label"])
 def test_a_value_to_which_replicas_may_go_now_is_demanded_whatever_makes_it_so(event: str) -> None:
     """After each of these SPU 4 is the only one of zone c that takes replicas."""

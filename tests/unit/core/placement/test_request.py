@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
@@ -110,15 +109,3 @@ def test_a_refusal_names_the_partition_that_found_too_little_room() -> None:
     assert isinstance(status, TopicStatus)
     assert status.code is Code.INSUFFICIENT_CAPACITY
     assert "partition 2 found 1 SPUs with a free slot for 2 replicas" in (status.message or "")
-
-
-def test_spus_that_lead_a_topic_and_have_no_slots_any_more_refuse_its_growth() -> None:
-    """None of them has a fair share of anything."""
-    life = OneCluster(*Events().joins(0, 1, 2, capacity=10))
-    life.apply(life.build.adopt("t", [0, 1], [1, 2], policy=Policy.BALANCED))
-    life.apply(life.build.constraints("t", Constraints(leaders=("spu_id in (1)",))))
-    for spu_id in range(3):
-        life.join(spu_id, capacity=0)
-    [answer] = life.apply(life.build.grow("t", 5))
-    assert isinstance(answer, TopicStatus)
-    assert answer.code is Code.INSUFFICIENT_SPUS

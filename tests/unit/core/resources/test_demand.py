@@ -189,21 +189,6 @@ def test_a_replica_that_comes_to_lead_takes_what_a_leader_needs() -> None:
     assert life.lists("t") == [[1], [1], [0]]
 
 
-@pytest.mark.parametrize(("needs", "moved"), [((10, 10), 1), ((10, 5), 2), ((5, 10), 2)])
-def test_what_a_rebalance_repairs_leaves_room_for_the_next_topic(
-    needs: tuple[int, int], moved: int
-) -> None:
-    """Two on rack a each; SPU 2 has room for the first, and for the second if both are small."""
-    life = OneCluster()
-    life.join(0, 1, rack="a", resources={"disk": 100})
-    for topic, disk in zip("tu", needs, strict=True):
-        life.adopt(topic, [0, 1])
-        life.apply(life.build.demand(topic, demand={"disk": disk}))
-    life.join(2, rack="b", resources={"disk": 15})
-    life.rebalance(10)
-    assert sum(2 in row for topic in "tu" for row in life.lists(topic)) == moved
-
-
 BAD: list[tuple[Any, str]] = [
     ({"disk": -1}, "disk is -1; expected 0 to 9007199254740991"),
     ({"disk": 2**53}, "disk is 9007199254740992; expected 0 to 9007199254740991"),
