@@ -10,7 +10,7 @@ process each batch of the events below, and packs
                       bytes in base64; topics with the prefix
     registry.json     its schemas with their ids
 
-Run it once for a release; `tests/unit/schemas/test_released.py` and
+Run it once for a release; `tests/unit/schemas/test_schemas.py` and
 `tests/broker/job/test_upgrade.py` then hold the next one to it.
 """
 
