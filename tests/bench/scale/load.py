@@ -205,21 +205,20 @@ def throttled_broker(folder: Path, scale: float) -> Figures:
     creates: list[Event] = [create(f"c{n % clusters}", f"t{n}", 16, 3) for n in range(count)]
     with (
         broker_for_load(folder) as load,
-        throttle(load.bootstrap) as quotas,
         job_for_load(load, JobOptions()) as run,
     ):
         timed(run, joins)
         free_seconds = timed(run, warm)
         before = run.sampler.peaks_mb()
         answered = len(load.tally.answered)
-        quotas.set(CLIENT_ID, UNLIMITED)
-        quotas.set(None, THROTTLED_RATE)
+        throttle(load.bootstrap, CLIENT_ID, UNLIMITED)
+        throttle(load.bootstrap, None, THROTTLED_RATE)
         begun = run.sampler.seconds()
         load.send(creates)
         run.wait(lambda: run.is_all_answered() or run.sampler.seconds() - begun > seconds)
         lag = load.sent - len(load.tally.answered)
         during = run.sampler.peaks_mb(since=begun)
-        quotas.set(None, None)
+        throttle(load.bootstrap, None, None)
         lifted = time.perf_counter()
         run.wait()
         rest_seconds = time.perf_counter() - lifted
