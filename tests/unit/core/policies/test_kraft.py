@@ -65,13 +65,3 @@ def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
         life.manual("m", [3])
     life.leave(3, LeaveMode.DECOMMISSION if last == "leaving" else LeaveMode.OFFLINE)
     assert the_status(life.create("t", 1, 4)).code is Code.INSUFFICIENT_SPUS
-
-
-def test_without_an_online_spu_nobody_could_lead() -> None:
-    life = cluster(0, 1)
-    life.leave(0)
-    life.leave(1)
-    assert the_status(life.create("t", 1, 2)).message == (
-        "replication_factor 2 needs 2 more SPUs: the ring has 0, and 2 SPUs are offline and cannot "
-        "lead; add SPUs or ask for fewer replicas"
-    )
