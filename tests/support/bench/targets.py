@@ -116,16 +116,13 @@ def cost_table(figures: Mapping[str, Any]) -> str:
     """Of the figures in `cost.json`, in Markdown."""
     rows = []
     for what, place, unit, *bounds in COST:
-        this, alone, earlier = (
-            figure(figures, program, *place.split("."))
-            for program in ("this", "spark_alone", "earlier")
+        this, alone = (
+            figure(figures, program, *place.split(".")) for program in ("this", "spark_alone")
         )
         target = _most(what, "balanced", (), unit, bounds)
-        others = ("" if each is None else number(each) for each in (alone, earlier))
-        ratio = f"{this / earlier:.2f}" if this is not None and earlier else ""
-        rows.append([what, target.cell(this), *others, ratio, unit, *map(target.bound, bounds)])
-    head = ["what", "this", "Spark alone", "earlier", "this ÷ earlier"]
-    return markdown_table([*head, "unit", "reach", "moonshot"], rows)
+        other = "" if alone is None else number(alone)
+        rows.append([what, target.cell(this), other, unit, *map(target.bound, bounds)])
+    return markdown_table(["what", "the job", "Spark alone", "unit", "reach", "moonshot"], rows)
 
 
 def targets(results: Results) -> Iterator[Target]:
