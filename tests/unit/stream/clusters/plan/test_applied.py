@@ -29,7 +29,7 @@ from spu_assigner.stream.clusters.plan.model import (
     rows_digest,
 )
 from support.events.plans import kafka, maps, recorded, wanted
-from support.job import plans
+from support.events import plans
 
 NOW = 100 * INTENT_MS_MAX
 ROWS = ((1, 2), (2, 3))
