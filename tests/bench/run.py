@@ -39,7 +39,7 @@ NOT_RUN: Final = 3  # as neighbours/run.py says it
 
 # Those that something is held to, in one policy and the default profile.
 QUICK_NEIGHBOURS: Final = (
-    *("spu-assigner fluvio", "plain loop", "plain loop with table codec", "Kafka Streams 100 ms"),
+    *("spu-assigner fluvio", "plain loop", "plain loop with core fluvio", "Kafka Streams 100 ms"),
     *("Quix Streams 100 ms", "Spark stateless echo", "naive transformWithState"),
 )
 

@@ -155,9 +155,11 @@ class PlainLoop(Contestant):
 
     guarantee = EXACTLY_ONCE
 
-    def __init__(self, *, table: bool = False) -> None:
-        self.name = "plain loop with table codec" if table else "plain loop"
-        self._options = ["--table"] if table else []
+    def __init__(self, core: Policy | None = None) -> None:
+        self.name, self._options = "plain loop", []
+        if core is not None:  # the same core decides in it
+            self.name, self._options = f"plain loop with core {core}", ["--core", core]
+            self.policy, self.answers = core, Answers.MAPS_WITH_REASONS
 
     def command(self, place: Place) -> Sequence[str]:
         script = str(HERE / "plain_loop.py")
@@ -240,7 +242,8 @@ CONTESTANTS: Final[tuple[Contestant, ...]] = (
     Product(Policy.BALANCED),
     RawEcho(),
     PlainLoop(),
-    PlainLoop(table=True),
+    PlainLoop(Policy.FLUVIO),
+    PlainLoop(Policy.BALANCED),
     KafkaStreams(commit_ms=100),
     KafkaStreams(commit_ms=1),
     QuixStreams(),

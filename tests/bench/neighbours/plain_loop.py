@@ -1,6 +1,6 @@
 """A replica assigner as a user writes it with a Kafka client alone: consume, decide, produce.
 
-    python plain_loop.py BOOTSTRAP PREFIX [--table]
+    python plain_loop.py BOOTSTRAP PREFIX [--core POLICY]
 
 Reads joins and creates from `<PREFIX>events`, writes maps to `<PREFIX>maps`. State is in memory;
 its changelog goes to the compacted topic `<PREFIX>state` in the transaction of the maps and of the
@@ -12,8 +12,7 @@ It knows joins and creates, and Fluvio's placement without racks: no capacity, n
 event, no reason in a map, and an SPU that joins between two topics moves the chain's place in the
 ring. A create that cannot be met gets no answer.
 
-With --table the lists of a map are sliced as bytes from a table of the formula's period, made once
-for a ring (`table_codec.py`). Ends with SIGTERM.
+With --core the product's core decides in it, by this policy (`core_loop.py`). Ends with SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ import argparse
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from fluvio import place, replica_map
 from messages import decode, encode_map
 
@@ -42,47 +40,38 @@ class Cluster:
     ring: list[int] = field(default_factory=list)  # ascending
     index: int = 0  # where the next topic starts
     topics: set[str] = field(default_factory=set)
-    tables: dict[int, Any] = field(default_factory=dict)  # with --table: by replicas, of this ring
 
 
-Encode = Callable[[dict[str, Any], Cluster], bytes]
-
-
-def plain_map(event: dict[str, Any], cluster: Cluster) -> bytes:
-    """The map that answers a create, placed and written list by list."""
-    first = cluster.index
-    cluster.index += event["partitions"]
-    lists = place(cluster.ring, first, event["partitions"], event["replication_factor"])
-    return encode_map(replica_map(event, lists, cluster.index))
-
-
-class Assigner:
+class PlainClusters:
     """All clusters, and which of them have changed since that was last asked."""
 
-    def __init__(self, encode: Encode) -> None:
+    def __init__(self) -> None:
         self.clusters: dict[str, Cluster] = {}
-        self._encode = encode
         self._changed: set[str] = set()
+        self._created: list[str] = []  # keys of topics, likewise
 
-    def join(self, event: dict[str, Any]) -> None:
-        """An SPU is there."""
+    def answer(self, value: bytes) -> tuple[str, bytes] | None:
+        """Key and value of the map that answers an event; None: it has none."""
+        kind, event = decode(value)
         cluster = self._changing(event["cluster_id"])
-        cluster.ring = sorted({*cluster.ring, event["spu_id"]})
-        cluster.tables.clear()
-
-    def create(self, event: dict[str, Any]) -> bytes | None:
-        """The map of a topic; None if it is there already or cannot be placed."""
-        cluster = self._changing(event["cluster_id"])
+        if kind != "TopicCreate":
+            cluster.ring = sorted({*cluster.ring, event["spu_id"]})
+            return None
         replicas: int = event["replication_factor"]
         if event["topic"] in cluster.topics or not 1 <= replicas <= len(cluster.ring):
             return None
         cluster.topics.add(event["topic"])
-        return self._encode(event, cluster)
+        self._created.append(f"{event['cluster_id']}/{event['topic']}")
+        first = cluster.index
+        cluster.index += event["partitions"]
+        lists = place(cluster.ring, first, event["partitions"], replicas)
+        return self._created[-1], encode_map(replica_map(event, lists, cluster.index))
 
     def changes(self) -> list[tuple[str, bytes]]:
-        """Key and value of each cluster that has changed, for the changelog."""
+        """Key and value of each topic and cluster that has changed, for the changelog."""
         names, self._changed = sorted(self._changed), set()
-        return [
+        created, self._created = self._created, []
+        return [(key, b"") for key in created] + [
             (name, json.dumps({"ring": cluster.ring, "index": cluster.index}).encode())
             for name, cluster in ((name, self.clusters[name]) for name in names)
         ]
@@ -105,8 +94,8 @@ class Assigner:
         return cluster
 
 
-def restore(consumer: Any, topic: str, assigner: Assigner) -> None:
-    """Read the changelog to its end."""
+def restore(consumer: Any, topic: str, clusters: Any) -> None:
+    """Read a topic of the changelog to its end."""
     partitions = consumer.list_topics(topic, TIMEOUT_SECONDS).topics[topic].partitions
     unread = set(partitions)
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -114,14 +103,14 @@ def restore(consumer: Any, topic: str, assigner: Assigner) -> None:
         for message in consumer.consume(BATCH_MESSAGES_MAX, LOOK_SECONDS):
             error = message.error()
             if error is None:
-                assigner.restore(message.key().decode(), message.value())
+                clusters.restore(message.key().decode(), message.value())
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
             else:
                 raise KafkaException(error)
 
 
-def run(bootstrap: str, prefix: str, table: bool, ended: threading.Event) -> None:
+def run(bootstrap: str, prefix: str, core: str | None, ended: threading.Event) -> None:
     """Answer until the request to end."""
     events, maps, state = (f"{prefix}{name}" for name in ("events", "maps", "state"))
     producer = Producer(
@@ -136,9 +125,14 @@ def run(bootstrap: str, prefix: str, table: bool, ended: threading.Event) -> Non
         "auto.offset.reset": "earliest",
         "fetch.wait.max.ms": 5,
     }
-    assigner = Assigner(encoder(table))
+    clusters: Any = PlainClusters()
     past = Consumer({**settings, "enable.partition.eof": True})
-    restore(past, state, assigner)
+    if core is not None:
+        from core_loop import CoreClusters, Policy
+
+        clusters = CoreClusters(Policy(core))
+        restore(past, maps, clusters)
+    restore(past, state, clusters)
     past.close()
     consumer = Consumer(settings)
     places = consumer.list_topics(events, TIMEOUT_SECONDS).topics[events].partitions
@@ -153,10 +147,13 @@ def run(bootstrap: str, prefix: str, table: bool, ended: threading.Event) -> Non
             continue
         batch = [first, *consumer.consume(BATCH_MESSAGES_MAX - 1, timeout=0)]
         producer.begin_transaction()
-        for key, value in answers(assigner, batch):
-            producer.produce(maps, value, key)
-            producer.produce(state, b"", key)
-        for key, value in assigner.changes():
+        for message in batch:
+            if message.error():
+                raise KafkaException(message.error())
+            if (answer := clusters.answer(message.value())) is not None:
+                key, value = answer
+                producer.produce(maps, value, key)
+        for key, value in clusters.changes():
             producer.produce(state, value, key)
         producer.send_offsets_to_transaction(
             consumer.position(consumer.assignment()),
@@ -167,39 +164,16 @@ def run(bootstrap: str, prefix: str, table: bool, ended: threading.Event) -> Non
     consumer.close()
 
 
-def encoder(table: bool) -> Encode:
-    """How a map is placed and written."""
-    if not table:
-        return plain_map
-    from table_codec import table_map
-
-    return table_map
-
-
-def answers(assigner: Assigner, batch: Iterable[Message]) -> Iterable[tuple[str, bytes]]:
-    """Key and value of each map."""
-    for message in batch:
-        if message.error():
-            raise KafkaException(message.error())
-        kind, event = decode(message.value())
-        if kind == "TopicCreate":
-            value = assigner.create(event)
-            if value is not None:
-                yield f"{event['cluster_id']}/{event['topic']}", value
-        else:
-            assigner.join(event)
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("bootstrap")
     parser.add_argument("prefix")
-    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--core", metavar="POLICY")
     options = parser.parse_args()
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    run(options.bootstrap, options.prefix, options.table, ended)
+    run(options.bootstrap, options.prefix, options.core, ended)
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def _beside_neighbours() -> Iterator[Target]:
             ("plain loop", of_plain_loop, 2.0),
             ("Quix Streams 100 ms", 3.0, None),
             ("naive transformWithState", 6.0, None),
-            ("plain loop with table codec", None, 0.8),
+            (f"plain loop with core {policy}", 0.9, 1.2),
             ("Kafka Streams 100 ms", of_kafka_streams, 1.0),
         ):
             yield Target(
